@@ -1,0 +1,71 @@
+# Bare `make` lists the targets.
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+
+BIN := $(VENV)/bin
+# Python 3.11 stops at an older JAX than 3.12 and later do, so there are two lock files.
+LOCK := requirements/$(shell $(PYTHON) -c 'import sys; print("py311" if sys.version_info < (3, 12) else "py312")').txt
+SETTINGS := antiderivative darcy-128 darcy-1024 mechanical-mnist shallow-water climate
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check lint types layers test docs wheel bench parity lock print-lock format clean
+
+help:  ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup:  ## Make .venv with the locked requirements and this package, editable
+	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info < (3, 14) or sys.exit("Python 3.11 to 3.13 is needed: make setup PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/uv.txt
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r $(LOCK)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+
+check: lint types layers test docs  ## Everything a change must pass: lint, types, layers, tests, docs
+
+lint:  ## Style and spelling
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/codespell
+
+types:  ## Static types of the package
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+layers:  ## Imports go down only, as docs/architecture.md draws them
+	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+test:  ## All tests, on WORKERS=2 processes
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+docs:  ## Build the documentation site into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+wheel:  ## Build the wheel into dist/
+	$(BIN)/uv build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist
+
+bench:  ## Time one training step in every setting: ours, bare JAX, the paper's layout
+	@for setting in $(SETTINGS); do $(BIN)/loca bench step --setting $$setting --json || exit 1; done
+
+parity:  ## Compare with Kymatio, neuraloperator and DeepXDE in environments of their own
+	PYTHON=$(abspath $(BIN)/python) parity/kymatio/run.sh
+	PYTHON=$(abspath $(BIN)/python) parity/peers/run.sh
+
+COMPILE = $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url \
+	--custom-compile-command 'make lock'
+
+lock:  ## Renew the locked requirements
+	$(COMPILE) requirements/uv.in --universal --python-version 3.11 --output-file requirements/uv.txt
+	$(COMPILE) pyproject.toml --all-extras --python-platform linux --python-version 3.11 --output-file requirements/py311.txt
+	$(COMPILE) pyproject.toml --all-extras --universal --python-version 3.12 --output-file requirements/py312.txt
+
+print-lock:
+	@echo $(LOCK)
+
+format:  ## Rewrite the code in the house format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## Remove everything that can be built again, except .venv
+	rm -rf site dist .ci/env .ci/wheel-env .ci/jax-cache .pytest_cache .ruff_cache .hypothesis
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

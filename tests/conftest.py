@@ -1,0 +1,34 @@
+"""What all tests share: 32-bit numbers as users have them, reproducible examples, and fresh random keys."""
+
+import itertools
+
+import hypothesis
+import jax
+import pytest
+
+hypothesis.settings.register_profile("loca", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("loca")
+
+
+@pytest.fixture(autouse=True)
+def _single_precision():
+    """Nobody leaves 64-bit mode on for the tests after it."""
+    assert not jax.config.jax_enable_x64
+    yield
+    assert not jax.config.jax_enable_x64, (
+        "leave 64-bit mode as found: use the fixture `x64` or `with jax.enable_x64(True)`"
+    )
+
+
+@pytest.fixture
+def x64():
+    """64-bit numbers for one test."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def getkey():
+    """A function that gives another random key at every call, the same ones in every run."""
+    counter = itertools.count()
+    return lambda: jax.random.key(next(counter))
