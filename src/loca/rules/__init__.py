@@ -1,0 +1,23 @@
+"""∫_Y: nodes and weights on the output domain."""
+
+from loca.rules.defaults import rule_on as rule_on
+from loca.rules.gauss_legendre import GaussLegendre as GaussLegendre
+from loca.rules.monte_carlo import MonteCarlo as MonteCarlo
+from loca.rules.monte_carlo import OwnQueries as OwnQueries
+from loca.rules.quasi_monte_carlo import QuasiMonteCarlo as QuasiMonteCarlo
+from loca.rules.rule import FixedRule as FixedRule
+from loca.rules.rule import Rule as Rule
+from loca.rules.sphere_product import SphereProduct as SphereProduct
+from loca.rules.trapezoid import Trapezoid as Trapezoid
+
+__all__ = [
+    "FixedRule",
+    "GaussLegendre",
+    "MonteCarlo",
+    "OwnQueries",
+    "QuasiMonteCarlo",
+    "Rule",
+    "SphereProduct",
+    "Trapezoid",
+    "rule_on",
+]

@@ -1,0 +1,28 @@
+"""The vocabulary: the kinds of arrays that cross a door, in the paper's letters.
+
+Sizes in the annotations are the paper's: `N` functions, `m` sensors, `P` queries, `Q` nodes, `n` features,
+`l` the lifted dimension, `d_x`, `d_y`, `d_u`, `d_s` the dimensions of locations and values.
+"""
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+__all__ = ["Array", "Input", "Key", "Measurements", "PyTree"]
+
+Key = PRNGKeyArray
+"""A typed random key, from `jax.random.key`."""
+
+
+class Measurements(eqx.Module):
+    """u(x) measured anywhere: values, their own locations, and which of them count.
+
+    Functions with different numbers of sensors share one array by padding: a row whose `mask` is false is ignored.
+    """
+
+    u: Float[Array, "*N m d_u"]
+    x: Float[Array, "*N m d_x"]
+    mask: Bool[Array, "*N m"]
+
+
+Input = Float[Array, "*N m d_u"] | Measurements
+"""An input function: values at the sensors a model was built for, or measurements at locations of their own."""

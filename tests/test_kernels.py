@@ -1,0 +1,92 @@
+"""Kernels: closed forms, symmetry, positive definiteness, limits, gradients."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loca.kernels import RBF, Laplacian, Matern, RationalQuadratic, Scaled
+
+KERNELS = {
+    "rbf": RBF(0.7),
+    "matern-1/2": Matern(0.5, 0.6),
+    "matern-3/2": Matern(1.5, 0.6),
+    "matern-5/2": Matern(2.5, 0.6),
+    "laplacian": Laplacian(0.4),
+    "rational-quadratic": RationalQuadratic(0.8, 1.5),
+    "sum": RBF(0.5) + 0.3 * Matern(1.5),
+    "product": RBF(0.2) * RationalQuadratic(0.3),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32 - 1), scale=st.floats(1e-3, 1e2))
+def test_symmetric_positive_semidefinite_and_positive(name, seed, scale):
+    z = scale * jax.random.normal(jax.random.key(seed), (12, 3))
+    k_zz = KERNELS[name].matrix(z, z)
+    assert np.allclose(k_zz, k_zz.T, atol=1e-6)
+    assert np.linalg.eigvalsh(np.asarray(k_zz, float)).min() > -1e-5 * k_zz.max()
+    assert (k_zz >= 0).all()
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_matrix_is_the_kernel_of_all_pairs(name, getkey):
+    k = KERNELS[name]
+    z, z_ = jax.random.normal(getkey(), (4, 3)), jax.random.normal(getkey(), (5, 3))
+    pairs = jnp.stack([jnp.stack([k(a, b) for b in z_]) for a in z])
+    assert jnp.allclose(k.matrix(z, z_), pairs, atol=1e-6)
+
+
+def test_closed_forms():
+    a, b = jnp.array([1.0, 2.0]), jnp.array([1.5, 0.0])
+    r2, r1 = 4.25, 2.5
+    r = math.sqrt(r2)
+    assert RBF(0.3)(a, b) == pytest.approx(math.exp(-0.3 * r2), rel=1e-5)
+    assert Laplacian(0.3)(a, b) == pytest.approx(math.exp(-0.3 * r1), rel=1e-5)
+    assert RationalQuadratic(0.3, 2.0)(a, b) == pytest.approx((1 + 0.3 * r2 / 2) ** -2, rel=1e-5)
+    assert Matern(0.5, 0.3)(a, b) == pytest.approx(math.exp(-0.3 * r), rel=1e-5)
+    t = math.sqrt(3) * 0.3 * r
+    assert Matern(1.5, 0.3)(a, b) == pytest.approx((1 + t) * math.exp(-t), rel=1e-5)
+    t = math.sqrt(5) * 0.3 * r
+    assert Matern(2.5, 0.3)(a, b) == pytest.approx((1 + t + t * t / 3) * math.exp(-t), rel=1e-5)
+
+
+def test_rational_quadratic_tends_to_the_gaussian(getkey):
+    with jax.enable_x64(True):
+        z = jax.random.normal(getkey(), (6, 3))
+        error = [jnp.abs(RationalQuadratic(0.5, a).matrix(z, z) - RBF(0.5).matrix(z, z)).max() for a in (1e3, 1e4)]
+        assert error[0] / error[1] == pytest.approx(10.0, rel=0.05)  # first order in 1/α
+
+
+def test_algebra(getkey):
+    z = jax.random.normal(getkey(), (4, 2))
+    a, b = RBF(0.3).matrix(z, z), Matern(1.5).matrix(z, z)
+    assert jnp.allclose((RBF(0.3) + Matern(1.5)).matrix(z, z), a + b)
+    assert jnp.allclose((RBF(0.3) * Matern(1.5)).matrix(z, z), a * b)
+    assert jnp.allclose((RBF(0.3) * 2.0).matrix(z, z), 2.0 * a)
+    assert isinstance(2.0 * RBF(), Scaled)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_gradients_are_finite_where_points_coincide(name, getkey):
+    z = jax.random.normal(getkey(), (4, 3)).at[1].set(0.5).at[2].set(0.5)
+    total = lambda k, z: jnp.sum(jnp.sin(k.matrix(z, z)))  # noqa: E731
+    gradients = eqx.filter_grad(lambda kz: total(*kz))((KERNELS[name], z))
+    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
+
+
+def test_distances_survive_a_far_origin():
+    """‖a‖² + ‖b‖² − 2a·b loses all digits far from the origin unless the points are centered first."""
+    z = jnp.array([[1000.0, 1000.0], [1000.5, 1000.0]])
+    assert RBF(1.0).matrix(z, z)[0, 1] == pytest.approx(math.exp(-0.25), rel=1e-4)
+
+
+def test_order_is_checked():
+    with pytest.raises(ValueError, match="one of 1/2, 3/2, 5/2, got 2"):
+        Matern(2.0)

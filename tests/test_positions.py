@@ -1,0 +1,78 @@
+"""Position encodings: the features promised, and the continuity of each domain."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from loca.domains import Box, Sphere, Torus
+from loca.positions import Harmonic, Periodic, Spherical, position_on
+
+
+def test_harmonic_features_in_order():
+    e = Harmonic(Box((0.0, 2.0), (1.0, 4.0)), 4)
+    t = (0.3, 0.7)
+    waves = [f(2**j * math.pi * c) for c in t for j in (0, 1) for f in (math.cos, math.sin)]
+    assert jnp.allclose(e(jnp.array([0.3, 3.4])), jnp.array([*t, *waves]), atol=1e-6)
+    assert e.size == 2 * (1 + 4)
+
+
+def test_the_printed_encoding_confuses_the_ends():
+    """With j from 1 and no coordinates, as the paper prints it, y = 0 and y = 1 are the same point; ours differ."""
+    ends = jnp.array([[0.0], [1.0]])
+    printed = Harmonic(Box.unit(1), 6, start=1, include_raw=False)(ends)
+    assert jnp.allclose(printed[0], printed[1], atol=1e-5)
+    ours = Harmonic(Box.unit(1), 6)(ends)
+    assert jnp.linalg.norm(ours[0] - ours[1]) > 2.0
+
+
+def test_periodic_features_and_derivatives_agree_across_the_seam():
+    e = Periodic(Torus((-1.0, 0.0), (1.0, 3.0)), 6)
+    a, b = jnp.array([-1.0, 1.1]), jnp.array([1.0, 1.1])
+    assert jnp.allclose(e(a), e(b), atol=1e-5)
+    assert jnp.allclose(jax.jacobian(e)(a), jax.jacobian(e)(b), atol=1e-4)
+
+
+def test_spherical_harmonics_obey_the_addition_theorem(getkey):
+    """Σ_m Y_ℓᵐ(a) Y_ℓᵐ(b) = (2ℓ + 1)/4π · P_ℓ(a·b)."""
+    with jax.enable_x64(True):
+        sphere, degree = Sphere(), 7
+        e = Spherical(sphere, degree)
+        a, b = sphere.sample(getkey(), 50), sphere.sample(getkey(), 50)
+        cosine = jnp.sum(sphere.to_cartesian(a) * sphere.to_cartesian(b), axis=1)
+        y_a, y_b = e(a), e(b)
+        legendre = [jnp.ones_like(cosine), cosine]
+        for ell in range(1, degree + 1):
+            block = slice(ell**2 - 1, (ell + 1) ** 2 - 1)
+            sums = jnp.sum(y_a[:, block] * y_b[:, block], axis=1)
+            assert jnp.allclose(sums, (2 * ell + 1) / (4 * math.pi) * legendre[ell], atol=1e-12)
+            legendre.append(((2 * ell + 1) * cosine * legendre[ell] - ell * legendre[ell - 1]) / (ell + 1))
+
+
+def test_spherical_degree_one_is_the_unit_vector(getkey):
+    sphere = Sphere()
+    y = sphere.sample(getkey(), 10)
+    x1, x2, x3 = sphere.to_cartesian(y).T
+    expected = math.sqrt(3 / (4 * math.pi)) * jnp.stack([x2, x3, x1], axis=1)
+    assert jnp.allclose(Spherical(sphere, 1)(y), expected, atol=1e-6)
+
+
+def test_a_pole_is_one_point():
+    e = Spherical(Sphere(), 5)
+    assert jnp.allclose(e(jnp.array([90.0, 0.0])), e(jnp.array([90.0, 123.0])), atol=1e-5)
+
+
+def test_each_domain_has_its_encoding():
+    assert isinstance(position_on(Box.unit(2)), Harmonic)
+    assert isinstance(position_on(Torus.unit(2)), Periodic)
+    assert isinstance(position_on(Sphere()), Spherical)
+
+
+def test_errors_say_the_way_out():
+    with pytest.raises(ValueError, match="must be even, got 5; pass 4"):
+        Harmonic(Box.unit(1), 5)
+    with pytest.raises(ValueError, match="at least 1"):
+        Spherical(Sphere(), 0)
+    with pytest.raises(ValueError, match="2-dimensional"):
+        Harmonic(Box.unit(2), 4)(jnp.zeros((3, 1)))

@@ -1,0 +1,124 @@
+"""Rules: exactness, observed orders, nodes where they belong."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from loca.domains import Box, Sphere, Torus
+from loca.positions import Spherical
+from loca.rules import GaussLegendre, MonteCarlo, OwnQueries, QuasiMonteCarlo, SphereProduct, Trapezoid, rule_on
+
+SHIFTED = {1: Box((-1.0,), (2.5,)), 2: Box((-1.0, 3.0), (0.5, 7.0)), 3: Box((0.1, -2.0, 0.0), (0.3, 1.0, 1.0))}
+
+
+@pytest.mark.parametrize("dimension", SHIFTED)
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_gauss_legendre_is_exact_to_degree_2q_minus_1_and_no_further(dimension, count):
+    with jax.enable_x64(True):
+        box = SHIFTED[dimension]
+        rule = GaussLegendre(box, count)
+        t = box.to_unit(rule.z)
+        for degree in range(2 * count):
+            exact = box.volume / (degree + 1) ** dimension
+            assert rule.integrate(jnp.prod(t**degree, axis=1)) == pytest.approx(exact, rel=1e-13)
+        beyond = 2 * count
+        exact = box.volume / (beyond + 1)
+        assert abs(rule.integrate(t[:, 0] ** beyond) - exact) > 1e-6 * exact
+
+
+def test_gauss_legendre_converges_geometrically():
+    """For an entire integrand each further node divides the error by more than the one before."""
+    with jax.enable_x64(True):
+        box = SHIFTED[1]
+        exact = math.exp(2.5) - math.exp(-1.0)
+        errors = [
+            abs(GaussLegendre(box, q).integrate(jnp.exp(GaussLegendre(box, q).z[:, 0])) - exact) for q in (2, 4, 6)
+        ]
+        assert errors[1] / errors[0] < 1e-2
+        assert errors[2] / errors[1] < errors[1] / errors[0]
+
+
+def test_trapezoid_is_exact_below_its_frequency_and_spectral_beyond():
+    with jax.enable_x64(True):
+        torus = Torus((1.0, -2.0), (4.0, 0.0))
+        rule = Trapezoid(torus, (8, 5))
+        t = torus.to_unit(rule.z)
+        for j in range(-7, 8):
+            for k in range(-4, 5):
+                wave = jnp.cos(2 * math.pi * (j * t[:, 0] + k * t[:, 1]))
+                assert rule.integrate(wave) == pytest.approx(torus.volume * (j == k == 0), abs=1e-13)
+        errors = []
+        for count in (4, 8, 16):  # ∫ exp(cos) = period · I₀(1)
+            rule = Trapezoid(Torus((0.0,), (1.0,)), count)
+            bessel = np.i0(1.0)
+            errors.append(abs(rule.integrate(jnp.exp(jnp.cos(2 * math.pi * rule.z[:, 0]))) - bessel))
+        assert errors[0] > 1e-3 > errors[0] ** 2 > errors[1]  # faster than any power: the digits more than double
+        assert errors[2] < 1e-14
+
+
+def test_sphere_product_is_exact_for_harmonics():
+    """∫ Y_ℓᵐ Y_ℓ′ᵐ′ = δ for products of degree below 2·latitudes: orthonormality, and so the area weights."""
+    with jax.enable_x64(True):
+        rule = SphereProduct(Sphere(), 6)
+        harmonics = Spherical(rule.domain, 5)(rule.z)
+        gram = jnp.einsum("q,qa,qb->ab", rule.w, harmonics, harmonics)
+        assert jnp.allclose(gram, jnp.eye(gram.shape[0]), atol=1e-12)
+        assert jnp.sum(rule.w) == pytest.approx(4 * math.pi)
+        above = Spherical(rule.domain, 12)(rule.z)[:, 12**2 - 1 + 12]  # Y_12⁰, of degree 2·latitudes
+        assert abs(rule.integrate(above)) > 1e-6
+
+
+@pytest.mark.parametrize("domain", [Box.unit(2), SHIFTED[3], Sphere(), Torus((1.0,), (3.0,))], ids=repr)
+def test_monte_carlo_has_order_one_half_and_sobol_nearly_one(domain):
+    """Observed orders: the root-mean-square error over many draws, fitted over counts."""
+    with jax.enable_x64(True):
+        smooth = lambda z: jnp.prod(1.0 + 0.5 * jnp.sin(3.0 * domain.to_unit(z) + 1.0), axis=1)  # noqa: E731
+        fine = [np.polynomial.legendre.leggauss(30)] * domain.dimension
+        t = np.stack(np.meshgrid(*[0.5 * (x + 1) for x, _ in fine], indexing="ij"), -1).reshape(-1, domain.dimension)
+        w = np.stack(np.meshgrid(*[0.5 * w for _, w in fine], indexing="ij"), -1).reshape(-1, domain.dimension).prod(1)
+        exact = domain.volume * float(w @ np.prod(1.0 + 0.5 * np.sin(3.0 * t + 1.0), axis=1))
+        counts = np.array([64, 256, 1024])
+        orders = {}
+        for rule in (MonteCarlo, QuasiMonteCarlo):
+            rms = []
+            for count in counts:
+                draws = [rule(domain, int(count), key=jax.random.key(i)) for i in range(24)]
+                errors = [float(draw.integrate(smooth(draw.z))) - exact for draw in draws]
+                rms.append(np.sqrt(np.mean(np.square(errors))))
+            orders[rule] = -np.polyfit(np.log(counts), np.log(rms), 1)[0]
+        assert orders[MonteCarlo] == pytest.approx(0.5, abs=0.2)
+        assert orders[QuasiMonteCarlo] > 0.9
+
+
+def test_nodes_lie_inside_their_domain():
+    """The reference scripts left three quarters of their nodes outside Y; here a rule carries its domain."""
+    box = SHIFTED[2]
+    for rule in (GaussLegendre(box, 20), MonteCarlo(box, 64, key=jax.random.key(0))):
+        t = box.to_unit(rule.z)
+        assert ((t > 0) & (t < 1)).all()
+
+
+def test_own_queries_weigh_the_domain():
+    rule = OwnQueries(SHIFTED[2])
+    y = rule.domain.sample(jax.random.key(0), 9)
+    z, w = rule(y)
+    assert z is y
+    assert jnp.sum(w) == pytest.approx(rule.domain.volume)
+
+
+def test_each_domain_has_its_rule():
+    assert isinstance(rule_on(SHIFTED[2]), GaussLegendre)
+    assert isinstance(rule_on(Torus.unit(1)), Trapezoid)
+    assert isinstance(rule_on(Sphere()), SphereProduct)
+    with pytest.raises(TypeError, match="QuasiMonteCarlo"):
+        rule_on(Box.unit(5))
+
+
+def test_counts_are_checked():
+    with pytest.raises(ValueError, match="use 64 or 128"):
+        QuasiMonteCarlo(Box.unit(2), 100, key=jax.random.key(0))
+    with pytest.raises(ValueError, match="2 of them for a 2-dimensional domain"):
+        GaussLegendre(Box.unit(2), (3, 4, 5))
