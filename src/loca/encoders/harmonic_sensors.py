@@ -1,0 +1,39 @@
+"""Point sensors with harmonic features of their values."""
+
+import math
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from loca.encoders.encoder import Encoder
+from loca.positions.waves import octaves
+from loca.typing import Measurements
+
+
+class HarmonicSensors(Encoder):
+    """𝒟(u) = (u, cos 2ʲπu, sin 2ʲπu) at m fixed sensors, j = 0 … H/2 − 1: features of the values, not the places.
+
+    **Arguments:**
+
+    - `sensors`: m.
+    - `channels`: d_u.
+    - `num_frequencies`: H, cosines and sines together, per value. Good values: 2 to 10.
+    """
+
+    sensors: int = eqx.field(static=True)
+    channels: int = eqx.field(static=True)
+    num_frequencies: int = eqx.field(static=True)
+
+    def __init__(self, sensors: int, channels: int = 1, *, num_frequencies: int = 2):
+        self.sensors, self.channels, self.num_frequencies = sensors, channels, num_frequencies
+
+    @property
+    def size(self) -> int:
+        return self.sensors * self.channels * (1 + self.num_frequencies)
+
+    def __call__(self, u: Float[Array, "m d_u"] | Measurements) -> Float[Array, " d"]:
+        if isinstance(u, Measurements) or u.shape != (self.sensors, self.channels):
+            raise ValueError(f"expected values of shape {(self.sensors, self.channels)}, got {u}")
+        waves = octaves(u, math.pi, self.num_frequencies // 2, start=0)
+        return jnp.concatenate([u.reshape(-1), waves.reshape(-1)])
