@@ -1,0 +1,45 @@
+"""Learn maps between functions from few, noisy measurements, and ask them anywhere."""
+
+from importlib.metadata import version as _version
+
+from loca import attention as attention
+from loca import data as data
+from loca import domains as domains
+from loca import encoders as encoders
+from loca import kernels as kernels
+from loca import losses as losses
+from loca import metrics as metrics
+from loca import models as models
+from loca import nets as nets
+from loca import parameters as parameters
+from loca import positions as positions
+from loca import rules as rules
+from loca import training as training
+from loca.data import Samples as Samples
+from loca.models import FNO as FNO
+from loca.models import LOCA as LOCA
+from loca.models import DeepONet as DeepONet
+from loca.models import Operator as Operator
+
+__version__ = _version("loca-jax")
+
+__all__ = [
+    "FNO",
+    "LOCA",
+    "DeepONet",
+    "Operator",
+    "Samples",
+    "attention",
+    "data",
+    "domains",
+    "encoders",
+    "kernels",
+    "losses",
+    "metrics",
+    "models",
+    "nets",
+    "parameters",
+    "positions",
+    "rules",
+    "training",
+]

@@ -1,0 +1,13 @@
+"""Kernel-coupled attention: what κ, g̃ and φ are, and ways to evaluate them."""
+
+from loca.attention.attention import Attention as Attention
+from loca.attention.blocked import Blocked as Blocked
+from loca.attention.coupling import Nodes as Nodes
+from loca.attention.coupling import Proposal as Proposal
+from loca.attention.coupling import couple as couple
+from loca.attention.coupling import coupling as coupling
+from loca.attention.coupling import expectation as expectation
+from loca.attention.dense import Dense as Dense
+from loca.attention.uncoupled import Uncoupled as Uncoupled
+
+__all__ = ["Attention", "Blocked", "Dense", "Nodes", "Proposal", "Uncoupled", "couple", "coupling", "expectation"]

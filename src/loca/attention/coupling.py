@@ -1,0 +1,56 @@
+"""κ, g̃ and E_φ[v]: the equations of kernel-coupled attention, each written once.
+
+    κ(y, z) = k(q(y), q(z)) / ( ∫k(q(y), ·) ∫k(q(z), ·) )^(1/2)
+    g̃(y) = ∫ κ(y, z) g(z) dz
+    F(u)(y) = Σᵢ φᵢ(y) ⊙ vᵢ(u),  φ = softmax(g̃)
+
+A positive factor of k cancels in κ; a common factor of all weights divides κ and multiplies the integral, and so
+cancels in g̃. Arrays that differ between output channels carry that axis first, `d_s P n`: each channel is then one
+matrix, and every sum below one matrix product.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from loca.kernels import Kernel
+
+FLOOR = 1e-20
+"""Smallest integral of k that is divided by. The derivative of its inverse root, (∫k)^(−3/2), is then still finite in
+single precision; a query so far from every node that k underflows gets κ = 0, which is the limit."""
+
+Proposal = Callable[[Float[Array, "Q l"]], Float[Array, "d_s Q n"]]
+"""g : ℝˡ → ℝⁿˣᵈˢ, the proposal scores at lifted locations."""
+
+
+class Nodes(eqx.Module):
+    """The node side of κ and g̃, which no query changes: computed once, however many queries follow."""
+
+    q_z: Float[Array, "Q l"]  # lifted nodes
+    w: Float[Array, " Q"]  # weights of the rule
+    r_z: Float[Array, " Q"]  # (∫k(q(z), ·))^(−1/2)
+    g_z: Float[Array, "d_s Q n"]  # proposal scores
+
+
+def inverse_root(mass: Float[Array, " P"]) -> Float[Array, " P"]:
+    """(∫k)^(−1/2), finite where k underflows."""
+    return jax.lax.rsqrt(jnp.maximum(mass, FLOOR))
+
+
+def coupling(k: Kernel, q_y: Float[Array, "P l"], nodes: Nodes) -> Float[Array, "P Q"]:
+    """κ(yᵢ, zⱼ)."""
+    k_yz = k.matrix(q_y, nodes.q_z)
+    return inverse_root(k_yz @ nodes.w)[:, None] * k_yz * nodes.r_z
+
+
+def couple(kappa: Float[Array, "P Q"], nodes: Nodes) -> Float[Array, "d_s P n"]:
+    """g̃(y) = Σⱼ wⱼ κ(y, zⱼ) g(zⱼ)."""
+    return jnp.einsum("pq,sqn->spn", kappa, nodes.w[:, None] * nodes.g_z)
+
+
+def expectation(phi: Float[Array, "d_s P n"], v: Float[Array, "*N d_s n"]) -> Float[Array, "*N P d_s"]:
+    """E_φ[v] = Σᵢ φᵢ(y) ⊙ vᵢ(u), for every query and every function."""
+    return jnp.einsum("spn,...sn->...ps", phi, v)

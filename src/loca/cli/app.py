@@ -1,0 +1,39 @@
+"""The command `loca` and its options."""
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from loca.cli.bench import bench
+
+app = typer.Typer(
+    name="loca",
+    help="Learn maps between functions from few, noisy measurements, and ask them anywhere.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+app.add_typer(bench, name="bench")
+
+
+def show_version(wanted: bool) -> bool:
+    """Print the version and stop, if wanted."""
+    if wanted:
+        typer.echo(f"loca {version('loca-jax')}")
+        raise typer.Exit
+    return wanted
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Learn maps between functions from few, noisy measurements, and ask them anywhere."""
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

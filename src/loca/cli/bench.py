@@ -1,0 +1,83 @@
+"""`loca bench`: measurements on this machine."""
+
+import dataclasses
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from loca.benchmarks import STEP_SETTINGS, PredictionFigures, StepTimes, measure_prediction, time_step
+
+bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
+
+
+@bench.callback()
+def options() -> None:
+    """Measure speed on this machine."""
+
+
+@bench.command()
+def step(
+    setting: Annotated[str, typer.Option(help=f"One of {', '.join(STEP_SETTINGS)}.")] = "darcy-128",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of a table.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="How often the ways take turns; medians are reported.")] = 7,
+    seconds: Annotated[float, typer.Option(min=0.0, help="About how long each way runs per turn.")] = 0.5,
+) -> None:
+    """Time one training step of LOCA (loss, gradients, Adam) three ways, taking turns in one run.
+
+    *ours* is the package; *bare* the same arithmetic by hand in bare JAX; *paper layout* is Algorithm 1 with all work
+    at the nodes repeated for every function of the batch. Sizes are those of the paper's experiments.
+    """
+    if setting not in STEP_SETTINGS:
+        raise typer.BadParameter(
+            f"unknown setting {setting!r}; choose one of {', '.join(STEP_SETTINGS)}", param_hint="--setting"
+        )
+    times = time_step(setting, rounds=rounds, seconds=seconds)
+    if as_json:
+        print_json(times)
+    else:
+        show(times)
+
+
+@bench.command()
+def predict(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of sentences.")] = False,
+) -> None:
+    """Time prediction with φ frozen against the full evaluation, and ask for a million queries in bounded memory."""
+    figures = measure_prediction()
+    if as_json:
+        print_json(figures)
+        return
+    typer.echo(
+        f"{figures.queries} queries: {figures.full_ms:.1f} ms in full, {figures.frozen_ms:.3f} ms frozen by `at`, "
+        f"{figures.speedup:.0f} times faster; largest difference {figures.frozen_error:.1e}\n"
+        f"{figures.many_queries} queries with {figures.nodes} nodes: {figures.many_seconds:.1f} s, "
+        f"{figures.many_megabytes:.0f} MB above the process before; largest difference {figures.many_error:.1e}"
+    )
+
+
+def print_json(figures: StepTimes | PredictionFigures) -> None:
+    """One line of JSON, numbers to six digits."""
+    items = dataclasses.asdict(figures).items()
+    typer.echo(json.dumps({name: float(f"{v:.6g}") if isinstance(v, float) else v for name, v in items}))
+
+
+def show(times: StepTimes) -> None:
+    """A table for the terminal."""
+    table = Table(title=f"One training step, {times.setting}")
+    for column in ("", "ms", "relative to ours", "loss"):
+        table.add_column(column, justify="left" if not column else "right")
+    for name, ms, loss in (
+        ("ours", times.ours_ms, times.loss_ours),
+        ("bare JAX", times.bare_ms, times.loss_bare),
+        ("paper layout", times.paper_layout_ms, times.loss_paper_layout),
+    ):
+        table.add_row(name, f"{ms:.2f}", f"{ms / times.ours_ms:.2f}", f"{loss:.6f}")
+    console = Console()
+    console.print(table)
+    console.print(
+        f"{times.gflop:.2f} GFLOP per step at {times.gflops_per_s:.0f} GFLOP/s; "
+        f"a large matrix product reaches {times.sgemm_gflops_per_s:.0f} GFLOP/s on this machine"
+    )

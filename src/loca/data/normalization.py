@@ -1,0 +1,66 @@
+"""Shift and scale per channel, fitted on training data and carried by every model."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from loca.data.samples import Samples
+from loca.parameters import Fixed
+from loca.typing import Input, Measurements
+
+
+class Normalization(Fixed):
+    """ũ = (u − a)/b and s̃ = (s − c)/d, with one (a, b) per input channel and one (c, d) per output channel.
+
+    Statistics are taken over functions and locations together, never per slot of a list of queries: a slot is a
+    different place in every function, and its mean is noise that no model can see.
+    """
+
+    u_shift: Float[Array, " d_u"]
+    u_scale: Float[Array, " d_u"]
+    s_shift: Float[Array, " d_s"]
+    s_scale: Float[Array, " d_s"]
+
+    @classmethod
+    def fit(cls, samples: Samples) -> Normalization:
+        """Mean and standard deviation of each channel of some training data."""
+        if isinstance(samples.u, Measurements):
+            u_shift, u_scale = moments(samples.u.u, samples.u.mask[..., None])
+        else:
+            u_shift, u_scale = moments(samples.u)
+        s_shift, s_scale = moments(samples.s)
+        return cls(u_shift, u_scale, s_shift, s_scale)
+
+    @classmethod
+    def identity(cls, input_size: int, output_size: int) -> Normalization:
+        """No change, for d_u and d_s channels."""
+        return cls(jnp.zeros(input_size), jnp.ones(input_size), jnp.zeros(output_size), jnp.ones(output_size))
+
+    def standardize_input(self, u: Input) -> Input:
+        """ũ from u."""
+        if isinstance(u, Measurements):
+            return dataclasses.replace(u, u=(u.u - self.u_shift) / self.u_scale)
+        return (u - self.u_shift) / self.u_scale
+
+    def standardize_output(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
+        """s̃ from s."""
+        return (s - self.s_shift) / self.s_scale
+
+    def restore_output(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
+        """s from s̃."""
+        return self.s_shift + self.s_scale * s
+
+
+def moments(
+    values: Float[Array, "*N d"], mask: Bool[Array, "*N 1"] | None = None
+) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+    """Mean and standard deviation of each channel; a channel that never varies gets deviation 1."""
+    axes = tuple(range(values.ndim - 1))
+    mean = jnp.mean(values, axis=axes, where=mask)
+    deviation = jnp.std(values, axis=axes, where=mask)
+    # A constant channel has a deviation of round-off, and dividing by that would make round-off a signal.
+    negligible = deviation <= 10.0 * jnp.finfo(values.dtype).eps * jnp.abs(mean)
+    return mean, jnp.where(negligible, 1.0, deviation)

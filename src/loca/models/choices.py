@@ -1,0 +1,37 @@
+"""Encoders chosen to fit the data, for whoever does not choose one."""
+
+from loca.data import Samples, grid_shape
+from loca.domains import Box
+from loca.encoders import Encoder, HarmonicSensors, Projection, Scattering1D, Scattering2D, Sensors
+from loca.typing import Measurements
+
+PROJECTION_MODES = {1: 32, 2: 8, 3: 5}
+"""Cosines per dimension for sensors anywhere: 32, 64 and 125 coefficients per channel."""
+
+
+def encoder_for(data: Samples) -> Encoder:
+    """Scattering on a one- or two-dimensional grid, as in the paper; a projection for sensors anywhere."""
+    if isinstance(data.u, Measurements):
+        x = data.u.x.reshape(-1, data.u.x.shape[-1])
+        box = Box(x.min(axis=0).tolist(), x.max(axis=0).tolist())
+        return Projection.create(box, PROJECTION_MODES[box.dimension], channels=data.input_size)
+    shape = None if data.x is None else grid_shape(data.x)
+    match shape:
+        case (length,) if length >= 64:
+            return Scattering1D.create(length=length, scales=4, channels=data.input_size)
+        case (_, _) if min(shape) >= 8:
+            return Scattering2D.create(shape=shape, scales=1, angles=8, channels=data.input_size)
+    return sensors_for(data, num_frequencies=0)
+
+
+def sensors_for(data: Samples, num_frequencies: int = 2) -> Encoder:
+    """The values at the sensors as they are, with harmonic features of the values unless there are to be none."""
+    if isinstance(data.u, Measurements):
+        raise ValueError(
+            "point sensors need the same locations for every function, but this data has measurements at locations of "
+            "their own; pass `encoder=Projection.create(...)`"
+        )
+    sensors = data.u.shape[1]
+    if num_frequencies == 0:
+        return Sensors(sensors, data.input_size)
+    return HarmonicSensors(sensors, data.input_size, num_frequencies=num_frequencies)

@@ -1,0 +1,82 @@
+"""Deep operator networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from loca.data import Normalization, Samples
+from loca.encoders import Encoder
+from loca.models.choices import sensors_for
+from loca.models.separable import Basis, SeparableOperator
+from loca.nets import MLP
+from loca.positions import Position, position_on
+from loca.typing import Key
+
+
+class DeepONet(SeparableOperator):
+    """F(u)(y) = Σᵢ tᵢ(e(y)) ⊙ bᵢ(𝒟(u)) + b₀: LOCA without coupling, without softmax, with point sensors.
+
+    The bias b₀ is one more feature whose weight is 1 everywhere.
+    """
+
+    normalization: Normalization
+    encoder: Encoder  # 𝒟   input function → ℝᵈ
+    branch: Callable[[Array], Array]  # b    ℝᵈ → ℝⁿˣᵈˢ
+    e: Position  # encoding  Y → ℝᴱ
+    trunk: Callable[[Array], Array]  # t    ℝᴱ → ℝⁿˣᵈˢ
+    bias: Float[Array, " d_s"]  # b₀
+
+    @classmethod
+    def create(
+        cls,
+        data: Samples,
+        *,
+        key: Key,
+        encoder: Encoder | None = None,
+        position: Position | None = None,
+        num_features: int = 100,
+        branch_widths: Sequence[int] = (100, 100),
+        trunk_widths: Sequence[int] = (100, 100),
+    ) -> DeepONet:
+        """A model for some training data; whatever is not given is chosen to fit the data.
+
+        **Arguments:**
+
+        - `data`: training samples; sizes, domain and normalization are read off them.
+        - `key`: randomness of the weights.
+        - `encoder`: 𝒟. By default the values at the sensors with their harmonic features.
+        - `position`: e. By default the encoding of the domain.
+        - `num_features`: n.
+        - `branch_widths`, `trunk_widths`: hidden layers of b and t.
+        """
+        encoder = encoder if encoder is not None else sensors_for(data)
+        position = position if position is not None else position_on(data.domain)
+        branch_key, trunk_key = jax.random.split(key)
+        outputs = num_features * data.output_size
+        return cls(
+            normalization=Normalization.fit(data),
+            encoder=encoder,
+            branch=MLP((encoder.size, *branch_widths, outputs), key=branch_key),
+            e=position,
+            trunk=MLP((position.size, *trunk_widths, outputs), key=trunk_key),
+            bias=jnp.zeros(data.output_size),
+        )
+
+    def basis(self, y: Float[Array, "P d_y"]) -> Basis:
+        return self._trunk
+
+    def _trunk(self, y: Float[Array, "P d_y"]) -> Float[Array, "d_s P n"]:
+        t = jnp.moveaxis(self.trunk(self.e(y)).reshape(len(y), len(self.bias), -1), 1, 0)
+        return jnp.concatenate([t, jnp.ones_like(t[..., :1])], axis=-1)
+
+    def read(self, code: Float[Array, " d"]) -> Float[Array, "d_s n"]:
+        b = self.branch(code).reshape(len(self.bias), -1)
+        return jnp.concatenate([b, self.bias[:, None]], axis=-1)
+
+    @property
+    def is_pointwise(self) -> bool:
+        return True

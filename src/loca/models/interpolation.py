@@ -1,0 +1,122 @@
+"""Rectangular grids, and multilinear interpolation from them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from loca.data import Samples, grid_shape
+from loca.domains import Domain, Sphere, Torus
+from loca.parameters import Fixed
+
+
+class Grid(Fixed):
+    """The points with coordinates from given axes; an axis may be periodic, and its spacing need not be even."""
+
+    axes: tuple[Float[Array, " _"], ...]
+    periods: tuple[float | None, ...] = eqx.field(static=True)
+    num_repeated: int = eqx.field(static=True, default=0)  # leading axes that the input does not have, such as time
+
+    @classmethod
+    def of(cls, data: Samples) -> Grid:
+        """The grid of the sensors of some data, with leading axes added for what only queries have."""
+        shape = None if data.x is None else grid_shape(data.x)
+        if shape is None or data.x is None:
+            raise ValueError(
+                "an FNO computes on a grid, but the sensors of this data do not form one; "
+                "interpolate the inputs to a grid first, or use LOCA with a Projection encoder"
+            )
+        sensors = np.asarray(data.x).reshape(*shape, len(shape))
+        inner = [sensors[(0,) * i + (slice(None),) + (0,) * (len(shape) - 1 - i) + (i,)] for i in range(len(shape))]
+        num_repeated = data.domain.dimension - len(shape)
+        if num_repeated < 0:
+            raise ValueError(
+                f"the sensors of this data are {len(shape)}-dimensional but its queries only {data.domain.dimension}-"
+                "dimensional, and an FNO answers on the grid of its sensors; use LOCA, where the two are independent"
+            )
+        outer = [np.unique(column) for column in np.asarray(data.y.points).T[:num_repeated]]
+        axes = tuple(jnp.asarray(axis) for axis in (*outer, *inner))
+        return cls(axes, periods_of(data.domain), num_repeated)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Points along each axis."""
+        return tuple(len(axis) for axis in self.axes)
+
+    @property
+    def sensor_shape(self) -> tuple[int, ...]:
+        """Points along the axes that the input has."""
+        return self.shape[self.num_repeated :]
+
+    def coordinates(self) -> Float[Array, "*grid d_y"]:
+        """The coordinates of every point, each axis carried to [0, 1], or to [0, 1) where it is periodic."""
+        unit = [(axis - axis[0]) / extent(axis, period) for axis, period in zip(self.axes, self.periods, strict=True)]
+        return jnp.stack(jnp.meshgrid(*unit, indexing="ij"), axis=-1)
+
+    def interpolation(self, y: Float[Array, "P d_y"]) -> Interpolation:
+        """Multilinear interpolation at some locations; beyond the ends of an axis, the value at the end."""
+        if y.shape[-1] != len(self.axes):
+            raise ValueError(f"`y` has {y.shape[-1]} columns but the grid has {len(self.axes)} axes")
+        sides = [
+            neighbors(axis, y[:, i], period)
+            for i, (axis, period) in enumerate(zip(self.axes, self.periods, strict=True))
+        ]
+        strides = [math.prod(self.shape[i + 1 :]) for i in range(len(self.shape))]
+        index, weight = [], []
+        for corner in itertools.product((0, 1), repeat=len(self.axes)):
+            index.append(sum(sides[i][0][c] * strides[i] for i, c in enumerate(corner)))
+            weight.append(math.prod(sides[i][1][c] for i, c in enumerate(corner)))
+        return Interpolation(jnp.stack(index), jnp.stack(weight))
+
+
+class Interpolation(Fixed):
+    """s(y) = Σ over corners of weight · value: which grid points surround each query, and how much each counts."""
+
+    index: Int[Array, "corners P"]
+    weight: Float[Array, "corners P"]
+
+    def __call__(self, field: Float[Array, "*grid d_s"]) -> Float[Array, "P d_s"]:
+        values = field.reshape(-1, field.shape[-1])[self.index]
+        return jnp.einsum("cp,cps->ps", self.weight, values)
+
+
+def neighbors(
+    axis: Float[Array, " k"], y: Float[Array, " P"], period: float | None
+) -> tuple[tuple[Int[Array, " P"], Int[Array, " P"]], tuple[Float[Array, " P"], Float[Array, " P"]]]:
+    """The two neighbors of each coordinate on an axis, and their weights."""
+    if axis.shape[0] == 1:
+        zero, one = jnp.zeros(len(y), int), jnp.ones_like(y)
+        return (zero, zero), (one, 0.0 * one)
+    order = jnp.argsort(axis)  # an axis may run downwards, such as latitude from the north
+    knots = axis[order]
+    if period is not None:
+        y = knots[0] + jnp.mod(y - knots[0], period)
+        knots, order = jnp.append(knots, knots[0] + period), jnp.append(order, order[0])
+    left = jnp.clip(jnp.searchsorted(knots, y, side="right") - 1, 0, len(knots) - 2)
+    # an axis that lists both ends of its period has a last gap of zero, and round-off can carry a query there
+    gap = knots[left + 1] - knots[left]
+    part = jnp.clip((y - knots[left]) / jnp.where(gap == 0.0, 1.0, gap), 0.0, 1.0)
+    return (order[left], order[left + 1]), (1.0 - part, part)
+
+
+def extent(axis: Float[Array, " k"], period: float | None) -> Float[Array, ""]:
+    """From the first point of an axis to the last, or to the first again where it is periodic; never zero."""
+    length = axis[-1] - axis[0]
+    if period is not None:
+        length = jnp.sign(length) * period
+    return jnp.where(length == 0.0, 1.0, length)
+
+
+def periods_of(domain: Domain) -> tuple[float | None, ...]:
+    """The period of each coordinate of a domain, None where there is none."""
+    match domain:
+        case Torus():
+            return tuple(high - low for low, high in zip(domain.cell.low, domain.cell.high, strict=True))
+        case Sphere():
+            return (None, 360.0)
+    return (None,) * domain.dimension

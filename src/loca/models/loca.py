@@ -1,0 +1,120 @@
+"""Learning operators with coupled attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from loca.attention import Attention, Dense
+from loca.data import Normalization, Samples
+from loca.encoders import Encoder
+from loca.kernels import RBF, Kernel
+from loca.models.choices import encoder_for
+from loca.models.separable import Basis, SeparableOperator
+from loca.nets import MLP
+from loca.positions import Position, position_on
+from loca.rules import Rule, rule_on
+from loca.typing import Key
+
+
+class LOCA(SeparableOperator):
+    """F(u)(y) = Σᵢ softmax( ∫_Y κ(y, y′) g(y′) dy′ )ᵢ ⊙ vᵢ(u), v = f∘𝒟.
+
+    Build one with `create`, which reads sizes and domain off the data, or from parts, each of which can be exchanged.
+    """
+
+    normalization: Normalization
+    encoder: Encoder  # 𝒟  input function → ℝᵈ
+    f: MLP  # features    ℝᵈ → ℝⁿˣᵈˢ
+    e: Position  # encoding    Y → ℝᴱ
+    q: MLP  # lift        ℝᴱ → ℝˡ
+    g: MLP  # proposals   ℝˡ → ℝⁿˣᵈˢ
+    k: Kernel  # similarity  ℝˡ × ℝˡ → ℝ
+    rule: Rule  # ∫_Y
+    attention: Attention  # how g̃ is evaluated
+    output_size: int = eqx.field(static=True)  # d_s
+
+    @classmethod
+    def create(
+        cls,
+        data: Samples,
+        *,
+        key: Key,
+        encoder: Encoder | None = None,
+        position: Position | None = None,
+        rule: Rule | None = None,
+        kernel: Kernel | None = None,
+        attention: Attention | None = None,
+        num_features: int = 100,
+        lift_size: int = 100,
+        lift_widths: Sequence[int] = (100, 100),
+        proposal_widths: Sequence[int] = (100, 100),
+        feature_widths: Sequence[int] = (100, 100),
+    ) -> LOCA:
+        """A model for some training data; whatever is not given is chosen to fit the data.
+
+        **Arguments:**
+
+        - `data`: training samples; sizes, domain and normalization are read off them.
+        - `key`: randomness of the weights.
+        - `encoder`: 𝒟. By default scattering for sensors on a one- or two-dimensional grid, a least-squares projection
+            for sensors anywhere.
+        - `position`: e. By default the encoding of the domain.
+        - `rule`: ∫_Y. By default a product rule of the domain.
+        - `kernel`: k. By default `RBF()`.
+        - `attention`: how g̃ is evaluated. By default `Dense()`.
+        - `num_features`: n.
+        - `lift_size`: l.
+        - `lift_widths`, `proposal_widths`, `feature_widths`: hidden layers of q, g and f.
+        """
+        normalization = Normalization.fit(data)
+        encoder = encoder if encoder is not None else encoder_for(data)
+        position = position if position is not None else position_on(data.domain)
+        q_key, g_key, f_key = jax.random.split(key, 3)
+        outputs = num_features * data.output_size
+        return cls(
+            normalization=normalization,
+            encoder=encoder,
+            f=MLP((encoder.size, *feature_widths, outputs), key=f_key),
+            e=position,
+            q=MLP((position.size, *lift_widths, lift_size), key=q_key),
+            g=MLP((lift_size, *proposal_widths, outputs), key=g_key),
+            k=kernel if kernel is not None else RBF(),
+            rule=rule if rule is not None else rule_on(data.domain),
+            attention=attention if attention is not None else Dense(),
+            output_size=data.output_size,
+        )
+
+    def lift(self, y: Float[Array, "P d_y"]) -> Float[Array, "P l"]:
+        """q(e(y))."""
+        return self.q(self.e(y))
+
+    def propose(self, q_z: Float[Array, "Q l"]) -> Float[Array, "d_s Q n"]:
+        """g at lifted locations."""
+        g_z = self.g(q_z)
+        n = g_z.shape[-1] // self.output_size
+        return jnp.moveaxis(g_z.reshape(len(q_z), self.output_size, n), 1, 0)
+
+    def scores(self, y: Float[Array, "P d_y"]) -> Float[Array, "d_s P n"]:
+        """g̃(y)."""
+        return self._scores(y)(y)
+
+    def _scores(self, y: Float[Array, "P d_y"]) -> Basis:
+        z, w = self.rule(y)
+        nodes = self.attention.nodes(self.k, self.propose, self.lift(z), w)
+        return lambda y: self.attention.scores(self.k, self.propose, self.lift(y), nodes)
+
+    def basis(self, y: Float[Array, "P d_y"]) -> Basis:
+        g_tilde = self._scores(y)
+        return lambda y: jax.nn.softmax(g_tilde(y), axis=-1)
+
+    def read(self, code: Float[Array, " d"]) -> Float[Array, "d_s n"]:
+        return self.f(code).reshape(self.output_size, -1)
+
+    @property
+    def is_pointwise(self) -> bool:
+        return not self.rule.follows_queries

@@ -1,0 +1,144 @@
+"""The paper's five settings: sizes of its models and data, for every model it compares."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import jax
+
+from loca.data import Normalization, Samples
+from loca.domains import Box
+from loca.encoders import Encoder, HarmonicSensors, Scattering1D, Scattering2D
+from loca.kernels import RBF
+from loca.models.deeponet import DeepONet
+from loca.models.fno import FNO
+from loca.models.interpolation import Grid
+from loca.models.loca import LOCA
+from loca.positions import Harmonic
+from loca.rules import GaussLegendre, MonteCarlo, Rule
+from loca.typing import Key
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One experiment of the paper; letters are those of its tables."""
+
+    domain: Box  # Y
+    sensors: tuple[int] | tuple[int, int]  # the grid of m sensors
+    input_size: int  # d_u
+    output_size: int  # d_s
+    functions: int  # N
+    queries: int  # P, labels per function
+    locations: int  # M, of which P carry labels
+    batch_size: int
+    steps: int
+    # LOCA
+    scales: int  # J
+    rotations: int  # L in two dimensions, Q in one
+    nodes: int  # per dimension for quadrature; in all for Monte Carlo
+    monte_carlo: bool
+    num_features: int  # n
+    num_frequencies: int  # H
+    lift_widths: tuple[int, ...]
+    proposal_widths: tuple[int, ...]
+    feature_widths: tuple[int, ...]
+    # DeepONet
+    harmonics: int  # H of its inputs and queries
+    deeponet_widths: tuple[int, ...]
+    # FNO
+    modes: int
+    width: int
+    padding: tuple[int, ...]
+    rate: float = 1.0  # initial β
+    lift_size: int = 100  # l
+
+    def encoder(self) -> Encoder:
+        """The scattering transform of the setting."""
+        if len(self.sensors) == 1:
+            return Scattering1D.create(
+                length=self.sensors[0], scales=self.scales, wavelets_per_octave=self.rotations, channels=self.input_size
+            )
+        return Scattering2D.create(
+            shape=self.sensors, scales=self.scales, angles=self.rotations, channels=self.input_size
+        )
+
+    def rule(self) -> Rule:
+        """The quadrature of the setting; Monte Carlo nodes are drawn once and shared by all functions."""
+        if self.monte_carlo:
+            return MonteCarlo(self.domain, self.nodes, key=jax.random.key(0))
+        return GaussLegendre(self.domain, self.nodes)
+
+    def loca(self, data: Samples, *, key: Key) -> LOCA:
+        """LOCA at the sizes of the paper."""
+        return LOCA.create(
+            data,
+            key=key,
+            encoder=self.encoder(),
+            position=Harmonic(self.domain, self.num_frequencies),
+            rule=self.rule(),
+            kernel=RBF(self.rate),
+            num_features=self.num_features,
+            lift_size=self.lift_size,
+            lift_widths=self.lift_widths,
+            proposal_widths=self.proposal_widths,
+            feature_widths=self.feature_widths,
+        )
+
+    def deeponet(self, data: Samples, *, key: Key) -> DeepONet:
+        """DeepONet at the sizes of the paper's table."""
+        return DeepONet.create(
+            data,
+            key=key,
+            encoder=HarmonicSensors(math.prod(self.sensors), self.input_size, num_frequencies=self.harmonics),
+            position=Harmonic(self.domain, self.harmonics),
+            num_features=self.num_features,
+            branch_widths=self.deeponet_widths,
+            trunk_widths=self.deeponet_widths,
+        )
+
+    def fno(self, data: Samples, *, key: Key) -> FNO:
+        """FNO at the sizes of the paper's table."""
+        return FNO(
+            Normalization.fit(data), Grid.of(data), modes=self.modes, width=self.width, padding=self.padding, key=key
+        )
+
+
+SETTINGS: dict[str, Setting] = {
+    "antiderivative": Setting(
+        domain=Box.unit(1), sensors=(500,), input_size=1, output_size=1,
+        functions=1000, queries=100, locations=100, batch_size=100, steps=50_000,
+        scales=4, rotations=8, nodes=100, monte_carlo=False, num_features=100, num_frequencies=10,
+        lift_widths=(100, 100), proposal_widths=(100, 100), feature_widths=(500,),
+        harmonics=2, deeponet_widths=(512, 512), modes=32, width=100, padding=(2,),
+    ),
+    "darcy": Setting(
+        domain=Box.unit(2), sensors=(32, 32), input_size=1, output_size=1,
+        functions=1000, queries=128, locations=1024, batch_size=100, steps=20_000,
+        scales=1, rotations=2, nodes=14, monte_carlo=False, num_features=100, num_frequencies=6,
+        lift_widths=(100, 100), proposal_widths=(100, 100), feature_widths=(100, 100), rate=0.2,
+        harmonics=6, deeponet_widths=(100,) * 6, modes=8, width=32, padding=(0, 0),
+    ),
+    "mechanical-mnist": Setting(
+        domain=Box.unit(2), sensors=(28, 28), input_size=2, output_size=2,
+        functions=60_000, queries=56, locations=784, batch_size=100, steps=100_000,
+        scales=1, rotations=16, nodes=20, monte_carlo=False, num_features=500, num_frequencies=10,
+        lift_widths=(256, 256), proposal_widths=(256, 256), feature_widths=(256, 256),
+        harmonics=10, deeponet_widths=(100,) * 4, modes=12, width=32, padding=(0, 0),
+    ),
+    "shallow-water": Setting(
+        domain=Box((0.11, 0.0, 0.0), (0.31, 1.0, 1.0)), sensors=(32, 32), input_size=3, output_size=3,
+        functions=1000, queries=128, locations=5120, batch_size=100, steps=80_000,
+        scales=1, rotations=2, nodes=128, monte_carlo=True, num_features=480, num_frequencies=2,
+        lift_widths=(1024,), proposal_widths=(1024,), feature_widths=(1024,),
+        harmonics=2, deeponet_widths=(100,) * 11, modes=8, width=25, padding=(12, 0, 0),
+    ),
+    "climate": Setting(
+        domain=Box.unit(2), sensors=(72, 72), input_size=1, output_size=1,
+        functions=1825, queries=144, locations=5184, batch_size=73, steps=100_000,
+        scales=1, rotations=8, nodes=144, monte_carlo=True, num_features=100, num_frequencies=10,
+        lift_widths=(100, 100), proposal_widths=(100, 100), feature_widths=(100, 100),
+        harmonics=10, deeponet_widths=(100,) * 4, modes=12, width=32, padding=(0, 0),
+    ),
+}  # fmt: skip
+"""The settings by name."""

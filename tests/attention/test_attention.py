@@ -1,0 +1,166 @@
+"""Kernel-coupled attention: the paper's propositions, and ways of evaluation against the dense one."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loca.attention import Blocked, Dense, Uncoupled, couple, coupling, expectation
+from loca.domains import Box
+from loca.kernels import RBF, Laplacian, Matern, RationalQuadratic
+from loca.nets import MLP
+from loca.rules import GaussLegendre, MonteCarlo
+
+KERNELS = [RBF(0.5), Matern(0.5), Matern(1.5), Matern(2.5), Laplacian(0.3), RationalQuadratic(), RBF() + 2.0 * Matern()]
+P, Q, L, N, D_S = 7, 11, 3, 4, 2
+
+
+class Scores(eqx.Module):
+    """g, as a model holds it."""
+
+    net: MLP
+
+    def __call__(self, q_z):
+        return jnp.moveaxis(self.net(q_z).reshape(len(q_z), D_S, N), 1, 0)
+
+
+def example(key, scale=1.0):
+    y_key, z_key, w_key, g_key = jax.random.split(key, 4)
+    q_y, q_z = scale * jax.random.normal(y_key, (P, L)), scale * jax.random.normal(z_key, (Q, L))
+    w = jax.random.uniform(w_key, (Q,), minval=0.1)
+    return Scores(MLP((L, 5, D_S * N), key=g_key)), q_y, q_z, w
+
+
+@pytest.mark.parametrize("k", KERNELS, ids=lambda k: type(k).__name__)
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32 - 1), scale=st.floats(0.01, 5.0))
+def test_kappa_is_symmetric_and_positive_semidefinite(k, seed, scale):
+    """Proposition 4.2, for queries that are nodes."""
+    with jax.enable_x64(True):
+        g, _, q_z, w = example(jax.random.key(seed), scale)
+        kappa = coupling(k, q_z, Dense().nodes(k, g, q_z, w))
+        assert np.allclose(kappa, kappa.T, rtol=1e-9)
+        assert np.linalg.eigvalsh(kappa).min() > -1e-9 * kappa.max()
+
+
+@pytest.mark.parametrize("k", KERNELS, ids=lambda k: type(k).__name__)
+def test_amplitude_and_a_common_factor_of_the_weights_cancel(k, getkey):
+    with jax.enable_x64(True):
+        g, q_y, q_z, w = example(getkey())
+        way = Dense()
+        scores = way.scores(k, g, q_y, way.nodes(k, g, q_z, w))
+        louder = 37.0 * k
+        assert jnp.allclose(
+            coupling(louder, q_y, way.nodes(louder, g, q_z, w)), coupling(k, q_y, way.nodes(k, g, q_z, w))
+        )
+        assert jnp.allclose(way.scores(louder, g, q_y, way.nodes(louder, g, q_z, w)), scores, rtol=1e-12)
+        assert jnp.allclose(way.scores(k, g, q_y, way.nodes(k, g, q_z, 37.0 * w)), scores, rtol=1e-12)
+
+
+def test_the_gradient_of_the_amplitude_is_zero(getkey):
+    with jax.enable_x64(True):
+        g, q_y, q_z, w = example(getkey())
+        k, way = 2.0 * RBF(0.5), Dense()
+        gradient = eqx.filter_grad(lambda k: jnp.sum(jnp.sin(way.scores(k, g, q_y, way.nodes(k, g, q_z, w)))))(k)
+        assert abs(gradient.amplitude.log) < 1e-12 < abs(gradient.kernel.rate.log)
+
+
+def test_scores_of_constant_proposals_under_a_flat_kernel(getkey):
+    """Closed form: k → 1 gives κ = 1/∫1, so g̃ is the average of g over the domain."""
+    with jax.enable_x64(True):
+        rule = GaussLegendre(Box((0.0, 1.0), (2.0, 4.0)), 4)
+        k, way = RBF(1e-14), Dense()
+        g = lambda z: jnp.stack([z, z**2])  # noqa: E731
+        g_tilde = way.scores(k, g, rule.z[:3], way.nodes(k, g, rule.z, rule.w))
+        assert jnp.allclose(g_tilde[0], jnp.array([1.0, 2.5]), atol=1e-9)
+        assert jnp.allclose(g_tilde[1], jnp.array([4.0 / 3.0, 7.0]), atol=1e-9)
+
+
+def test_a_local_kernel_leaves_the_proposals_alone(getkey):
+    """As k concentrates on single nodes, κ becomes 1/w on the diagonal and coupling the identity."""
+    with jax.enable_x64(True):
+        g, _, q_z, w = example(getkey())
+        k, way = RBF(1e6), Dense()
+        assert jnp.allclose(way.scores(k, g, q_z, way.nodes(k, g, q_z, w)), g(q_z), rtol=1e-9)
+
+
+def test_expectation_is_the_written_sum(getkey):
+    phi, v = jax.random.normal(getkey(), (D_S, P, N)), jax.random.normal(getkey(), (3, D_S, N))
+    written = [
+        [[sum(phi[c, p, i] * v[b, c, i] for i in range(N)) for c in range(D_S)] for p in range(P)] for b in range(3)
+    ]
+    assert jnp.allclose(expectation(phi, v), jnp.array(written), atol=1e-5)
+
+
+def test_uncoupled_is_the_proposal_at_the_query(getkey):
+    g, q_y, q_z, w = example(getkey())
+    way = Uncoupled()
+    assert jnp.array_equal(way.scores(RBF(), g, q_y, way.nodes(RBF(), g, q_z, w)), g(q_y))
+
+
+@pytest.mark.parametrize("block", [4, 11, 64])
+@pytest.mark.parametrize("k", KERNELS, ids=lambda k: type(k).__name__)
+def test_blocked_equals_dense(k, block, getkey):
+    """Values and gradients, whether or not the blocks divide the nodes."""
+    with jax.enable_x64(True):
+        g, q_y, q_z, w = example(getkey())
+
+        def total(parts, way):
+            k, g, q_y, q_z = parts
+            return jnp.sum(jnp.sin(way.scores(k, g, q_y, way.nodes(k, g, q_z, w))))
+
+        value, gradient = eqx.filter_value_and_grad(total)((k, g, q_y, q_z), Dense())
+        value_, gradient_ = eqx.filter_value_and_grad(total)((k, g, q_y, q_z), Blocked(block))
+        assert float(value) == pytest.approx(float(value_), rel=1e-12)
+        for a, b in zip(jax.tree.leaves(gradient), jax.tree.leaves(gradient_), strict=True):
+            assert jnp.allclose(a, b, atol=1e-11)
+
+
+def peak_bytes(way, queries, nodes):
+    """Memory for temporaries of values and gradients, as the compiler plans it."""
+    k = RBF()
+    g = Scores(MLP((L, D_S * N), key=jax.random.key(0)))
+
+    def total(q_y, q_z):
+        return jnp.sum(way.scores(k, g, q_y, way.nodes(k, g, q_z, jnp.ones(nodes))))
+
+    shapes = jax.ShapeDtypeStruct((queries, L), jnp.float32), jax.ShapeDtypeStruct((nodes, L), jnp.float32)
+    return jax.jit(jax.grad(total, argnums=(0, 1))).lower(*shapes).compile().memory_analysis().temp_size_in_bytes
+
+
+def test_blocked_memory_does_not_grow_with_the_kernel_matrix():
+    queries, nodes, block = 2048, 4096, 64
+    assert peak_bytes(Dense(), queries, nodes) > 4 * queries * nodes
+    assert peak_bytes(Blocked(block), queries, nodes) < 4 * queries * nodes / 4
+    # four times the nodes: sixteen times k(z, z), but the blocks only grow with their longer side
+    assert peak_bytes(Blocked(block), queries, 4 * nodes) < 5 * peak_bytes(Blocked(block), queries, nodes)
+
+
+def test_a_query_out_of_reach_is_finite_with_finite_gradient():
+    """k underflows to zero in single precision: κ = 0 is the limit, not 0/0."""
+    k, way = RBF(1.0), Dense()
+    g, _, q_z, w = example(jax.random.key(0))
+    far = jnp.full((1, L), 1e3)
+    value, gradient = jax.value_and_grad(lambda q: jnp.sum(way.scores(k, g, q, way.nodes(k, g, q_z, w))))(far)
+    assert value == 0.0
+    assert jnp.isfinite(gradient).all()
+
+
+def test_nodes_enter_only_through_their_integrals(getkey):
+    """More Monte Carlo nodes change g̃ by O(Q^(−1/2)): it is the integral that is meant, not the node set."""
+    box, k, way = Box.unit(2), RBF(0.5), Dense()
+    g = lambda z: jnp.sin(3.0 * z)[None]  # noqa: E731
+    exact_rule = GaussLegendre(box, 20)
+    y = box.sample(getkey(), 5)
+    exact = way.scores(k, g, y, way.nodes(k, g, exact_rule.z, exact_rule.w))
+    errors = []
+    for count in (100, 1600):
+        rules = [MonteCarlo(box, count, key=jax.random.key(i)) for i in range(10)]
+        scores = jnp.stack(
+            [couple(coupling(k, y, nodes), nodes) for nodes in (way.nodes(k, g, r.z, r.w) for r in rules)]
+        )
+        errors.append(float(jnp.sqrt(jnp.mean((scores - exact) ** 2))))
+    assert errors[0] / errors[1] == pytest.approx(4.0, rel=0.4)

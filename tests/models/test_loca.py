@@ -1,0 +1,211 @@
+"""LOCA: what the paper promises of it, and what the errata ask for."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from loca.attention import Blocked, Uncoupled, expectation
+from loca.data import Free, Indexed, Normalization, Samples, Shared
+from loca.domains import Box, Sphere, Torus
+from loca.encoders import Projection, Scattering1D, Scattering2D, Sensors
+from loca.models import LOCA, DeepONet, separable
+from loca.rules import MonteCarlo, OwnQueries
+from loca.typing import Measurements
+
+
+def grid(*sides):
+    return jnp.stack(jnp.meshgrid(*[jnp.linspace(0, 1, n) for n in sides], indexing="ij"), -1).reshape(-1, len(sides))
+
+
+def data(key, functions=5, d_s=2, domain=None, d_u=1):
+    u_key, y_key, s_key = jax.random.split(key, 3)
+    domain = domain if domain is not None else Box((0.0, 1.0), (2.0, 4.0))
+    return Samples(
+        u=3.0 + 2.0 * jax.random.normal(u_key, (functions, 16, d_u)),
+        y=domain.sample(y_key, 12),
+        s=10.0 + 5.0 * jax.random.normal(s_key, (functions, 12, d_s)),
+        x=grid(4, 4),
+        domain=domain,
+    )
+
+
+def model(samples, **parts):
+    parts = {"encoder": Sensors(16, samples.input_size), "num_features": 7, "lift_widths": (8,), "lift_size": 5} | parts
+    return LOCA.create(samples, key=jax.random.key(1), proposal_widths=(8,), feature_widths=(8,), **parts)
+
+
+@pytest.mark.parametrize(
+    "domain", [Box((0.0, 1.0), (2.0, 4.0)), Torus.unit(2), Sphere()], ids=lambda d: type(d).__name__
+)
+def test_weights_lie_on_the_simplex(getkey, domain):
+    phi = model(data(getkey(), domain=domain)).weights(domain.sample(getkey(), 50))
+    assert phi.shape == (2, 50, 7)
+    assert (phi >= 0).all()
+    assert np.allclose(phi.sum(axis=-1), 1.0, atol=1e-6)
+
+
+def test_predictions_are_bounded_by_the_features(getkey):
+    """An expectation lies between the least and the greatest feature, for every query and channel."""
+    samples = data(getkey())
+    loca = dataclasses.replace(model(samples), normalization=Normalization.identity(1, 2))
+    v = loca.features(samples.u[0])
+    s = loca(samples.u[0], samples.domain.sample(getkey(), 100))
+    assert (s >= v.min(axis=1) - 1e-6).all()
+    assert (s <= v.max(axis=1) + 1e-6).all()
+
+
+@pytest.mark.parametrize("attention", [None, Blocked(32), Uncoupled()], ids=["dense", "blocked", "uncoupled"])
+def test_a_prediction_does_not_depend_on_its_company(getkey, attention):
+    """Neither on the other queries, nor on their order, nor on repeats."""
+    with jax.enable_x64(True):
+        samples = data(getkey())
+        parts = {} if attention is None else {"attention": attention}
+        loca = model(samples, rule=MonteCarlo(samples.domain, 40, key=getkey()), **parts)
+        u, y = samples.u[0], samples.domain.sample(getkey(), 9)
+        s = loca(u, y)
+        order = jax.random.permutation(getkey(), 9)
+        assert jnp.allclose(loca(u, y[order]), s[order], rtol=1e-12)
+        assert jnp.allclose(loca(u, y[3:4]), s[3:4], rtol=1e-12)
+        assert jnp.allclose(loca(u, jnp.repeat(y, 3, axis=0)), jnp.repeat(s, 3, axis=0), rtol=1e-12)
+        elsewhere = samples.domain.sample(getkey(), 20)
+        assert jnp.allclose(loca(u, jnp.concatenate([y, elsewhere]))[:9], s, rtol=1e-12)
+
+
+def test_own_queries_do_depend_on_their_company(getkey):
+    """The paper's option violates it, which is why it is not the default."""
+    samples = data(getkey())
+    loca = model(samples, rule=OwnQueries(samples.domain))
+    y = samples.domain.sample(getkey(), 9)
+    assert not jnp.allclose(loca(samples.u[0], y[:3]), loca(samples.u[0], y)[:3], rtol=1e-4)
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["shared-nodes", "own-queries"])
+@pytest.mark.parametrize("count", [2, 10])
+def test_query_forms_agree(getkey, count, own):
+    """Whether φ is evaluated at all M locations or at the N·P asked for is a matter of cost alone."""
+    samples = data(getkey())
+    loca = model(samples, **({"rule": OwnQueries(samples.domain)} if own else {}))
+    y = samples.y.points
+    index = jax.vmap(lambda k: jax.random.permutation(k, 12)[:count])(jax.random.split(getkey(), 5))
+    indexed = loca.predict(samples.u, Indexed(y, index))
+    assert jnp.allclose(indexed, loca.predict(samples.u, Free(y[index])), rtol=1e-4)
+    one_by_one = jnp.stack([loca(u, y[i]) for u, i in zip(samples.u, index, strict=True)])
+    assert jnp.allclose(indexed, one_by_one, rtol=1e-4)
+    assert jnp.allclose(loca.predict(samples.u, Shared(y))[1], loca(samples.u[1], y), rtol=1e-4)
+
+
+def test_deeponet_is_loca_minus_three_things(getkey):
+    """Without coupling, without softmax, with point sensors: §6.1 of the paper."""
+    samples = data(getkey())
+    loca = model(samples, attention=Uncoupled())
+    don = DeepONet(
+        normalization=loca.normalization,
+        encoder=loca.encoder,
+        branch=loca.f,
+        e=loca.e,
+        trunk=lambda e_y: loca.g(loca.q(e_y)),
+        bias=jnp.zeros(2),
+    )
+    u, y = samples.u[0], samples.y.points
+    expected = loca.normalization.restore_output(expectation(loca.scores(y), loca.features(u)))
+    assert jnp.allclose(don(u, y), expected, rtol=1e-5)
+
+
+def test_coupling_changes_the_answer_and_its_absence_frees_it_of_the_nodes(getkey):
+    samples = data(getkey())
+    y = samples.y.points
+    rules = [MonteCarlo(samples.domain, 30, key=getkey()) for _ in range(2)]
+    coupled, other = (model(samples, rule=rule)(samples.u[0], y) for rule in rules)
+    assert not jnp.allclose(coupled, other, rtol=1e-4)
+    free, same = (model(samples, rule=rule, attention=Uncoupled())(samples.u[0], y) for rule in rules)
+    assert jnp.array_equal(free, same)
+
+
+def test_predictions_follow_the_units_of_the_data(getkey):
+    """Measuring u and s in other units changes nothing but the units of the answer."""
+    samples = data(getkey())
+    other = Samples(7.0 * samples.u - 3.0, samples.y, 0.01 * samples.s + 2.0, x=samples.x, domain=samples.domain)
+    y = samples.y.points
+    celsius, fahrenheit = model(samples)(samples.u[0], y), model(other)(other.u[0], y)
+    assert jnp.allclose(0.01 * celsius + 2.0, fahrenheit, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["loca", "deeponet"])
+def test_at_equals_the_full_evaluation(getkey, kind):
+    samples = data(getkey())
+    operator = model(samples) if kind == "loca" else DeepONet.create(samples, key=getkey())
+    y = samples.domain.sample(getkey(), 40)
+    frozen = operator.at(y)
+    for u in samples.u:
+        assert np.max(np.abs(frozen(u) - operator(u, y))) <= 1e-6 * np.max(np.abs(operator(u, y)))
+    many = jax.vmap(frozen)(samples.u)
+    assert np.allclose(many, operator.predict(samples.u, Shared(y)), rtol=1e-5)
+
+
+def test_many_queries_in_blocks_equal_the_whole(getkey, monkeypatch):
+    samples = data(getkey())
+    loca = model(samples)
+    y = samples.domain.sample(getkey(), 1003)
+    whole = loca.predict(samples.u, Shared(y))
+    for block in (1003, 100, 17):
+        monkeypatch.setattr(separable, "BLOCK", block)
+        assert jnp.allclose(loca.predict(samples.u, Shared(y)), whole, rtol=1e-5)
+
+
+def test_gradients_reach_the_input_function_and_the_query(getkey):
+    """Derivatives in u and y are those of finite differences."""
+    with jax.enable_x64(True):
+        samples = data(getkey())
+        loca = model(samples)
+        u, y, h = samples.u[0], samples.y.points[:1], 1e-6
+        value = lambda u, y: loca(u, y)[0, 0]  # noqa: E731
+        du, dy = jax.grad(value, argnums=(0, 1))(u, y)
+        step_u, step_y = jax.random.normal(getkey(), u.shape), jax.random.normal(getkey(), y.shape)
+        slope = (value(u + h * step_u, y + h * step_y) - value(u - h * step_u, y - h * step_y)) / (2 * h)
+        assert float(slope) == pytest.approx(float(jnp.sum(du * step_u) + jnp.sum(dy * step_y)), rel=1e-6)
+
+
+def test_one_compilation_for_many_functions(getkey):
+    samples = data(getkey())
+    traces = []
+
+    @eqx.filter_jit
+    def evaluate(loca, u, y):
+        traces.append(1)
+        return loca(u, y)
+
+    loca = model(samples)
+    for u in samples.u:
+        evaluate(loca, u, samples.y.points)
+    assert len(traces) == 1
+
+
+def test_create_reads_sizes_and_parts_off_the_data(getkey):
+    field = Samples(jnp.zeros((3, 1024, 2)), grid(8, 8), jnp.ones((3, 64, 3)), x=grid(32, 32))
+    loca = LOCA.create(field, key=getkey())
+    assert isinstance(loca.encoder, Scattering2D)
+    assert loca(field.u[0], field.y.points).shape == (64, 3)
+    curve = Samples(jnp.zeros((3, 100, 1)), grid(8), jnp.ones((3, 8, 1)), x=grid(100))
+    assert isinstance(LOCA.create(curve, key=getkey()).encoder, Scattering1D)
+    scattered = Samples(jnp.zeros((3, 30, 1)), grid(8), jnp.ones((3, 8, 1)), x=jax.random.uniform(getkey(), (30, 2)))
+    assert isinstance(LOCA.create(scattered, key=getkey()).encoder, Sensors)
+
+
+def test_sensors_anywhere_and_different_for_every_function(getkey):
+    """The same function measured at other places, and at fewer of them, gives the same prediction."""
+    with jax.enable_x64(True):
+        x = jax.random.uniform(getkey(), (2, 60, 1))
+        u = 1.0 + jnp.cos(jnp.pi * x) - 0.5 * jnp.cos(2 * jnp.pi * x)
+        mask = jnp.stack([jnp.ones(60, bool), jnp.arange(60) < 45])
+        u = jnp.where(mask[..., None], u, 1e3)
+        measured = Measurements(u, x, mask)
+        samples = Samples(measured, grid(9), jax.random.normal(getkey(), (2, 9, 1)))
+        loca = LOCA.create(samples, key=getkey(), encoder=Projection.create(Box.unit(1), 8))
+        first, second = loca.predict(measured, Shared(grid(9)))
+        assert jnp.allclose(first, second, rtol=1e-6)
+        with pytest.raises(ValueError, match="Projection"):
+            DeepONet.create(samples, key=getkey())

@@ -1,0 +1,73 @@
+"""The three ways of a training step compute the same thing, and the command prints what it promises."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from loca.benchmarks import STEP_SETTINGS, step
+from loca.cli.app import app
+from loca.training import Encoded
+
+FIGURES = {
+    "ours_ms", "bare_ms", "paper_layout_ms", "ratio_to_bare", "speedup_over_paper_layout",
+    "gflop", "gflops_per_s", "sgemm_gflops_per_s",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["antiderivative", "darcy-128", "mechanical-mnist"])
+def test_all_ways_follow_the_same_path(name, getkey):
+    """Losses agree before any step and after three of them: values, gradients and Adam are the same arithmetic."""
+    setting = dataclasses.replace(STEP_SETTINGS[name], batch_size=6, nodes=6)  # small, for the tests' sake
+    samples = step.random_batch(setting, getkey())
+    model = setting.loca(samples, key=getkey())
+    batch = Encoded.of(model, samples)
+    ways = [step.ours(model, batch), step.by_hand(model, batch), step.in_paper_layout(model, batch, setting)]
+    (ours, bare, paper) = (way.losses(3) for way in ways)
+    assert ours == pytest.approx(bare, rel=1e-5)
+    assert ours == pytest.approx(paper, rel=1e-5)
+
+
+def test_the_compiler_counts_the_operations_of_the_reference_table(getkey):
+    """0.508 GFLOP for Darcy with 128 labels, by hand; a choice from the whole grid takes about 10 % more."""
+    setting = STEP_SETTINGS["darcy-128"]
+    samples = step.random_batch(setting, getkey())
+    model = setting.loca(samples, key=getkey())
+    assert step.flops(model, Encoded.of(model, samples)) / 1e9 == pytest.approx(0.508 * 1.1, rel=0.1)
+
+
+def test_command_prints_json():
+    result = CliRunner().invoke(
+        app, ["bench", "step", "--setting", "antiderivative", "--json", "--rounds", "1", "--seconds", "0"]
+    )
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.output)
+    assert figures.keys() >= FIGURES
+    assert figures["loss_ours"] == pytest.approx(figures["loss_bare"], rel=1e-5)
+    assert figures["speedup_over_paper_layout"] > 2
+
+
+def test_a_million_queries_in_bounded_memory():
+    """In a process of its own: at most 200 MB above it, and the same values as all at once."""
+    command = [sys.executable, "-c", "from loca.cli import main; main()", "bench", "predict", "--json"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    figures = json.loads(result.stdout)
+    assert figures["many_queries"] == 1_000_000
+    assert figures["nodes"] == 1024
+    assert figures["many_megabytes"] < 200
+    assert figures["many_error"] < 1e-6
+    assert figures["frozen_error"] < 1e-6
+
+
+def test_an_unknown_setting_is_refused_with_the_known_ones():
+    result = CliRunner().invoke(app, ["bench", "step", "--setting", "darcy"])
+    assert result.exit_code == 2
+    assert "darcy-128" in result.output
+
+
+def test_version():
+    result = CliRunner().invoke(app, ["--version"])
+    assert result.output.startswith("loca ")

@@ -1,0 +1,196 @@
+"""Data in memory: query forms, labels, noise, splits, normalization, order."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loca.data import Free, Indexed, Normalization, Samples, Shared, Variable, batch_rows, grid_shape
+from loca.domains import Box
+from loca.typing import Measurements
+
+
+def samples(key, functions=6, sensors=5, grid=8, d_u=2, d_s=3):
+    u_key, s_key = jax.random.split(key)
+    y = jnp.linspace(0.0, 1.0, grid)[:, None]
+    return Samples(
+        u=jax.random.normal(u_key, (functions, sensors, d_u)),
+        y=y,
+        s=jax.random.normal(s_key, (functions, grid, d_s)),
+        x=jnp.linspace(0.0, 1.0, sensors)[:, None],
+    )
+
+
+def test_observed_labels_are_those_of_their_locations(getkey):
+    """s = y²: whatever is observed, the pairing of values and locations survives, in every form."""
+    y = jnp.linspace(0.0, 2.0, 10)[:, None]
+    square = jnp.broadcast_to(y**2, (4, 10, 1))
+    free = jax.random.uniform(getkey(), (4, 10, 1))
+    for form, values in ((Shared(y), square), (Free(free), free**2)):
+        data = Samples(jnp.zeros((4, 3, 1)), form, values)
+        once = data.observe(getkey(), 6)
+        twice = once.observe(getkey(), 3)
+        for observed, count in ((once, 6), (twice, 3)):
+            locations = observed.y.locations(4)
+            assert jnp.allclose(observed.s, locations**2)
+            assert all(len(np.unique(row)) == count for row in np.asarray(locations[:, :, 0]))  # without replacement
+
+
+def test_observing_keeps_a_shared_grid_shared(getkey):
+    data = samples(getkey()).observe(getkey(), 3)
+    assert isinstance(data.y, Indexed)
+    assert data.y.y.shape == (8, 1)
+
+
+def test_every_location_is_observed_equally_often(getkey):
+    data = samples(getkey(), functions=4000, grid=8).observe(getkey(), 2)
+    frequency = np.bincount(np.asarray(data.y.index).ravel(), minlength=8) / 4000
+    assert frequency == pytest.approx(0.25, abs=5 * np.sqrt(0.25 * 0.75 / 4000))
+
+
+def test_observing_everything_shows_everything(getkey):
+    """Drawn with replacement, as the reference scripts do, 1024 of 1024 would show 63 % of the grid."""
+    data = samples(getkey()).observe(getkey(), 8)
+    assert jnp.array_equal(data.y.index, jnp.tile(jnp.arange(8), (6, 1)))
+
+
+def test_noise_has_the_standard_deviation_asked_for(getkey):
+    clean = samples(getkey(), functions=2000)
+    noisy = clean.corrupt(getkey(), noise_std=0.15)
+    noise = noisy.u - clean.u
+    assert float(noise.std()) == pytest.approx(0.15, rel=0.02)
+    assert abs(float(noise.mean())) < 0.01
+    assert jnp.array_equal(noisy.s, clean.s)
+
+
+def test_noise_on_measurements_leaves_places_alone(getkey):
+    measured = Measurements(jnp.zeros((2, 5, 1)), jnp.ones((2, 5, 2)), jnp.ones((2, 5), bool))
+    noisy = Samples(measured, jnp.linspace(0, 1, 3)[:, None], jnp.zeros((2, 3, 1))).corrupt(getkey(), 1.0)
+    assert jnp.array_equal(noisy.u.x, measured.x)
+    assert noisy.u.u.std() > 0.3
+
+
+def test_parts_of_a_split_are_disjoint(getkey):
+    data = samples(getkey(), functions=20)
+    tagged = Samples(jnp.arange(20.0)[:, None, None], data.y, data.s)
+    train, validation, test = tagged.split(getkey(), 12, 3, 5)
+    tags = np.concatenate([np.asarray(part.u).ravel() for part in (train, validation, test)])
+    assert sorted(tags) == list(range(20))
+    assert (len(train), len(validation), len(test)) == (12, 3, 5)
+    assert jnp.array_equal(train.s[0], data.s[int(train.u[0, 0, 0])])
+
+
+def test_normalization_per_channel(getkey):
+    data = samples(getkey(), functions=500)
+    data = Samples(data.u * jnp.array([2.0, 50.0]) + 7.0, data.y, data.s * jnp.array([1.0, 1e-3, 1e3]) - 4.0)
+    norm = Normalization.fit(data)
+    u, s = norm.standardize_input(data.u), norm.standardize_output(data.s)
+    assert np.allclose(u.mean((0, 1)), 0, atol=1e-4)
+    assert np.allclose(u.std((0, 1)), 1, atol=1e-4)
+    assert np.allclose(s.mean((0, 1)), 0, atol=1e-3)
+    assert np.allclose(s.std((0, 1)), 1, atol=1e-2)
+    assert np.allclose(norm.restore_output(s), data.s, rtol=1e-4)
+
+
+def test_a_constant_channel_is_not_divided_by_round_off():
+    data = Samples(jnp.full((3, 4, 1), 1 / 3), jnp.linspace(0, 1, 2)[:, None], jnp.zeros((3, 2, 1)))
+    norm = Normalization.fit(data)
+    assert norm.u_scale == 1.0
+    assert norm.s_scale == 1.0
+
+
+def test_masked_measurements_do_not_count():
+    u = jnp.array([[[1.0], [3.0], [1e6]], [[5.0], [7.0], [-1e6]]])
+    mask = jnp.array([[True, True, False]] * 2)
+    data = Samples(Measurements(u, jnp.zeros((2, 3, 1)), mask), jnp.linspace(0, 1, 2)[:, None], jnp.zeros((2, 2, 1)))
+    norm = Normalization.fit(data)
+    assert norm.u_shift == 4.0
+    assert norm.u_scale == pytest.approx(np.std([1, 3, 5, 7]))
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, 1), (2, 3), (16, 4), (17, 5), (100, 100), (257, 40), (1000, 73)])
+@settings(max_examples=10)
+@given(seed=st.integers(0, 2**31 - 1))
+def test_every_function_comes_once_per_epoch(count, size, seed):
+    steps = jnp.arange(-(-2 * count // size))
+    stream = np.asarray(jax.vmap(lambda step: batch_rows(seed, step, size, count))(steps)).ravel()
+    for epoch in (stream[:count], stream[count : 2 * count]):
+        assert sorted(epoch) == list(range(count))
+
+
+def test_order_is_a_pure_function_of_seed_and_step():
+    rows = [batch_rows(3, step, 32, 1000) for step in range(5)]
+    later = jax.jit(lambda seed, step: batch_rows(seed, step, 32, 1000))(3, 4)
+    assert jnp.array_equal(rows[4], later)
+    assert not jnp.array_equal(rows[4], batch_rows(4, 4, 32, 1000))
+    assert not jnp.array_equal(rows[0], batch_rows(3, 1000, 32, 1000))  # the same place, a thousand steps on
+
+
+def test_order_looks_random():
+    """Neighbors in the order are unrelated: rank correlation of the permutation and of its steps near zero."""
+    count = 4096
+    order = np.asarray(batch_rows(0, 0, count, count))
+    assert abs(np.corrcoef(order, np.arange(count))[0, 1]) < 4 / np.sqrt(count)
+    assert abs(np.corrcoef(order[1:], order[:-1])[0, 1]) < 4 / np.sqrt(count)
+    pairs = np.histogram2d(order[1:], order[:-1], bins=8)[0]
+    assert ((pairs - count / 64) ** 2 / (count / 64)).sum() < 63 + 5 * np.sqrt(2 * 63)  # χ² with 63 degrees of freedom
+
+
+def test_a_million_functions_cost_no_more_than_a_thousand():
+    compiled = jax.jit(lambda step: batch_rows(0, step, 100, 10**6)).lower(0).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 100_000  # no permutation of a million is ever made
+    assert int(compiled(7).max()) < 10**6
+
+
+def test_batches_take_whole_functions(getkey):
+    data = samples(getkey(), functions=50).observe(getkey(), 3)
+    rows = batch_rows(1, 2, 10, 50)
+    batch = data.batch(1, 2, 10)
+    assert jnp.array_equal(batch.u, data.u[rows])
+    assert jnp.array_equal(batch.y.index, data.y.index[rows])
+    assert jnp.array_equal(batch.s, data.s[rows])
+
+
+def test_domain_and_names_are_read_off_or_kept(getkey):
+    data = samples(getkey())
+    assert data.domain == Box((0.0,), (1.0,))
+    assert [v.name for v in data.outputs] == ["s1", "s2", "s3"]
+    pressure = Samples(data.u[..., :1], data.y, data.s[..., :1], outputs=[Variable("pressure", "Pa")])
+    assert pressure.observe(getkey(), 2).split(getkey(), 3)[0].outputs == (Variable("pressure", "Pa"),)
+
+
+def test_grids_are_recognized():
+    x1, x2 = np.linspace(0, 1, 4), np.linspace(90, -90, 3)
+    grid = np.stack(np.meshgrid(x1, x2, indexing="ij"), -1).reshape(-1, 2)
+    assert grid_shape(jnp.asarray(grid)) == (4, 3)
+    assert grid_shape(jnp.asarray(grid[::-1])) == (4, 3)
+    assert grid_shape(jnp.asarray(np.random.default_rng(0).permutation(grid))) is None
+    assert grid_shape(jnp.asarray(grid[:-1])) is None
+    column_major = np.stack(np.meshgrid(x1, x2, indexing="xy"), -1).reshape(-1, 2)
+    assert grid_shape(jnp.asarray(column_major)) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"s": jnp.zeros((5, 8, 3))}, "6 functions but s holds 5"),
+        ({"s": jnp.zeros((6, 7, 3))}, "7 values per function but y has 8"),
+        ({"x": jnp.zeros((4, 1))}, "4 sensors but u has 5"),
+        ({"domain": Box.unit(2)}, "1 columns but .* 2-dimensional"),
+        ({"outputs": [Variable("p")]}, "2 input and 1 output names"),
+    ],
+)
+def test_what_does_not_fit_is_refused(getkey, change, message):
+    data = samples(getkey())
+    with pytest.raises(ValueError, match=message):
+        Samples(**({"u": data.u, "y": data.y, "s": data.s, "x": data.x} | change))
+
+
+def test_impossible_requests_are_refused(getkey):
+    data = samples(getkey())
+    with pytest.raises(ValueError, match="asked for 9 labels per function, but there are 8"):
+        data.observe(getkey(), 9)
+    with pytest.raises(ValueError, match="cannot split 6 functions"):
+        data.split(getkey(), 5, 2)

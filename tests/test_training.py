@@ -1,0 +1,116 @@
+"""One step of training: its formula, its purity, what it leaves alone, and that it learns."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+
+from loca import losses
+from loca.data import Samples, Shared
+from loca.encoders import Sensors
+from loca.metrics import relative_l2
+from loca.models import FNO, LOCA, DeepONet
+from loca.parameters import trainable
+from loca.training import Encoded, State, advance
+
+
+def antiderivatives(key, functions):
+    """u = Σ aₖ k cos kx, s = Σ aₖ sin kx: pairs in closed form."""
+    k = jnp.arange(1, 4)
+    a = jax.random.normal(key, (functions, 3)) / k
+    x = jnp.linspace(0.0, 1.0, 32)[:, None]
+    u = jnp.einsum("fk,xk->fx", a * k, jnp.cos(k * x))
+    s = jnp.einsum("fk,xk->fx", a, jnp.sin(k * x))
+    return Samples(u[..., None], x, s[..., None], x=x)
+
+
+MODELS = {
+    "loca": lambda data, key: LOCA.create(data, key=key, encoder=Sensors(32)),
+    "deeponet": lambda data, key: DeepONet.create(data, key=key, encoder=Sensors(32)),
+    "fno": lambda data, key: FNO.create(data, key=key, modes=8, width=16, padding=8),
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_learns_the_antiderivative(kind, getkey):
+    """From a few labels per function to the whole grid, to places between, and to functions never seen: at least ten
+    times better than the mean of the training outputs."""
+    train, test = antiderivatives(getkey(), 300).observe(getkey(), 12), antiderivatives(getkey(), 100)
+    model = MODELS[kind](train, getkey())
+    optimizer = optax.adam(optax.cosine_decay_schedule(3e-3, 1500))
+    encoded = Encoded.of(model, train)
+
+    @eqx.filter_jit
+    def run(state):
+        arrays, static = eqx.partition(state, eqx.is_array)
+
+        def one(arrays, _):
+            state = eqx.combine(arrays, static)
+            state, loss = advance(state, encoded.batch(0, state.step, 50), optimizer)
+            return eqx.filter(state, eqx.is_array), loss
+
+        arrays, loss = jax.lax.scan(one, arrays, length=1500)
+        return eqx.combine(arrays, static), loss
+
+    state, _ = run(State.start(model, optimizer))
+    trivial = relative_l2(jnp.broadcast_to(train.s.mean((0, 1)), test.s.shape), test.s).mean()
+    assert relative_l2(state.model.predict(test.u, test.y), test.s).mean() < trivial / 10
+    between = Shared(test.y.points[:-1] + 0.5 / 31)
+    k = jnp.arange(1, 4)
+    a = jnp.linalg.lstsq(jnp.sin(k * test.y.points), test.s[..., 0].T)[0].T
+    truth = jnp.einsum("fk,xk->fx", a, jnp.sin(k * between.y))[..., None]
+    assert relative_l2(state.model.predict(test.u, between), truth).mean() < trivial / 10
+
+
+def test_a_step_is_gradient_descent_on_the_learned_numbers_only(getkey):
+    train = antiderivatives(getkey(), 8)
+    model = MODELS["loca"](train, getkey())
+    batch, optimizer = Encoded.of(model, train), optax.sgd(0.1)
+    before = State.start(model, optimizer)
+    after, loss = advance(before, batch, optimizer)
+    learned, given = eqx.partition(before.model, trainable(before.model))
+    objective = lambda p: losses.mean_squared(eqx.combine(p, given).respond(batch.codes, batch.queries), batch.s)  # noqa: E731
+    value, gradient = jax.value_and_grad(objective)(learned)
+    expected = jax.tree.map(lambda p, g: p - 0.1 * g, learned, gradient)
+    new_learned, new_given = eqx.partition(after.model, trainable(after.model))
+    assert float(loss) == pytest.approx(float(value), rel=1e-6)
+    for a, b in zip(jax.tree.leaves(new_learned), jax.tree.leaves(expected), strict=True):
+        assert jnp.allclose(a, b, atol=1e-7)
+    for a, b in zip(jax.tree.leaves(new_given), jax.tree.leaves(given), strict=True):
+        assert jnp.array_equal(a, b)
+    assert after.step == 1
+
+
+def test_one_compilation(getkey):
+    """No weakly typed number changes its type in the first step."""
+    train = antiderivatives(getkey(), 8)
+    model, optimizer = MODELS["loca"](train, getkey()), optax.adam(1e-3)
+    batch, traces = Encoded.of(model, train), []
+
+    @eqx.filter_jit
+    def step(state):
+        traces.append(1)
+        return advance(state, batch, optimizer)
+
+    state = State.start(model, optimizer)
+    for _ in range(3):
+        state, _ = step(state)
+    assert len(traces) == 1
+
+
+def test_encoded_data_give_the_same_loss_as_raw(getkey):
+    """Encoding and standardizing once is the same as doing it in every call."""
+    train = antiderivatives(getkey(), 8).observe(getkey(), 5)
+    for make in MODELS.values():
+        model = make(train, getkey())
+        encoded = Encoded.of(model, train)
+        prepared = model.normalization.restore_output(model.respond(encoded.codes, encoded.queries))
+        assert jnp.allclose(prepared, model.predict(train.u, train.y), rtol=1e-5, atol=1e-5)
+        assert jnp.allclose(model.normalization.restore_output(encoded.s), train.s, atol=1e-5)
+
+
+def test_losses_by_hand():
+    prediction, truth = jnp.array([[[1.0], [2.0]], [[0.0], [0.0]]]), jnp.array([[[1.0], [4.0]], [[3.0], [4.0]]])
+    assert float(losses.mean_squared(prediction, truth)) == pytest.approx((0 + 4 + 9 + 16) / 4)
+    assert float(losses.relative_l2(prediction, truth)) == pytest.approx((2 / 17**0.5 + 1) / 2)
