@@ -79,7 +79,7 @@ def test_version_is_the_same_everywhere():
 
 
 def python_blocks() -> list:
-    pages = sorted((ROOT / "docs").rglob("*.md"))
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     blocks = [
         (page, code) for page in pages for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     ]

@@ -209,3 +209,10 @@ def test_sensors_anywhere_and_different_for_every_function(getkey):
         assert jnp.allclose(first, second, rtol=1e-6)
         with pytest.raises(ValueError, match="Projection"):
             DeepONet.create(samples, key=getkey())
+
+
+def test_a_missing_channel_is_not_filled_in(getkey):
+    """One channel where two were trained on would broadcast without a word."""
+    samples = data(getkey(), d_u=2)
+    with pytest.raises(ValueError, match=r"u has 1 channels but the training data had 2; pass values of shape"):
+        model(samples)(samples.u[0, :, :1], samples.y.points)

@@ -113,15 +113,15 @@ def time_step(name: str, *, rounds: int = 7, seconds: float = 0.5) -> StepTimes:
         "bare": by_hand(model, batch),
         "paper_layout": in_paper_layout(model, batch, setting),
     }
-    losses = {name: way.losses(1)[0] for name, way in ways.items()}
-    counts = {name: max(1, round(seconds / way.seconds_per_step(1))) for name, way in ways.items()}
-    for name, way in ways.items():
-        way.run(counts[name])  # compile before anything is timed
-    times: dict[str, list[float]] = {name: [] for name in ways}
+    losses = {each: way.losses(1)[0] for each, way in ways.items()}
+    counts = {each: max(1, round(seconds / way.seconds_per_step(1))) for each, way in ways.items()}
+    for each, way in ways.items():
+        way.run(counts[each])  # compile before anything is timed
+    times: dict[str, list[float]] = {each: [] for each in ways}
     for _ in range(rounds):
-        for name, way in ways.items():
-            times[name].append(way.seconds_per_step(counts[name]))
-    ms = {name: 1e3 * statistics.median(each) for name, each in times.items()}
+        for each, way in ways.items():
+            times[each].append(way.seconds_per_step(counts[each]))
+    ms = {each: 1e3 * statistics.median(taken) for each, taken in times.items()}
     gflop = flops(model, batch) / 1e9
     return StepTimes(
         setting=name,

@@ -41,9 +41,14 @@ class Normalization(Fixed):
 
     def standardize_input(self, u: Input) -> Input:
         """ũ from u."""
-        if isinstance(u, Measurements):
-            return dataclasses.replace(u, u=(u.u - self.u_shift) / self.u_scale)
-        return (u - self.u_shift) / self.u_scale
+        values = u.u if isinstance(u, Measurements) else u
+        if values.shape[-1] != len(self.u_shift):  # one channel would otherwise be broadcast to all
+            raise ValueError(
+                f"u has {values.shape[-1]} channels but the training data had {len(self.u_shift)}; "
+                f"pass values of shape (m, {len(self.u_shift)})"
+            )
+        values = (values - self.u_shift) / self.u_scale
+        return dataclasses.replace(u, u=values) if isinstance(u, Measurements) else values
 
     def standardize_output(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
         """s̃ from s."""

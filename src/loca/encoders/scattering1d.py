@@ -16,7 +16,7 @@ from loca.encoders.grid import check_positive, fields
 from loca.encoders.modulus import modulus
 from loca.typing import Input
 
-CHUNK = 2**20  # numbers in the largest array of a chunk: 4 MB, so that a processor's cache holds it
+CHUNK = 2**19  # numbers of the first order at once: 2 MB, which a processor's cache holds
 BORDER = 1e-3  # the part of φ that may reach beyond the padding
 
 
@@ -73,7 +73,7 @@ class Scattering1D(Encoder):
             for Q in (wavelets_per_octave, 1)
         )
         bands = _bands(first, 0)
-        followers = tuple(_bands([f for f in second if f[0] > b.step], b.step) for b in bands) if order == 2 else ()
+        followers = tuple(_bands([f for f in second if order == 2 and f[0] > b.step], b.step) for b in bands)
         steps = range(1 + max(b.step for b in itertools.chain(bands, *followers)))
         return cls(
             low=tuple(_low(padded, scales, step, before, length) for step in steps),
@@ -88,8 +88,10 @@ class Scattering1D(Encoder):
     @property
     def paths(self) -> int:
         """The number of coefficients at a point of the output."""
-        follow = sum(len(b.psi) * len(b_.psi) for b, bs in zip(self.first, self.second, strict=False) for b_ in bs)
-        return 1 + sum(len(b.psi) for b in self.first) + follow
+        return 1 + sum(
+            len(band.psi) * (1 + sum(len(follower.psi) for follower in followers))
+            for band, followers in zip(self.first, self.second, strict=True)
+        )
 
     @property
     def reduced(self) -> tuple[int]:
@@ -151,7 +153,7 @@ def _scatter(s: Scattering1D, u: Float[Array, "B m"]) -> Float[Array, "B paths m
     u = jnp.pad(u, ((0, 0), s.padding), mode="reflect")
     c = jnp.fft.fft(u)
     orders = [[average(u, 0)[:, None]], [], []]
-    for band, followers in itertools.zip_longest(s.first, s.second, fillvalue=()):
+    for band, followers in zip(s.first, s.second, strict=True):
         v = _propagate(c, band.psi, band.step)
         orders[1].append(average(v, band.step))
         if followers:
@@ -163,8 +165,8 @@ def _scatter(s: Scattering1D, u: Float[Array, "B m"]) -> Float[Array, "B paths m
 
 
 def _scatter_chunks(s: Scattering1D, u: Float[Array, "B m"]) -> Float[Array, "B paths m_J"]:
-    largest = 2 * max(band.psi.size for band in s.first)
-    return in_chunks(partial(_scatter, s), u, max(1, CHUNK // largest))
+    first = 2 * max(band.psi.size for band in s.first)
+    return in_chunks(partial(_scatter, s), u, max(1, CHUNK // first))
 
 
 _scatter_batch = batched(_scatter_chunks)

@@ -15,7 +15,7 @@ from loca.encoders.grid import check_positive, fields
 from loca.encoders.modulus import modulus
 from loca.typing import Input
 
-CHUNK = 2**20  # numbers in the largest array of a chunk: 4 MB, so that a processor's cache holds it
+CHUNK = 2**19  # numbers of the first order at once: 2 MB, which a processor's cache holds
 
 
 class Axis(eqx.Module):
@@ -43,7 +43,7 @@ class Axis(eqx.Module):
             turns = 2 * np.pi * np.outer(np.arange(n), np.arange(n)) / n
             cas.append(np.cos(turns) + np.sin(turns))
             kernel = np.fft.ifft(phi[morlet.lowest(padded, level)]).real
-            outputs = np.arange(0, n, 2 ** (scales - level))[1:-1]  # the outermost ones see only padding
+            outputs = np.arange(0, n, 2 ** (scales - level))[1:-1]  # without the ones beyond the ends
             low.append(kernel[(outputs[:, None] - np.arange(n)) % n])
         return cls(
             cas=tuple(jnp.asarray(c, dtype=float) for c in cas),
@@ -92,7 +92,7 @@ class Scattering2D(Encoder):
                 f"scales={scales} averages over 2^{scales} = {2**scales} points but the grid is {shape}; "
                 f"take at most scales={int(np.log2(min(shape)))}"
             )
-        padded = tuple(padded_length(n, scales) for n in shape)
+        padded = padded_length(shape[0], scales), padded_length(shape[1], scales)
         psi = morlet.bank_2d(padded, scales, angles)
         levels = range(scales if order == 2 else 1)
         return cls(
@@ -136,7 +136,7 @@ class Scattering2D(Encoder):
 
 
 def padded_length(length: int, scales: int) -> int:
-    """The multiple of 2ᴶ that leaves at least half, and one more output point, on either side."""
+    """A multiple of 2ᴶ with room for one output point beyond either end."""
     return ((length >> scales) + 2) << scales
 
 
@@ -218,9 +218,8 @@ def _scatter(s: Scattering2D, u: Float[Array, "B M_x M_y"]) -> Float[Array, "B p
 
 
 def _scatter_chunks(s: Scattering2D, u: Float[Array, "B M_x M_y"]) -> Float[Array, "B paths m_x m_y"]:
-    points = s.rows.cas[0].shape[0] * s.columns.cas[0].shape[0]
-    second = s.angles * points // 4 if s.order == 2 and s.scales > 1 else 0
-    return in_chunks(partial(_scatter, s), u, max(1, CHUNK // (2 * s.angles * max(points, second))))
+    first = 2 * s.angles * len(s.rows.cas[0]) * len(s.columns.cas[0])
+    return in_chunks(partial(_scatter, s), u, max(1, CHUNK // first))
 
 
 _scatter_batch = batched(_scatter_chunks)

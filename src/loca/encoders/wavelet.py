@@ -4,7 +4,9 @@ import math
 from collections.abc import Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from loca.encoders.daubechies import daubechies
@@ -22,8 +24,7 @@ class Wavelet(Encoder):
     Build it with `Wavelet.create`.
     """
 
-    low: Float[Array, " taps"]  # h
-    high: Float[Array, " taps"]  # g, its mirror
+    filters: Float[Array, "2 taps"]  # h, and its mirror g with alternating signs
     shape: tuple[int, ...] = eqx.field(static=True)
     levels: int = eqx.field(static=True)
     keep: int = eqx.field(static=True)
@@ -54,9 +55,8 @@ class Wavelet(Encoder):
         if not 0 <= keep <= levels:
             raise ValueError(f"`keep` must be from 0 to levels={levels}, got {keep}")
         h = daubechies(moments)
-        g = h[::-1].copy()
-        g[1::2] *= -1
-        return cls(jnp.asarray(h, dtype=float), jnp.asarray(g, dtype=float), shape, levels, keep, channels)
+        g = (-1) ** np.arange(len(h)) * h[::-1]
+        return cls(jnp.asarray(np.stack([h, g]), dtype=float), shape, levels, keep, channels)
 
     @property
     def size(self) -> int:
@@ -74,7 +74,7 @@ class Wavelet(Encoder):
     def _split(self, u: Float[Array, "..."]) -> list[Float[Array, "..."]]:
         parts = [u]
         for axis in range(-len(self.shape), 0):
-            parts = [_filter(part, f, axis) for part in parts for f in (self.low, self.high)]
+            parts = [half for part in parts for half in _halves(part, self.filters, axis)]
         return parts
 
     def __call__(self, u: Input) -> Float[Array, " d"]:
@@ -82,9 +82,10 @@ class Wavelet(Encoder):
         return jnp.concatenate([part.reshape(self.channels, -1) for part in parts], axis=1).reshape(-1)
 
 
-def _filter(u: Float[Array, "..."], f: Float[Array, " taps"], axis: int) -> Float[Array, "..."]:
-    """Σ_k f_k u(2i + k), indices modulo the length of the axis."""
+def _halves(u: Float[Array, "..."], filters: Float[Array, "2 taps"], axis: int) -> Float[Array, "2 ..."]:
+    """Σ_k f_k u(2i + k) for f = h, g, indices modulo the length of the axis."""
     u = jnp.moveaxis(u, axis, -1)
-    halves = u[..., 0::2], u[..., 1::2]
-    terms = [f[k] * jnp.roll(halves[k % 2], -(k // 2), axis=-1) for k in range(len(f))]
-    return jnp.moveaxis(sum(terms[1:], start=terms[0]), -1, axis)
+    n, taps = u.shape[-1], filters.shape[1]
+    windows = u[..., (2 * np.arange(n // 2)[:, None] + np.arange(taps)) % n]
+    halves = jnp.matmul(windows, filters.T, precision=jax.lax.Precision.HIGHEST)
+    return jnp.moveaxis(jnp.moveaxis(halves, -1, 0), -1, axis)

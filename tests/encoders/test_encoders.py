@@ -1,0 +1,115 @@
+"""What holds for every encoder."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from loca.domains import Box
+from loca.encoders import (
+    Fourier,
+    HarmonicSensors,
+    Projection,
+    Scattering1D,
+    Scattering2D,
+    Sensors,
+    Wavelet,
+)
+from loca.encoders.modulus import modulus
+from loca.parameters import count
+from loca.typing import Measurements
+
+CHANNELS = 2
+MAKERS = {
+    "Sensors": lambda d_u: (Sensors(16, d_u), 16),
+    "HarmonicSensors": lambda d_u: (HarmonicSensors(16, d_u), 16),
+    "Fourier": lambda d_u: (Fourier.create((6, 8), 2, channels=d_u), 48),
+    "Wavelet": lambda d_u: (Wavelet.create((8, 4), levels=1, moments=2, channels=d_u), 32),
+    "Projection": lambda d_u: (
+        Projection.create(Box.unit(1), 4, sensors=jnp.linspace(0, 1, 20)[:, None], channels=d_u),
+        20,
+    ),
+    "Scattering1D": lambda d_u: (Scattering1D.create(32, scales=2, wavelets_per_octave=1, channels=d_u), 32),
+    "Scattering2D": lambda d_u: (Scattering2D.create((8, 12), scales=1, angles=2, channels=d_u), 96),
+}
+
+
+@pytest.fixture(params=MAKERS)
+def name(request):
+    return request.param
+
+
+def noise(*shape):
+    return jnp.asarray(np.random.default_rng(0).standard_normal(shape), dtype=float)
+
+
+def test_one_function_gives_one_vector_under_every_transformation(name):
+    encoder, m = MAKERS[name](CHANNELS)
+    u = noise(3, m, CHANNELS)
+    compiled = eqx.filter_jit(encoder)
+    codes = jnp.stack([compiled(v) for v in u])
+    assert codes.shape == (3, encoder.size)
+    np.testing.assert_allclose(encoder(u[0]), codes[0], atol=1e-5)
+    np.testing.assert_allclose(jax.jit(jax.vmap(encoder))(u), codes, atol=1e-5)
+
+
+def test_channels_are_encoded_by_themselves(name):
+    """The numbers of the code of two channels are those of the codes of each."""
+    encoder, m = MAKERS[name](CHANNELS)
+    single, _ = MAKERS[name](1)
+    u = noise(m, CHANNELS)
+    both = eqx.filter_jit(encoder)(u)
+    each = jnp.concatenate([eqx.filter_jit(single)(u[:, i : i + 1]) for i in range(CHANNELS)])
+    if name in ("Sensors", "HarmonicSensors"):  # these keep the channels of a sensor next to each other
+        both, each = jnp.sort(both), jnp.sort(each)
+    np.testing.assert_allclose(both, each, atol=1e-5)
+
+
+def test_gradients_are_finite_and_the_same_in_both_modes(name):
+    encoder, m = MAKERS[name](CHANNELS)
+    weights = noise(encoder.size)
+
+    def loss(u):
+        return weights @ encoder(u)
+
+    u = noise(2, m, CHANNELS) * jnp.array([1.0, 0.0])[:, None, None]
+    gradients = jax.jit(jax.vmap(jax.grad(loss)))(u)
+    assert jnp.all(jnp.isfinite(gradients))
+    # Forward mode, one by one, agrees with reverse mode, mapped.
+    _, tangent = jax.jit(lambda u: jax.jvp(loss, (u,), (u,)))(u[0])
+    np.testing.assert_allclose(tangent, jnp.vdot(gradients[0], u[0]), rtol=1e-3, atol=1e-3)
+
+
+def test_nothing_is_trained(name):
+    encoder, _ = MAKERS[name](CHANNELS)
+    assert count(encoder) == 0
+
+
+def test_values_of_another_shape_are_refused(name):
+    encoder, m = MAKERS[name](CHANNELS)
+    with pytest.raises(ValueError, match=rf"\({m}, {CHANNELS}\).*got"):
+        encoder(jnp.zeros((m + 1, CHANNELS)))
+    with pytest.raises(ValueError, match=rf"\({m}, {CHANNELS}\).*got"):
+        encoder(jnp.zeros((CHANNELS, m)))
+
+
+def test_locations_of_their_own_are_for_projections(name):
+    if name == "Projection":
+        pytest.skip("takes them")
+    encoder, m = MAKERS[name](CHANNELS)
+    measured = Measurements(jnp.zeros((m, CHANNELS)), jnp.zeros((m, 1)), jnp.ones(m, dtype=bool))
+    with pytest.raises((TypeError, ValueError), match="Measurements"):
+        encoder(measured)
+
+
+def test_sensors_keep_values_in_order():
+    u = jnp.arange(6.0).reshape(3, 2)
+    np.testing.assert_array_equal(Sensors(3, 2)(u), jnp.arange(6.0))
+
+
+def test_modulus_is_exact_and_flat_at_zero():
+    slope = jax.jit(jax.vmap(jax.value_and_grad(modulus, argnums=(0, 1))))
+    value, gradient = slope(jnp.array([3.0, 0.0, 1e-25]), jnp.array([-4.0, 0.0, 0.0]))
+    np.testing.assert_allclose(value, [5, 0, 0], atol=1e-20)
+    np.testing.assert_allclose(gradient, [[0.6, 0, 0], [-0.8, 0, 0]], rtol=1e-6)

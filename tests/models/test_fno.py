@@ -1,0 +1,444 @@
+"""Fourier neural operators: what theory says of their layers, their grid, and their units."""
+
+import itertools
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from loca.data import Free, Indexed, Normalization, Samples, Shared
+from loca.domains import Box, Sphere, Torus
+from loca.models import FNO, Grid
+from loca.models.fno import SpectralLayer, crop, pad
+from loca.typing import Measurements
+
+
+def frequencies(modes):
+    """The integer frequencies that a layer keeps, one array for each axis, each of the shape of the whole."""
+    *others, last = modes
+    return np.meshgrid(*(np.r_[:m, -m:0] for m in others), np.arange(last), indexing="ij")
+
+
+def make_layer(modes, R, weight=0.0, bias=0.0):
+    """The layer with given numbers; R has shape (*modes, w, w), or (*modes) for the same on every channel."""
+    R = np.asarray(R, complex)
+    if R.ndim == len(modes):
+        R = R[..., None, None] * np.eye(3)
+    width = R.shape[-1]
+    parts = (R.real, R.imag, np.broadcast_to(weight, (width, width)), np.broadcast_to(bias, (width,)))
+    empty = eqx.filter_eval_shape(SpectralLayer, modes, width, key=jax.random.key(0))
+    numbers = tuple(jnp.asarray(part, float) for part in parts)
+    return eqx.tree_at(lambda layer: (layer.real, layer.imag, layer.weight, layer.bias), empty, numbers)
+
+
+def random_layer(rng, modes, width):
+    R = rng.normal(size=(2, *frequencies(modes)[0].shape, width, width))
+    return make_layer(modes, R[0] + 1j * R[1], rng.normal(size=(width, width)), rng.normal(size=width))
+
+
+class Waves:
+    """Σⱼ aⱼ cos(2π kⱼ·x + pⱼ) on the unit torus, three channels."""
+
+    def __init__(self, rng, k):
+        self.k = np.asarray(k)  # (waves, d)
+        self.a, self.p = rng.normal(size=(2, len(self.k), 3))
+
+    def angle(self, shape):
+        x = np.stack(np.meshgrid(*(np.arange(n) / n for n in shape), indexing="ij"), axis=-1)
+        return 2 * np.pi * (x @ self.k.T)[..., None] + self.p
+
+    def __call__(self, *shape):
+        return jnp.asarray(np.sum(self.a * np.cos(self.angle(shape)), axis=-2), float)
+
+    def derivative(self, axis, *shape):
+        slopes = -2 * np.pi * self.k[:, axis, None] * self.a
+        return jnp.asarray(np.sum(slopes * np.sin(self.angle(shape)), axis=-2), float)
+
+
+def waves_inside(rng, modes, count=5):
+    """A function of the frequencies |kᵢ| < mᵢ."""
+    return Waves(rng, np.stack([rng.integers(1 - m, m, count) for m in modes], axis=-1))
+
+
+def close(a, b, tolerance=1e-5):
+    assert a.shape == b.shape
+    return float(jnp.max(jnp.abs(a - b))) <= tolerance * float(jnp.max(jnp.abs(b)))
+
+
+SHAPES = [
+    ((16,), (4,)),
+    ((15,), (8,)),
+    ((12, 13), (3, 4)),
+    ((9, 8), (4, 5)),
+    ((7, 8, 9), (2, 3, 3)),
+    ((6, 5, 8), (3, 2, 4)),
+]
+
+
+# ---- spectral layers -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "modes"), SHAPES)
+def test_identity_on_kept_frequencies_is_the_ideal_low_pass(shape, modes):
+    rng = np.random.default_rng(0)
+    *others, last = modes
+    layer = eqx.filter_jit(make_layer(modes, np.ones_like(frequencies(modes)[0])))
+    low = waves_inside(rng, modes)
+    assert close(layer(low(*shape)), low(*shape))
+    # one frequency too many along the last axis, if the grid has it: nothing passes
+    if last <= shape[-1] // 2:
+        high = Waves(rng, [(*(0 for _ in others), last)])
+        assert close(layer(low(*shape) + high(*shape)), low(*shape))
+    # along the others −m … m − 1 are kept, so that −m passes and m does not
+    if others and others[0] < shape[0] / 2:
+        edge = [[sign * others[0], *(0 for _ in others[1:]), 1] for sign in (-1, 1)]
+        passes, stops = (Waves(rng, [k]) for k in edge)
+        assert close(layer(passes(*shape) + stops(*shape)), passes(*shape))
+
+
+@pytest.mark.parametrize(("shape", "modes"), [((16,), (5,)), ((15,), (8,)), ((9, 8), (4, 4)), ((5, 6, 7), (2, 3, 3))])
+def test_symbol_of_the_derivative_differentiates(shape, modes):
+    wave = waves_inside(np.random.default_rng(0), modes)
+    apply = eqx.filter_jit(lambda layer, h: layer(h))
+    for axis, k in enumerate(frequencies(modes)):
+        layer = make_layer(modes, 2j * np.pi * k)
+        assert close(apply(layer, wave(*shape)), wave.derivative(axis, *shape))
+
+
+@pytest.mark.parametrize(("shape", "modes"), [((11,), (6,)), ((8, 9), (4, 5)), ((5, 6, 4), (2, 3, 3))])
+def test_layers_commute_with_translations(shape, modes):
+    rng = np.random.default_rng(1)
+    layer = eqx.filter_jit(random_layer(rng, modes, 3))
+    h = jnp.asarray(rng.normal(size=(*shape, 3)), float)
+    axes = tuple(range(len(shape)))
+    for shift in ((1, 0, 0), (3, 2, 1)):
+        assert close(layer(jnp.roll(h, shift[: len(axes)], axes)), jnp.roll(layer(h), shift[: len(axes)], axes))
+
+
+@pytest.mark.parametrize(
+    ("modes", "coarse", "fine"), [((4,), (8,), (24,)), ((4,), (9,), (27,)), ((3, 4), (7, 8), (14, 16))]
+)
+def test_band_limited_functions_meet_the_same_layer_on_every_grid(modes, coarse, fine):
+    rng = np.random.default_rng(2)
+    layer, wave = random_layer(rng, modes, 3), waves_inside(rng, modes)
+    common = tuple(slice(None, None, n // m) for n, m in zip(fine, coarse, strict=True))
+    fine, coarse = eqx.filter_jit(lambda a, b: (layer(a), layer(b)))(wave(*fine), wave(*coarse))
+    assert close(fine[common], coarse)
+
+
+@pytest.mark.usefixtures("x64")
+def test_gradients_in_both_parts_are_finite_differences():
+    rng = np.random.default_rng(3)
+    layer, h = random_layer(rng, (1, 3), 2), jnp.asarray(rng.normal(size=(4, 4, 2)))
+
+    @jax.jit
+    def loss(parts):
+        filled = eqx.tree_at(lambda m: (m.real, m.imag), layer, (parts[0], parts[1]))
+        return jnp.sum(jnp.sin(filled(h)))
+
+    parts = jnp.stack([layer.real, layer.imag])
+    slope = jax.jit(jax.grad(loss))(parts)
+    steps = 1e-5 * jnp.eye(parts.size).reshape(-1, *parts.shape)
+    differences = jax.vmap(lambda step: loss(parts + step) - loss(parts - step))(steps) / 2e-5
+    assert close(slope.reshape(-1), differences, 1e-8)
+    # The zero frequency of a real function is real: its imaginary part has no effect, and every other part has one.
+    flat = np.zeros((2, 2, 3), bool)
+    flat[1, 0, 0] = True
+    flat[1, 0, 2] = True  # so it is for the highest frequency of an even grid
+    assert np.array_equal(np.all(np.abs(np.asarray(slope)) < 1e-12, axis=(-2, -1)), flat)
+
+
+@pytest.mark.parametrize(("sizes", "kept"), [((9,), (5,)), ((8, 5), (8, 3)), ((9, 7, 5), (4, 6, 5))])
+def test_crop_undoes_pad_and_is_its_adjoint(sizes, kept):
+    rng = np.random.default_rng(4)
+    full, low = (jnp.asarray(rng.normal(size=(*n, 2)) + 1j * rng.normal(size=(*n, 2))) for n in (sizes, kept))
+    assert jnp.array_equal(crop(pad(low, sizes), kept), low)
+    assert jnp.allclose(jnp.vdot(crop(full, kept), low), jnp.vdot(full, pad(low, sizes)), rtol=1e-5)
+
+
+def random_model(normalization, grid, **options):
+    """A model of two layers filled by NumPy, which saves compiling its own initialization."""
+    empty = eqx.filter_eval_shape(lambda: FNO(normalization, grid, width=4, depth=2, **options, key=KEY))
+    rng = np.random.default_rng(13)
+    filled = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape) / 2, float), empty)
+    return eqx.tree_at(lambda m: (m.normalization, m.grid), filled, (normalization, grid))
+
+
+def plain_layer(layer, h):
+    """The layer as a plain sum over frequencies, without any fast transform."""
+    *grid, _ = h.shape
+    modes = (*(n // 2 for n in layer.real.shape[: len(grid) - 1]), layer.real.shape[len(grid) - 1])
+    points = np.stack(np.meshgrid(*map(np.arange, grid), indexing="ij"), axis=-1)
+    out = h @ np.asarray(layer.weight) + np.asarray(layer.bias)
+    for place, k in zip(
+        np.ndindex(*layer.real.shape[:-2]), zip(*(f.flat for f in frequencies(modes)), strict=True), strict=True
+    ):
+        wave = np.exp(2j * np.pi * points @ (np.array(k) / grid))
+        coefficient = np.einsum("p,pi->i", wave.conj().reshape(-1), h.reshape(-1, h.shape[-1])) / math.prod(grid)
+        R = np.asarray(layer.real[place]) + 1j * np.asarray(layer.imag[place])
+        twice = 1 if k[-1] == 0 or 2 * k[-1] == grid[-1] else 2  # for the conjugate frequency, which is not stored
+        out = out + twice * np.real(wave[..., None] * (coefficient @ R))
+    return out
+
+
+@pytest.mark.usefixtures("x64")
+def test_formula_with_padding():
+    """The whole model against a plain transcription."""
+    axes = (jnp.linspace(1.0, 3.0, 4), jnp.linspace(0.0, 1.0, 5))
+    normalization = Normalization.identity(2, 3)
+    model = random_model(normalization, Grid(axes, (None, None)), modes=(3, 4), padding=(2, 3))
+    rng = np.random.default_rng(5)
+    u = rng.normal(size=(20, 2))
+    t = np.stack(np.meshgrid(np.linspace(0, 1, 4), np.linspace(0, 1, 5), indexing="ij"), axis=-1)
+    h = np.concatenate([u.reshape(4, 5, 2), t], axis=-1) @ np.asarray(model.lift.weights[0]) + model.lift.biases[0]
+    h = np.pad(h, ((0, 2), (0, 3), (0, 0)))
+    h = plain_layer(model.layers[1], np.asarray(jax.nn.gelu(plain_layer(model.layers[0], h))))[:4, :5]
+    y = jnp.stack(jnp.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    s, by_hand = eqx.filter_jit(lambda u, h: (model(u, y), model.project(h)))(jnp.asarray(u), jnp.asarray(h))
+    assert close(s, by_hand.reshape(20, 3), 1e-12)
+
+
+# ---- grids and interpolation -----------------------------------------------------------------------------------------
+
+UNEVEN = (
+    np.array([0.0, 0.1, 0.5, 0.7, 2.0]),
+    np.array([90.0, 60.0, 10.0, -20.0, -90.0]),  # downwards
+    np.array([-1.0, 0.0, 3.0]),
+)
+
+
+def interpolate(axes, values, y, periods=None):
+    grid = Grid(tuple(jnp.asarray(axis, float) for axis in axes), periods or (None,) * len(axes))
+    return interpolate_on(grid, jnp.asarray(values, float), jnp.asarray(y, float))
+
+
+@eqx.filter_jit
+def interpolate_on(grid, values, y):
+    return grid.interpolation(y)(values)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_interpolation_is_exact_on_multilinear_functions(dimension):
+    rng = np.random.default_rng(6)
+    axes = UNEVEN[:dimension]
+    a, b = rng.normal(size=(2, dimension, 2))
+
+    def s(y):
+        return np.prod(a + b * y[..., None], axis=-2)
+
+    low, high = np.array([(min(axis), max(axis)) for axis in axes]).T
+    y = rng.uniform(low, high, size=(40, dimension))
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+    assert close(interpolate(axes, s(points), y), s(y))
+    # beyond the ends, the value at the end
+    beyond = y + (high - low) * rng.choice([-1, 1], size=y.shape)
+    assert close(interpolate(axes, s(points), beyond), s(np.clip(beyond, low, high)))
+
+
+def test_interpolation_gives_back_the_values_on_the_grid():
+    rng = np.random.default_rng(7)
+    points = np.stack(np.meshgrid(*UNEVEN, indexing="ij"), axis=-1)
+    values = jnp.asarray(rng.normal(size=(*points.shape[:-1], 2)), float)
+    assert jnp.array_equal(interpolate(UNEVEN, values, points.reshape(-1, 3)), values.reshape(-1, 2))
+
+
+def test_interpolation_error_is_of_second_order():
+    y = np.random.default_rng(8).uniform(size=(500, 1))
+    errors = []
+    for n in (16, 32, 64):
+        axis = np.linspace(0, 1, n + 1)
+        s = interpolate([axis], np.exp(np.sin(6 * axis))[:, None], y)
+        errors.append(float(np.max(np.abs(s - np.exp(np.sin(6 * y))))))
+    orders = np.log2(np.divide(errors[:-1], errors[1:]))
+    assert np.all(np.abs(orders - 2.0) < 0.15)
+
+
+@pytest.mark.parametrize("start", [0.0, -180.0])
+@pytest.mark.parametrize("direction", [1, -1])
+def test_longitude_wraps(start, direction):
+    longitude = start + np.arange(0.0, 360.0, 5.0)
+    values = np.random.default_rng(9).normal(size=72)
+    y = np.array([359.0, -1.0, 719.0, 357.5, 0.0, 360.0, 181.0, -179.0])[:, None]
+    # by hand: how far from the multiple of five below, and which values are there
+    at = {float(d) % 360.0: v for d, v in zip(longitude, values, strict=True)}
+    by_hand = [
+        (1 - part) * at[below % 360.0] + part * at[(below + 5.0) % 360.0]
+        for below, part in ((355.0, 0.8), (355.0, 0.8), (355.0, 0.8), (355.0, 0.5), (0.0, 0.0), (0.0, 0.0))
+        + ((180.0, 0.2),) * 2
+    ]
+    s = interpolate([longitude[::direction]], values[::direction, None], y, (360.0,))
+    assert close(s[:, 0], jnp.asarray(by_hand))
+
+
+def test_an_axis_with_both_ends_of_its_period_gives_numbers():
+    """−1e-9 modulo 1 is 1 in 32 bits: the query falls into the gap of zero between the last point and the first."""
+    axis = jnp.linspace(0.0, 1.0, 5)
+    values = jnp.cos(2 * jnp.pi * axis)
+    s = interpolate([axis], values[:, None], jnp.array([[-1e-9], [0.0], [1.0], [0.99]]), (1.0,))
+    assert close(s[:, 0], jnp.array([1.0, 1.0, 1.0, 0.96]))
+
+
+def test_an_axis_of_one_point_is_constant():
+    s = interpolate([np.array([2.0]), np.array([0.0, 1.0])], [[[3.0], [5.0]]], [[2.0, 0.5], [9.0, 1.0]])
+    assert jnp.array_equal(s, jnp.array([[4.0], [5.0]]))
+    grid = Grid((jnp.array([2.0]), jnp.array([0.0, 1.0])), (None, None))
+    assert jnp.array_equal(grid.coordinates(), jnp.array([[[0.0, 0.0], [0.0, 1.0]]]))
+
+
+def test_coordinates_of_a_place_do_not_depend_on_the_resolution():
+    for period, end in ((None, True), (2.0, False)):
+        coarse, fine = (Grid((jnp.linspace(1.0, 3.0, n, endpoint=end),), (period,)) for n in (8 + end, 16 + end))
+        assert close(fine.coordinates()[::2], coarse.coordinates())
+        assert float(coarse.coordinates()[-1, 0]) == (1.0 if end else 0.875)
+    down = Grid((jnp.linspace(3.0, 1.0, 8, endpoint=False),), (2.0,))  # the other way around
+    assert close(down.coordinates()[:, 0], jnp.arange(8) / 8)
+
+
+def test_grid_of_a_sphere():
+    """Latitude from the north, longitude around: read off the sensors, in their order."""
+    latitude, longitude = np.array([60.0, 0.0, -60.0]), np.arange(0.0, 360.0, 90.0)
+    x = jnp.asarray([*itertools.product(latitude, longitude)], float)
+    data = Samples(jnp.ones((2, 12, 1)), x, jnp.ones((2, 12, 1)), x=x, domain=Sphere())
+    grid = Grid.of(data)
+    assert [axis.tolist() for axis in grid.axes] == [latitude.tolist(), longitude.tolist()]
+    field = jnp.arange(12.0).reshape(3, 4, 1)
+    assert interpolate_on(grid, field, jnp.array([[30.0, 315.0]])).item() == pytest.approx((3 + 0 + 7 + 4) / 4)
+
+
+# ---- models ----------------------------------------------------------------------------------------------------------
+
+KEY = jax.random.key(0)
+AXES = (np.arange(6) / 6, np.arange(8) / 8)
+X = jnp.asarray([*itertools.product(*AXES)], float)
+
+
+def make_data(u_scale=1.0, u_shift=0.0, s_scale=1.0, s_shift=0.0):
+    """Three pairs of smooth functions on the unit torus, with two input and two output channels."""
+    rng = np.random.default_rng(10)
+    u = rng.normal(size=(3, 48, 2))
+    s = np.stack([np.sin(u[..., 0]), u[..., 0] * u[..., 1]], axis=-1)
+    u, s = jnp.asarray(u_scale * u + u_shift, float), jnp.asarray(s_scale * s + s_shift, float)
+    return Samples(u, X, s, x=X, domain=Torus.unit(2))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return FNO.create(make_data(), modes=(2, 3), width=4, depth=2, key=KEY)
+
+
+def test_without_coordinates_the_model_commutes_with_translations(model):
+    blind = eqx.tree_at(lambda m: m.lift.weights[0], model, replace_fn=lambda w: w.at[2:].set(0.0))
+    u = make_data().u[0]
+    field = eqx.filter_jit(lambda m, u: m.field(m.encode(u)))
+
+    def roll(u, shift):
+        return jnp.roll(u.reshape(6, 8, 2), shift, (0, 1))
+
+    for shift in ((1, 0), (2, 5)):
+        rolled = roll(u, shift).reshape(48, 2)
+        assert close(field(blind, rolled), roll(field(blind, u), shift))
+        assert not close(field(model, rolled), roll(field(model, u), shift), 1e-2)
+
+
+def test_all_forms_of_queries_agree_and_fixed_queries_too(model):
+    rng = np.random.default_rng(11)
+    u = make_data().u
+    y, index = jnp.asarray(rng.uniform(-1, 2, size=(7, 2)), float), jnp.asarray(rng.integers(0, 7, size=(3, 5)))
+    shared, indexed, free, single, fixed = eqx.filter_jit(
+        lambda model: (
+            model.predict(u, Shared(y)),
+            model.predict(u, Indexed(y, index)),
+            model.predict(u, Free(y[index])),
+            model(u[0], y),
+            model.at(y)(u[0]),
+        )
+    )(model)
+    chosen = jnp.take_along_axis(shared, index[..., None], axis=1)
+    assert close(indexed, chosen)
+    assert close(free, chosen)
+    assert close(single, shared[0])
+    assert close(fixed, shared[0])
+
+
+def test_predictions_are_in_the_units_of_the_data(model):
+    """Other units of inputs and outputs, the same key: the same model in other units."""
+    u_scale, u_shift = np.array([100.0, 0.01]), np.array([3.0, 273.0])
+    s_scale, s_shift = np.array([5.0, 0.1]), np.array([-2.0, 40.0])
+    other = FNO.create(make_data(u_scale, u_shift, s_scale, s_shift), modes=(2, 3), width=4, depth=2, key=KEY)
+    u, y = make_data().u, Shared(X[::5] + 0.03)
+    predict = eqx.filter_jit(lambda model, u: model.predict(u, y))
+    s, s_ = predict(model, u), predict(other, u_scale * u + u_shift)
+    # 0.01 in 273 leaves three digits to 32-bit numbers
+    assert close((s_ - s_shift) / s_scale, s, 1e-2)
+    exact = FNO.create(make_data(u_scale, 0.0, s_scale, 0.0), modes=(2, 3), width=4, depth=2, key=KEY)
+    assert close(predict(exact, u_scale * u) / s_scale, s, 1e-5)
+
+
+def test_input_without_time_is_repeated_along_it():
+    """With output on (t, x₁, x₂) and input on (x₁, x₂), the model is that of the input repeated at every time."""
+    t = np.array([0.0, 1.0, 3.0, 4.0])
+    y = jnp.asarray([(a, *x) for a in t for x in itertools.product(*AXES)], float)
+    data = make_data()
+    s = jnp.tile(data.s, (1, 4, 1))
+    data = Samples(data.u, y, s, x=X, domain=Box((0.0, 0.0, 0.0), (4.0, 1.0, 1.0)))
+    grid = Grid.of(data)
+    assert grid.axes[0].tolist() == t.tolist()
+    evolving, full = (
+        random_model(Normalization.identity(2, 2), grid, modes=(1, 2, 3))
+        for grid in (grid, Grid(grid.axes, grid.periods))
+    )
+    u = data.u[0]
+    queries = jnp.asarray([[0.0, 0.3, 0.2], [2.0, 0.3, 0.2], [2.0, 0.7, 0.9], [4.0, 0.0, 0.5]])
+    s, by_hand = eqx.filter_jit(lambda u: (evolving(u, queries), full(jnp.tile(u, (4, 1)), queries)))(u)
+    assert close(s, by_hand)
+    assert not close(s[:1], s[1:2], 1e-2)
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"modes": (4, 3)}, "axis 0 .* 6 points and 0 of padding, which carry 3 .* keep at most 3 or pad more"),
+        ({"modes": 6, "padding": (6, 1)}, "axis 1 .* 8 points and 1 of padding, which carry 5 .* keep at most 5"),
+        ({"modes": (0, 3)}, "got modes=0"),
+        ({"modes": (3,)}, "one number for each axis of the grid"),
+        ({"modes": 2, "padding": (1, 2, 3)}, "one number for each axis of the grid"),
+    ],
+)
+def test_frequencies_must_fit_the_grid(options, message):
+    with pytest.raises(ValueError, match=message):
+        FNO.create(make_data(), **options, key=KEY)
+
+
+def test_sensors_must_form_a_grid():
+    data = make_data()
+    scattered = jnp.asarray(np.random.default_rng(12).uniform(size=(48, 2)), float)
+    with pytest.raises(ValueError, match="do not form one; interpolate the inputs to a grid first, or use LOCA"):
+        Grid.of(Samples(data.u, data.y, data.s, x=scattered))
+    with pytest.raises(ValueError, match="do not form one"):
+        Grid.of(Samples(data.u, data.y, data.s))
+    with pytest.raises(ValueError, match=r"2-dimensional but its queries only 1-dimensional.* use LOCA"):
+        Grid.of(Samples(data.u, X[:, 1:], data.s, x=X, domain=Torus.unit(1)))
+
+
+def test_inputs_must_be_on_the_grid(model):
+    u = make_data().u[0]
+    expected = r"expected u of shape \(48, 2\).* grid \(6, 8\).* got "
+    with pytest.raises(ValueError, match=expected + r"\(47, 2\); interpolate to that grid first"):
+        model(u[:47], X)
+    with pytest.raises(ValueError, match=expected + r"\(48, 1\)"):
+        model(u[:, :1], X)
+    with pytest.raises(ValueError, match=expected + r"\(1, 48, 2\).* use `predict` for many functions"):
+        model(u[None], X)
+    with pytest.raises(ValueError, match=expected + "Measurements"):
+        model(Measurements(u, X, jnp.ones(48, bool)), X)
+
+
+def test_queries_must_have_the_dimension_of_the_grid(model):
+    with pytest.raises(ValueError, match="`y` has 1 columns but the grid has 2 axes"):
+        model.at(X[:, :1])
