@@ -19,7 +19,7 @@ from loca.encoders import Scattering1D, Scattering2D
 
 TOLERANCE = 1e-5
 SPEED = 5.0
-REPEATS = 9
+REPEATS = {1: 30, 2: 9}  # by J; the best of each side counts, so that a busy moment does no harm
 
 
 def build(case):
@@ -65,11 +65,11 @@ def race(command):
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as kymatio:
         print("\n| 1000 fields of 32 × 32, L = 8 | Kymatio, NumPy | loca | ratio |")
         print("| --- | --- | --- | --- |")
-        for scales in (1, 2):
+        for scales, repeats in REPEATS.items():
             encode = jax.jit(jax.vmap(Scattering2D.create((32, 32), scales=scales, angles=8)))
             encode(u).block_until_ready()
             theirs, ours = [], []
-            for _ in range(REPEATS):
+            for _ in range(repeats):
                 kymatio.stdin.write(f"{scales}\n")
                 kymatio.stdin.flush()
                 theirs.append(float(kymatio.stdout.readline()))

@@ -42,7 +42,7 @@ def model(samples, **parts):
     "domain", [Box((0.0, 1.0), (2.0, 4.0)), Torus.unit(2), Sphere()], ids=lambda d: type(d).__name__
 )
 def test_weights_lie_on_the_simplex(getkey, domain):
-    phi = model(data(getkey(), domain=domain)).weights(domain.sample(getkey(), 50))
+    phi = jnp.stack(model(data(getkey(), domain=domain)).weights(domain.sample(getkey(), 50)))
     assert phi.shape == (2, 50, 7)
     assert (phi >= 0).all()
     assert np.allclose(phi.sum(axis=-1), 1.0, atol=1e-6)

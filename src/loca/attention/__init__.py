@@ -2,6 +2,7 @@
 
 from loca.attention.attention import Attention as Attention
 from loca.attention.blocked import Blocked as Blocked
+from loca.attention.coupling import Channels as Channels
 from loca.attention.coupling import Nodes as Nodes
 from loca.attention.coupling import Proposal as Proposal
 from loca.attention.coupling import couple as couple
@@ -10,4 +11,15 @@ from loca.attention.coupling import expectation as expectation
 from loca.attention.dense import Dense as Dense
 from loca.attention.uncoupled import Uncoupled as Uncoupled
 
-__all__ = ["Attention", "Blocked", "Dense", "Nodes", "Proposal", "Uncoupled", "couple", "coupling", "expectation"]
+__all__ = [
+    "Attention",
+    "Blocked",
+    "Channels",
+    "Dense",
+    "Nodes",
+    "Proposal",
+    "Uncoupled",
+    "couple",
+    "coupling",
+    "expectation",
+]

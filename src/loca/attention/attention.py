@@ -5,7 +5,7 @@ import abc
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from loca.attention.coupling import Nodes, Proposal
+from loca.attention.coupling import Channels, Nodes, Proposal
 from loca.kernels import Kernel
 
 
@@ -17,5 +17,5 @@ class Attention(eqx.Module):
         """The node side, from lifted nodes and their weights."""
 
     @abc.abstractmethod
-    def scores(self, k: Kernel, g: Proposal, q_y: Float[Array, "P l"], nodes: Nodes) -> Float[Array, "d_s P n"]:
+    def scores(self, k: Kernel, g: Proposal, q_y: Float[Array, "P l"], nodes: Nodes) -> Channels:
         """g̃ at lifted queries."""

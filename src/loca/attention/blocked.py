@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from loca.attention.attention import Attention
-from loca.attention.coupling import Nodes, Proposal, inverse_root
+from loca.attention.coupling import Channels, Nodes, Proposal, inverse_root
 from loca.kernels import Kernel
 
 
@@ -32,20 +32,18 @@ class Blocked(Attention):
         mass, _ = jax.lax.scan(add, jnp.zeros_like(w), (self._split(q_z), self._split(w)))
         return Nodes(q_z, w, inverse_root(mass), g(q_z))
 
-    def scores(self, k: Kernel, g: Proposal, q_y: Float[Array, "P l"], nodes: Nodes) -> Float[Array, "d_s P n"]:
-        h_z = (nodes.w * nodes.r_z)[:, None] * nodes.g_z
-
+    def scores(self, k: Kernel, g: Proposal, q_y: Float[Array, "P l"], nodes: Nodes) -> Channels:
         @jax.checkpoint
-        def add(sums: tuple[Array, Array], block: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], None]:
-            (numerator, mass), (q_b, w_b, h_b) = sums, block
-            k_yb = k.matrix(q_y, q_b)
-            return (numerator + jnp.einsum("pq,qsn->spn", k_yb, h_b), mass + k_yb @ w_b), None
+        def add(sums: tuple[Channels, Array], block: Nodes) -> tuple[tuple[Channels, Array], None]:
+            numerators, mass = sums
+            k_yb, w_r = k.matrix(q_y, block.q_z), block.w * block.r_z
+            numerators = tuple(h + k_yb @ (w_r[:, None] * g_b) for h, g_b in zip(numerators, block.g_z, strict=True))
+            return (numerators, mass + k_yb @ block.w), None
 
-        d_s, _, n = h_z.shape
-        zeros = jnp.zeros((d_s, len(q_y), n), q_y.dtype), jnp.zeros(len(q_y), q_y.dtype)
-        blocks = self._split(nodes.q_z), self._split(nodes.w), self._split(jnp.moveaxis(h_z, 1, 0))
-        (numerator, mass), _ = jax.lax.scan(add, zeros, blocks)
-        return inverse_root(mass)[:, None] * numerator
+        zeros = tuple(jnp.zeros((len(q_y), g_z.shape[1]), q_y.dtype) for g_z in nodes.g_z)
+        blocks = jax.tree.map(self._split, nodes)
+        (numerators, mass), _ = jax.lax.scan(add, (zeros, jnp.zeros(len(q_y), q_y.dtype)), blocks)
+        return tuple(inverse_root(mass)[:, None] * h for h in numerators)
 
     def _split(self, rows: Float[Array, "Q *d"]) -> Float[Array, "blocks block *d"]:
         """Rows in blocks, the last filled up with zeros: nodes of weight zero."""

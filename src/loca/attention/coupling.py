@@ -5,8 +5,8 @@
     F(u)(y) = Σᵢ φᵢ(y) ⊙ vᵢ(u),  φ = softmax(g̃)
 
 A positive factor of k cancels in κ; a common factor of all weights divides κ and multiplies the integral, and so
-cancels in g̃. Arrays that differ between output channels carry that axis first, `d_s P n`: each channel is then one
-matrix, and every sum below one matrix product.
+cancels in g̃. What differs between output channels is a tuple with one matrix per channel: every sum below is then a
+plain matrix product, which compilers and machines like better than a product with a batch axis.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,10 @@ FLOOR = 1e-20
 """Smallest integral of k that is divided by. The derivative of its inverse root, (∫k)^(−3/2), is then still finite in
 single precision; a query so far from every node that k underflows gets κ = 0, which is the limit."""
 
-Proposal = Callable[[Float[Array, "Q l"]], Float[Array, "d_s Q n"]]
+Channels = tuple[Float[Array, "P n"], ...]
+"""d_s matrices, one for each output channel: a row per location, a column per feature."""
+
+Proposal = Callable[[Float[Array, "Q l"]], Channels]
 """g : ℝˡ → ℝⁿˣᵈˢ, the proposal scores at lifted locations."""
 
 
@@ -32,7 +35,7 @@ class Nodes(eqx.Module):
     q_z: Float[Array, "Q l"]  # lifted nodes
     w: Float[Array, " Q"]  # weights of the rule
     r_z: Float[Array, " Q"]  # (∫k(q(z), ·))^(−1/2)
-    g_z: Float[Array, "d_s Q n"]  # proposal scores
+    g_z: Channels  # proposal scores
 
 
 def inverse_root(mass: Float[Array, " P"]) -> Float[Array, " P"]:
@@ -46,11 +49,11 @@ def coupling(k: Kernel, q_y: Float[Array, "P l"], nodes: Nodes) -> Float[Array, 
     return inverse_root(k_yz @ nodes.w)[:, None] * k_yz * nodes.r_z
 
 
-def couple(kappa: Float[Array, "P Q"], nodes: Nodes) -> Float[Array, "d_s P n"]:
+def couple(kappa: Float[Array, "P Q"], nodes: Nodes) -> Channels:
     """g̃(y) = Σⱼ wⱼ κ(y, zⱼ) g(zⱼ)."""
-    return jnp.einsum("pq,sqn->spn", kappa, nodes.w[:, None] * nodes.g_z)
+    return tuple(kappa @ (nodes.w[:, None] * g_z) for g_z in nodes.g_z)
 
 
-def expectation(phi: Float[Array, "d_s P n"], v: Float[Array, "*N d_s n"]) -> Float[Array, "*N P d_s"]:
+def expectation(phi: Channels, v: Float[Array, "*N d_s n"]) -> Float[Array, "*N P d_s"]:
     """E_φ[v] = Σᵢ φᵢ(y) ⊙ vᵢ(u), for every query and every function."""
-    return jnp.einsum("spn,...sn->...ps", phi, v)
+    return jnp.stack([v[..., s, :] @ phi_s.T for s, phi_s in enumerate(phi)], axis=-1)

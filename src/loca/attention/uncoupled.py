@@ -3,7 +3,7 @@
 from jaxtyping import Array, Float
 
 from loca.attention.attention import Attention
-from loca.attention.coupling import Nodes, Proposal
+from loca.attention.coupling import Channels, Nodes, Proposal
 from loca.kernels import Kernel
 
 
@@ -13,5 +13,5 @@ class Uncoupled(Attention):
     def nodes(self, k: Kernel, g: Proposal, q_z: Float[Array, "Q l"], w: Float[Array, " Q"]) -> Nodes:
         return Nodes(q_z[:0], w[:0], w[:0], g(q_z[:0]))
 
-    def scores(self, k: Kernel, g: Proposal, q_y: Float[Array, "P l"], nodes: Nodes) -> Float[Array, "d_s P n"]:
+    def scores(self, k: Kernel, g: Proposal, q_y: Float[Array, "P l"], nodes: Nodes) -> Channels:
         return g(q_y)

@@ -33,10 +33,10 @@ def predict(params, batch, channels):
     w = batch["w"]
     kappa = k_yz * jax.lax.rsqrt(k_yz @ w)[:, None] * jax.lax.rsqrt(k_zz @ w)
     g = mlp(params["g"], q_z) * w[:, None]
-    g = jnp.moveaxis(g.reshape(len(g), channels, -1), 1, 0)
-    phi = jax.nn.softmax(jnp.einsum("pq,sqn->spn", kappa, g), axis=-1)
-    v = mlp(params["f"], batch["codes"])
-    s = jnp.einsum("spn,bsn->bps", phi, v.reshape(len(v), channels, -1))
+    g = jnp.split(g, channels, axis=-1)
+    v = jnp.split(mlp(params["f"], batch["codes"]), channels, axis=-1)
+    s = [v_s @ jax.nn.softmax(kappa @ g_s, axis=-1).T for g_s, v_s in zip(g, v, strict=True)]
+    s = jnp.stack(s, axis=-1)
     return s if batch["index"] is None else jnp.take_along_axis(s, batch["index"][:, :, None], axis=1)
 
 

@@ -22,6 +22,8 @@ from loca.encoders import Sensors
 from loca.models import LOCA
 from loca.rules import QuasiMonteCarlo
 
+STATUS = Path("/proc/self/status")
+
 
 @dataclasses.dataclass(frozen=True)
 class PredictionFigures:
@@ -81,17 +83,20 @@ def measure_prediction(queries: int = 10_000, many: int = 1_000_000, nodes: int 
     )
 
 
-def in_turn(*calls: Callable[[], jax.Array], rounds: int = 21) -> list[float]:
-    """Milliseconds of each call, the median over rounds in which they take turns."""
-    times: list[list[float]] = [[] for _ in calls]
-    for call in calls:
-        jax.block_until_ready(call())
-    for _ in range(rounds):
-        for call, each in zip(calls, times, strict=True):
-            start = time.perf_counter()
+def in_turn(*calls: Callable[[], jax.Array], rounds: int = 11, seconds: float = 0.2) -> list[float]:
+    """Milliseconds of each call, the median over rounds in which they take turns of about `seconds`."""
+
+    def run(call: Callable[[], jax.Array], count: int) -> float:
+        start = time.perf_counter()
+        for _ in range(count):
             jax.block_until_ready(call())
-            each.append(1e3 * (time.perf_counter() - start))
-    return [statistics.median(each) for each in times]
+        return 1e3 * (time.perf_counter() - start) / count
+
+    for call in calls:
+        run(call, 1)  # compile
+    counts = [max(1, round(1e3 * seconds / run(call, 3))) for call in calls]
+    times = [[run(call, count) for call, count in zip(calls, counts, strict=True)] for _ in range(rounds)]
+    return [statistics.median(each) for each in zip(*times, strict=True)]
 
 
 def difference(a: jax.Array, b: jax.Array) -> float:
@@ -101,6 +106,8 @@ def difference(a: jax.Array, b: jax.Array) -> float:
 
 def peak_megabytes() -> float:
     """The most memory this process has held so far."""
+    if STATUS.exists():  # on Linux a child's `ru_maxrss` begins with that of its parent
+        return status_megabytes("VmHWM")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 1e6 if sys.platform == "darwin" else peak / 1e3
 
@@ -108,7 +115,10 @@ def peak_megabytes() -> float:
 def resident_megabytes() -> float:
     """The memory this process holds now; on systems that do not tell, the most it has held."""
     gc.collect()
-    status = Path("/proc/self/statm")
-    if not status.exists():
-        return peak_megabytes()
-    return int(status.read_text().split()[1]) * resource.getpagesize() / 1e6
+    return status_megabytes("VmRSS") if STATUS.exists() else peak_megabytes()
+
+
+def status_megabytes(field: str) -> float:
+    """A figure of the kernel about this process."""
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) / 1e3

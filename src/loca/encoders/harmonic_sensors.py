@@ -33,7 +33,8 @@ class HarmonicSensors(Encoder):
         return self.sensors * self.channels * (1 + self.num_frequencies)
 
     def __call__(self, u: Float[Array, "m d_u"] | Measurements) -> Float[Array, " d"]:
+        given = "measurements at locations of their own" if isinstance(u, Measurements) else f"an array {u.shape}"
         if isinstance(u, Measurements) or u.shape != (self.sensors, self.channels):
-            raise ValueError(f"expected values of shape {(self.sensors, self.channels)}, got {u}")
+            raise ValueError(f"expected values of shape {(self.sensors, self.channels)}, got {given}")
         waves = octaves(u, math.pi, self.num_frequencies // 2, start=0)
         return jnp.concatenate([u.reshape(-1), waves.reshape(-1)])

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from loca.attention import Channels
 from loca.data import Normalization, Samples
 from loca.encoders import Encoder
 from loca.models.choices import sensors_for
@@ -69,9 +70,9 @@ class DeepONet(SeparableOperator):
     def basis(self, y: Float[Array, "P d_y"]) -> Basis:
         return self._trunk
 
-    def _trunk(self, y: Float[Array, "P d_y"]) -> Float[Array, "d_s P n"]:
-        t = jnp.moveaxis(self.trunk(self.e(y)).reshape(len(y), len(self.bias), -1), 1, 0)
-        return jnp.concatenate([t, jnp.ones_like(t[..., :1])], axis=-1)
+    def _trunk(self, y: Float[Array, "P d_y"]) -> Channels:
+        channels = jnp.split(self.trunk(self.e(y)), len(self.bias), axis=-1)
+        return tuple(jnp.concatenate([t, jnp.ones_like(t[:, :1])], axis=-1) for t in channels)
 
     def read(self, code: Float[Array, " d"]) -> Float[Array, "d_s n"]:
         b = self.branch(code).reshape(len(self.bias), -1)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from loca.attention import Attention, Dense
+from loca.attention import Attention, Channels, Dense
 from loca.data import Normalization, Samples
 from loca.encoders import Encoder
 from loca.kernels import RBF, Kernel
@@ -93,13 +93,11 @@ class LOCA(SeparableOperator):
         """q(e(y))."""
         return self.q(self.e(y))
 
-    def propose(self, q_z: Float[Array, "Q l"]) -> Float[Array, "d_s Q n"]:
+    def propose(self, q_z: Float[Array, "Q l"]) -> Channels:
         """g at lifted locations."""
-        g_z = self.g(q_z)
-        n = g_z.shape[-1] // self.output_size
-        return jnp.moveaxis(g_z.reshape(len(q_z), self.output_size, n), 1, 0)
+        return tuple(jnp.split(self.g(q_z), self.output_size, axis=-1))
 
-    def scores(self, y: Float[Array, "P d_y"]) -> Float[Array, "d_s P n"]:
+    def scores(self, y: Float[Array, "P d_y"]) -> Channels:
         """g̃(y)."""
         return self._scores(y)(y)
 
@@ -110,7 +108,7 @@ class LOCA(SeparableOperator):
 
     def basis(self, y: Float[Array, "P d_y"]) -> Basis:
         g_tilde = self._scores(y)
-        return lambda y: jax.nn.softmax(g_tilde(y), axis=-1)
+        return lambda y: tuple(jax.nn.softmax(g_s, axis=-1) for g_s in g_tilde(y))
 
     def read(self, code: Float[Array, " d"]) -> Float[Array, "d_s n"]:
         return self.f(code).reshape(self.output_size, -1)

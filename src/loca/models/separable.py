@@ -8,16 +8,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from loca.attention import expectation
+from loca.attention import Channels, expectation
 from loca.data import Indexed, Normalization, Queries, Shared
 from loca.encoders import Encoder
 from loca.models.operator import Operator
-from loca.typing import Input
+from loca.typing import Input, PyTree
 
 BLOCK = 8192
 """Queries at a time where φ would not fit in memory: 8192 × 1024 nodes in single precision are 32 MB."""
 
-Basis = Callable[[Float[Array, "P d_y"]], Float[Array, "d_s P n"]]
+Basis = Callable[[Float[Array, "P d_y"]], Channels]
 """φ, as a function of the queries."""
 
 
@@ -42,9 +42,9 @@ class SeparableOperator(Operator):
     def is_pointwise(self) -> bool:
         """Whether φ at a location is the same whatever else is asked."""
 
-    def weights(self, y: Float[Array, "P d_y"]) -> Float[Array, "d_s P n"]:
+    def weights(self, y: Float[Array, "P d_y"]) -> Channels:
         """φ(y)."""
-        return self._in_blocks(self.basis(y), y)
+        return self._in_blocks(self.basis(y), y, axis=0)
 
     def features(self, u: Input) -> Float[Array, "d_s n"]:
         """v(u) = f(𝒟(u))."""
@@ -65,23 +65,29 @@ class SeparableOperator(Operator):
                 y = queries.locations(len(codes))
                 if self.is_pointwise:
                     phi = self.weights(y.reshape(-1, y.shape[-1]))
-                    phi = phi.reshape(phi.shape[0], *y.shape[:2], phi.shape[-1])
+                    phi = tuple(phi_s.reshape(*y.shape[:2], -1) for phi_s in phi)
                 else:
-                    phi = jax.vmap(self.weights, out_axes=1)(y)
-                return jnp.einsum("sNpn,Nsn->Nps", phi, v)
+                    phi = jax.vmap(self.weights)(y)
+                return jax.vmap(expectation)(phi, v)
 
     def _answer(self, v: Float[Array, "N d_s n"], y: Float[Array, "P d_y"]) -> Float[Array, "N P d_s"]:
         phi = self.basis(y)
-        return self._in_blocks(lambda y: expectation(phi(y), v), y)
+        return self._in_blocks(lambda y: expectation(phi(y), v), y, axis=1)
 
-    def _in_blocks(self, function: Callable[[Array], Array], y: Float[Array, "P d_y"]) -> Float[Array, "a P b"]:
-        """A function of the queries, a block of them at a time where there are many."""
-        whole = len(y) - len(y) % BLOCK
+    def _in_blocks(self, function: Callable[[Array], PyTree], y: Float[Array, "P d_y"], axis: int) -> PyTree:
+        """A function of the queries, a block of them at a time where there are many; they are an axis of its values."""
         if len(y) <= BLOCK or not self.is_pointwise:
             return function(y)
-        values = jax.lax.map(function, y[:whole].reshape(-1, BLOCK, y.shape[-1]))
-        values = jnp.moveaxis(values, 0, 1).reshape(values.shape[1], whole, values.shape[-1])
-        return values if whole == len(y) else jnp.concatenate([values, function(y[whole:])], axis=1)
+        whole = len(y) - len(y) % BLOCK
+
+        def join(blocks: Array, *rest: Array) -> Array:
+            blocks = jnp.moveaxis(blocks, 0, axis)
+            merged = blocks.reshape(*blocks.shape[:axis], whole, *blocks.shape[axis + 2 :])
+            return jnp.concatenate([merged, *rest], axis)
+
+        blocks = jax.lax.map(function, y[:whole].reshape(-1, BLOCK, y.shape[-1]))
+        rest = [function(y[whole:])] if whole < len(y) else []
+        return jax.tree.map(join, blocks, *rest)
 
     def at(self, y: Float[Array, "P d_y"]) -> "AtQueries":
         return AtQueries(self, self.weights(y))
@@ -91,7 +97,7 @@ class AtQueries(eqx.Module):
     """u ↦ F(u)(y) for fixed queries: φ is a constant, and an answer one encoder pass and one matrix product."""
 
     operator: SeparableOperator
-    phi: Float[Array, "d_s P n"]
+    phi: Channels
 
     @property
     def normalization(self) -> Normalization:
