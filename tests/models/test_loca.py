@@ -190,7 +190,9 @@ def test_create_reads_sizes_and_parts_off_the_data(getkey):
     assert isinstance(loca.encoder, Scattering2D)
     assert loca(field.u[0], field.y.points).shape == (64, 3)
     curve = Samples(jnp.zeros((3, 100, 1)), grid(8), jnp.ones((3, 8, 1)), x=grid(100))
-    assert isinstance(LOCA.create(curve, key=getkey()).encoder, Scattering1D)
+    encoder = LOCA.create(curve, key=getkey()).encoder
+    assert isinstance(encoder, Scattering1D)
+    assert encoder.scales == 1  # 4 scales, right for 500 sensors, would leave 6 averages of these 100
     scattered = Samples(jnp.zeros((3, 30, 1)), grid(8), jnp.ones((3, 8, 1)), x=jax.random.uniform(getkey(), (30, 2)))
     assert isinstance(LOCA.create(scattered, key=getkey()).encoder, Sensors)
 

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from loca.encoders.encoder import Encoder
+from loca.encoders.grid import check_values
 from loca.positions.waves import octaves
-from loca.typing import Measurements
+from loca.typing import Input
 
 
 class HarmonicSensors(Encoder):
@@ -32,9 +33,7 @@ class HarmonicSensors(Encoder):
     def size(self) -> int:
         return self.sensors * self.channels * (1 + self.num_frequencies)
 
-    def __call__(self, u: Float[Array, "m d_u"] | Measurements) -> Float[Array, " d"]:
-        given = "measurements at locations of their own" if isinstance(u, Measurements) else f"an array {u.shape}"
-        if isinstance(u, Measurements) or u.shape != (self.sensors, self.channels):
-            raise ValueError(f"expected values of shape {(self.sensors, self.channels)}, got {given}")
-        waves = octaves(u, math.pi, self.num_frequencies // 2, start=0)
-        return jnp.concatenate([u.reshape(-1), waves.reshape(-1)])
+    def __call__(self, u: Input) -> Float[Array, " d"]:
+        values = check_values(u, self.sensors, self.channels, "HarmonicSensors")
+        waves = octaves(values, math.pi, self.num_frequencies // 2, start=0)
+        return jnp.concatenate([values.reshape(-1), waves.reshape(-1)])

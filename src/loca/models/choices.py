@@ -1,9 +1,15 @@
 """Encoders chosen to fit the data, for whoever does not choose one."""
 
+import math
+
 from loca.data import Samples, grid_shape
 from loca.domains import Box
 from loca.encoders import Encoder, HarmonicSensors, Projection, Scattering1D, Scattering2D, Sensors
 from loca.typing import Measurements
+
+AVERAGES = 31
+"""Local averages of a curve to keep at least: what the paper's 4 scales leave of its 500 sensors. All that is finer
+loses its sign in the modulus, so fewer scales are right for fewer sensors."""
 
 PROJECTION_MODES = {1: 32, 2: 8, 3: 5}
 """Cosines per dimension for sensors anywhere: 32, 64 and 125 coefficients per channel."""
@@ -17,8 +23,9 @@ def encoder_for(data: Samples) -> Encoder:
         return Projection.create(box, PROJECTION_MODES[box.dimension], channels=data.input_size)
     shape = None if data.x is None else grid_shape(data.x)
     match shape:
-        case (length,) if length >= 64:
-            return Scattering1D.create(length=length, scales=4, channels=data.input_size)
+        case (length,) if length >= 2 * AVERAGES:
+            scales = min(4, int(math.log2(length / AVERAGES)))
+            return Scattering1D.create(length=length, scales=scales, channels=data.input_size)
         case (_, _) if min(shape) >= 8:
             return Scattering2D.create(shape=shape, scales=1, angles=8, channels=data.input_size)
     return sensors_for(data, num_frequencies=0)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from loca.attention import Channels, expectation
-from loca.data import Indexed, Normalization, Queries, Shared
+from loca.data import Indexed, Queries, Shared
 from loca.encoders import Encoder
 from loca.models.operator import Operator
 from loca.typing import Input, PyTree
@@ -99,10 +99,5 @@ class AtQueries(eqx.Module):
     operator: SeparableOperator
     phi: Channels
 
-    @property
-    def normalization(self) -> Normalization:
-        """That of the operator."""
-        return self.operator.normalization
-
     def __call__(self, u: Input) -> Float[Array, "P d_s"]:
-        return self.normalization.restore_output(expectation(self.phi, self.operator.features(u)))
+        return self.operator.normalization.restore_output(expectation(self.phi, self.operator.features(u)))
