@@ -101,7 +101,7 @@ class Way:
         return (time.perf_counter() - start) / count
 
 
-def time_step(name: str, *, rounds: int = 12, seconds: float = 0.5) -> StepTimes:
+def time_step(name: str, *, rounds: int = 24, seconds: float = 0.25) -> StepTimes:
     """Time the three ways in turn, `rounds` times, each for about `seconds`."""
     setting = STEP_SETTINGS[name]
     data_key, model_key = jax.random.split(jax.random.key(0))

@@ -22,8 +22,8 @@ def options() -> None:
 def step(
     setting: Annotated[str, typer.Option(help=f"One of {', '.join(STEP_SETTINGS)}.")] = "darcy-128",
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of a table.")] = False,
-    rounds: Annotated[int, typer.Option(min=1, help="How often the ways take turns; medians are reported.")] = 12,
-    seconds: Annotated[float, typer.Option(min=0.0, help="About how long each way runs per turn.")] = 0.5,
+    rounds: Annotated[int, typer.Option(min=1, help="How often the ways take turns; medians are reported.")] = 24,
+    seconds: Annotated[float, typer.Option(min=0.0, help="About how long each way runs per turn.")] = 0.25,
 ) -> None:
     """Time one training step of LOCA (loss, gradients, Adam) three ways, taking turns in one run.
 
