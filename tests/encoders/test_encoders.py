@@ -113,3 +113,9 @@ def test_modulus_is_exact_and_flat_at_zero():
     value, gradient = slope(jnp.array([3.0, 0.0, 1e-25]), jnp.array([-4.0, 0.0, 0.0]))
     np.testing.assert_allclose(value, [5, 0, 0], atol=1e-20)
     np.testing.assert_allclose(gradient, [[0.6, 0, 0], [-0.8, 0, 0]], rtol=1e-6)
+
+
+def test_harmonics_of_values_come_in_pairs():
+    """With an odd number of them the size promised would not be the size of the code."""
+    with pytest.raises(ValueError, match="must be even, got 3; pass 2"):
+        HarmonicSensors(4, num_frequencies=3)

@@ -5,9 +5,6 @@ What the package costs over this is the price of its abstractions, and should be
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
-
-Params = dict[str, list[tuple[Array, Array]] | Array]
 
 
 def mlp(layers, h):

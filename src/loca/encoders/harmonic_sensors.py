@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from loca.encoders.encoder import Encoder
 from loca.encoders.grid import check_values
-from loca.positions.waves import octaves
+from loca.positions.waves import check_even, octaves
 from loca.typing import Input
 
 
@@ -27,6 +27,7 @@ class HarmonicSensors(Encoder):
     num_frequencies: int = eqx.field(static=True)
 
     def __init__(self, sensors: int, channels: int = 1, *, num_frequencies: int = 2):
+        check_even(num_frequencies)
         self.sensors, self.channels, self.num_frequencies = sensors, channels, num_frequencies
 
     @property
