@@ -6,14 +6,11 @@ import abc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from loca.data.queries import Queries
 from loca.data.samples import Samples, Variable
 from loca.domains import Domain
-from loca.typing import Measurements
 
 if TYPE_CHECKING:  # importing it takes as long as importing everything else
     import xarray

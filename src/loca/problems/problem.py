@@ -57,9 +57,7 @@ class Problem(abc.ABC):
         """Names and units of the output channels."""
 
     @abc.abstractmethod
-    def pairs(
-        self, key: Key, rows: Sequence[int]
-    ) -> tuple[Float[np.ndarray, "B m d_u"], Float[np.ndarray, "B M d_s"]]:
+    def pairs(self, key: Key, rows: Sequence[int]) -> tuple[Float[np.ndarray, "B m d_u"], Float[np.ndarray, "B M d_s"]]:
         """Input and output functions with these numbers of the sequence that `key` stands for, in double precision."""
 
     def sample(self, key: Key, count: int) -> Samples:
