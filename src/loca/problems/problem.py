@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -77,6 +77,11 @@ class Problem(abc.ABC):
     def arguments(self) -> dict[str, Any]:
         """Every choice that makes this problem what it is, as JSON can hold it."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # pyright: ignore[reportArgumentType]
+
+    @classmethod
+    def from_arguments(cls, arguments: Mapping[str, Any]) -> Problem:
+        """The problem with these arguments, as JSON or TOML hold them: lists stand for tuples."""
+        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in arguments.items()})
 
 
 def generators(key: Key, rows: Sequence[int]) -> Iterator[np.random.Generator]:

@@ -1,0 +1,80 @@
+"""The Darcy solver against scikit-fem, against a manufactured solution, and against the physics."""
+
+import jax
+import numpy as np
+import pytest
+import skfem
+from skfem.helpers import dot, grad
+
+from loca.problems import Darcy, DarcyFlow
+from loca.problems.darcy import flow
+
+
+def solve_with_scikit_fem(resolution: int, u: np.ndarray) -> np.ndarray:
+    """The same weak form on the same triangles, assembled and solved by scikit-fem."""
+    ours = flow(resolution)
+    mesh = skfem.MeshTri(ours.nodes.T.copy(), ours.triangles.T.copy())
+    basis = skfem.Basis(mesh, skfem.ElementTriP1(), intorder=8)
+    walls = [skfem.FacetBasis(mesh, skfem.ElementTriP1(), facets=mesh.facets_satisfying(at), intorder=10)
+             for at in (lambda x: x[1] == 0.0, lambda x: x[1] == 1.0)]  # fmt: skip
+
+    @skfem.BilinearForm
+    def stiffness(s, v, w):
+        return w.u * dot(grad(s), grad(v))
+
+    @skfem.LinearForm
+    def source(v, w):
+        return 5.0 * np.exp(-((w.x[0] - 0.5) ** 2) - (w.x[1] - 0.5) ** 2) * v
+
+    @skfem.LinearForm
+    def flux(v, w):
+        return np.sin(5.0 * w.x[0]) * v
+
+    A = stiffness.assemble(basis, u=basis.interpolate(u))
+    b = source.assemble(basis) + sum(flux.assemble(wall) for wall in walls)
+    fixed = basis.get_dofs(lambda x: (x[0] == 0.0) | (x[0] == 1.0)).all()
+    return skfem.solve(*skfem.condense(A, b, D=fixed))
+
+
+@pytest.mark.parametrize("resolution", [7, 32])
+def test_equal_to_scikit_fem(resolution):
+    u, s = Darcy(resolution=resolution).pairs(jax.random.key(0), range(5))
+    for permeability, pressure in zip(u[..., 0], s[..., 0], strict=True):
+        reference = solve_with_scikit_fem(resolution, permeability)
+        assert np.abs(pressure - reference).max() <= 1e-10 * np.abs(reference).max()
+
+
+def manufactured_error(resolution: int) -> float:
+    """L2 error at the nodes for s = sin πx₁ · (1 + x₂²) and u = 1 + x₁x₂."""
+    pi = np.pi
+
+    def f(x1, x2):  # −∇·(u∇s)
+        u, u1, u2 = 1.0 + x1 * x2, x2, x1
+        s1, s2 = pi * np.cos(pi * x1) * (1.0 + x2**2), 2.0 * x2 * np.sin(pi * x1)
+        s11, s22 = -(pi**2) * np.sin(pi * x1) * (1.0 + x2**2), 2.0 * np.sin(pi * x1)
+        return -(u1 * s1 + u * s11 + u2 * s2 + u * s22)
+
+    def g(x1, x2):  # u ∂s/∂n, outward
+        return (1.0 + x1 * x2) * 2.0 * x2 * np.sin(pi * x1) * np.where(x2 > 0.5, 1.0, -1.0)
+
+    solver = DarcyFlow(resolution, f, g)
+    x1, x2 = solver.nodes.T
+    exact = np.sin(pi * x1) * (1.0 + x2**2)
+    return float(np.sqrt(np.mean((solver.solve((1.0 + x1 * x2)[None])[0] - exact) ** 2)))
+
+
+def test_second_order_on_a_manufactured_solution():
+    coarse, middle, fine = (manufactured_error(resolution) for resolution in (17, 33, 65))
+    assert np.log2(coarse / middle) == pytest.approx(2.0, abs=0.1)
+    assert np.log2(middle / fine) == pytest.approx(2.0, abs=0.05)
+
+
+def test_more_permeable_everywhere_means_less_pressure_in_proportion():
+    solver = flow(16)
+    u = 1.0 + np.random.default_rng(0).random((1, 256))
+    np.testing.assert_allclose(solver.solve(3.0 * u), solver.solve(u) / 3.0, rtol=1e-12, atol=1e-14)
+
+
+def test_permeability_must_be_positive():
+    with pytest.raises(ValueError, match="must be positive, but its smallest value is -1"):
+        flow(8).solve(np.full((1, 64), -1.0))

@@ -1,0 +1,100 @@
+"""Random functions have the covariance they promise, whatever the grid."""
+
+import numpy as np
+import pytest
+import scipy.integrate
+
+from loca.problems import GaussianProcess, MaternField
+
+
+@pytest.mark.parametrize("length", [0.01, 0.1, 0.9, 10.0])
+def test_the_series_has_the_covariance_of_the_process(length):
+    process = GaussianProcess(length, variance=3.0)
+    r = np.linspace(0.0, 1.0, 101)
+    # Cov(u(x), u(x')) of a stationary series is Σ var_k cos ω_k (x − x')
+    series = np.cos(r[:, None] * process.frequencies) @ process.variances
+    np.testing.assert_allclose(series, 3.0 * np.exp(-(r**2) / (2.0 * length**2)), rtol=0.0, atol=1e-12)
+
+
+def test_draws_follow_the_variances():
+    process = GaussianProcess(0.2)
+    generator = np.random.default_rng(0)
+    draws = np.stack([process.draw(generator) for _ in range(4000)])
+    kept = process.variances > 1e-6
+    ratio = draws.var(axis=0)[:, kept] / process.variances[kept]
+    # the sampling deviation of a variance over 4000 normal draws is √(2/4000) = 0.022; five of them
+    assert np.abs(ratio - 1.0).max() < 0.11
+
+
+@pytest.mark.parametrize("length", [0.01, 0.1, 1.0])
+def test_the_antiderivative_of_a_draw(length):
+    process = GaussianProcess(length)
+    coefficients = process.draw(np.random.default_rng(1))
+    y = np.array([0.0, 0.003, 0.37, 1.0])
+    s = process.integrate(coefficients, y)
+    for end, value in zip(y, s, strict=True):
+        expected, _ = scipy.integrate.quad(
+            lambda x: process.evaluate(coefficients, np.array([x]))[0], 0.0, end, epsabs=1e-12, epsrel=1e-12, limit=500
+        )
+        assert value == pytest.approx(expected, abs=1e-10)
+
+
+def test_the_antiderivative_of_known_functions():
+    process = GaussianProcess(0.1)
+    zero = np.zeros((2, len(process.frequencies)))
+    y = np.linspace(0.0, 1.0, 1001)
+    constant, wave = zero.copy(), zero.copy()
+    constant[0, 0] = 2.5
+    wave[0, 3], wave[1, 7] = 1.0, -2.0
+    w3, w7 = process.frequencies[[3, 7]]
+    np.testing.assert_allclose(process.integrate(constant, y), 2.5 * y, atol=1e-14)
+    expected = np.sin(w3 * y) / w3 + 2.0 * (np.cos(w7 * y) - 1.0) / w7
+    np.testing.assert_allclose(process.integrate(wave, y), expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("boundary", ["neumann", "periodic"])
+def test_eigenfunctions_are_orthonormal(boundary):
+    field = MaternField(1.0, 7.0, 1.5, modes=9, boundary=boundary)
+    t, w = np.polynomial.legendre.leggauss(40)
+    phi = field.basis(0.5 * (t + 1.0))
+    np.testing.assert_allclose(phi.T @ (0.5 * w[:, None] * phi), np.eye(9), atol=1e-12)
+
+
+@pytest.mark.parametrize("boundary", ["neumann", "periodic"])
+def test_eigenfunctions_solve_the_eigenvalue_problem(boundary):
+    field = MaternField(1.0, 7.0, 1.5, modes=5, boundary=boundary)
+    h, x = 1e-4, np.linspace(0.1, 0.9, 9)
+    second = (field.basis(x + h) - 2.0 * field.basis(x) + field.basis(x - h)) / h**2
+    np.testing.assert_allclose(-second, field.frequencies**2 * field.basis(x), atol=1e-4)
+    ends = np.array([0.0, 1.0])
+    slope = (field.basis(ends + h) - field.basis(ends - h)) / (2.0 * h)
+    if boundary == "neumann":
+        np.testing.assert_allclose(slope, 0.0, atol=1e-6)
+    else:
+        np.testing.assert_allclose(slope[0], slope[1], atol=1e-6)
+        np.testing.assert_allclose(*field.basis(ends), atol=1e-12)
+
+
+def test_a_coarse_grid_shows_the_same_function():
+    field = MaternField(7.0**1.5, 7.0, 1.5, modes=16)
+    coefficients = field.draw(np.random.default_rng(2))
+    fine, coarse = np.linspace(0.0, 1.0, 65), np.linspace(0.0, 1.0, 17)
+    np.testing.assert_allclose(
+        field.evaluate(coefficients, fine, coarse)[::4], field.evaluate(coefficients, coarse, coarse), atol=1e-12
+    )
+
+
+def test_the_literal_field_has_the_known_deviation():
+    # 0.75 with 32 Neumann eigenfunctions per axis; 0.65 with the periodic ones up to the same wave number, 32
+    x = np.linspace(0.0, 1.0, 32)
+    for boundary, modes, deviation in (("neumann", 32, 0.75), ("periodic", 65, 0.65)):
+        field = MaternField(7.0**1.5, 7.0, 1.5, modes=modes, boundary=boundary)
+        variance = (field.basis(x) ** 2) @ field.variances @ (field.basis(x) ** 2).T
+        assert np.sqrt(variance.mean()) == pytest.approx(deviation, abs=0.01)
+
+
+def test_impossible_fields_are_refused():
+    with pytest.raises(ValueError, match="exponent > 1"):
+        MaternField(1.0, 7.0, 1.0, modes=8)
+    with pytest.raises(ValueError, match="'dirichlet'"):
+        MaternField(1.0, 7.0, 1.5, modes=8, boundary="dirichlet")

@@ -1,0 +1,76 @@
+"""What every problem promises."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from loca.data import grid_shape
+from loca.problems import Antiderivative, Darcy, ShallowWater
+
+PROBLEMS = [
+    Antiderivative(),
+    Antiderivative.multi_scale(),
+    Darcy(),
+    Darcy(preset="easy", resolution=16),
+    ShallowWater(),
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)
+def test_a_pair_depends_on_key_and_number_only(problem):
+    key = jax.random.key(3)
+    together = problem.pairs(key, range(5))
+    for number in (4, 0):
+        alone = problem.pairs(key, [number])
+        for one, all_ in zip(alone, together, strict=True):
+            np.testing.assert_array_equal(one[0], all_[number])
+    other = problem.pairs(jax.random.key(4), [0])
+    assert not np.allclose(other[0][0], together[0][0])
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)
+def test_samples_are_the_pairs_with_names_and_places(problem):
+    key = jax.random.key(0)
+    samples, (u, s) = problem.sample(key, 2), problem.pairs(key, range(2))
+    np.testing.assert_array_equal(samples.u, u.astype(np.float32))
+    np.testing.assert_array_equal(samples.s, s.astype(np.float32))
+    assert (samples.inputs, samples.outputs) == (problem.inputs, problem.outputs)
+    unit = problem.domain.to_unit(jnp.asarray(problem.y, jnp.float32))
+    assert -1e-6 <= unit.min() <= unit.max() <= 1.0 + 1e-6
+    assert grid_shape(samples.x) is not None
+    assert type(problem).from_arguments(json.loads(json.dumps(problem.arguments))) == problem
+
+
+def test_a_seed_gives_the_same_functions_for_ever():
+    # Values recorded once: whoever changes the drawing of functions changes everybody's data, and should know it.
+    u, s = Antiderivative().pairs(jax.random.key(0), [0])
+    recorded = [float(u[0, 0, 0]), float(s[0, -1, 0])]
+    u, s = Darcy().pairs(jax.random.key(0), [0])
+    recorded += [float(u[0, 0, 0]), float(s[0, 500, 0])]
+    u, s = ShallowWater().pairs(jax.random.key(0), [0])
+    recorded += [float(u[0, 495, 0]), float(s[0, 700, 1])]
+    np.testing.assert_allclose(recorded, EXPECTED, rtol=1e-9)
+
+
+EXPECTED = [
+    0.4520639433098797, 0.25304287767764866, 1.036821828446938,
+    0.5827606666838917, 1.110732070040172, 0.04426380008654009,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Antiderivative(length=-0.1), "length must be positive"),
+        (lambda: Antiderivative(variance=(2.0, 1.0)), "variance must be positive"),
+        (lambda: Darcy(preset="hard"), "literal, easy"),
+        (lambda: Darcy(resolution=2).sample(jax.random.key(0), 1), "at least 3 nodes"),
+        (lambda: ShallowWater(times=(0.11, 0.1105)), "multiples of the time step"),
+    ],
+)
+def test_impossible_arguments_are_refused(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
