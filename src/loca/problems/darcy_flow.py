@@ -44,7 +44,7 @@ class DarcyFlow:
         """Nodal values of s for nodal values of u, nodes in the order of `nodes`."""
         from scipy.linalg import get_lapack_funcs
 
-        factor_and_solve = get_lapack_funcs("pbsv", (self.load,))
+        (factor_and_solve,) = get_lapack_funcs(("pbsv",), (self.load,))
         s = np.zeros_like(u)
         for values, solution in zip(u, s, strict=True):
             if values.min() <= 0.0:
