@@ -1,0 +1,153 @@
+"""The kinds of panels: curves, fields, points, arrows, deformed grids, globes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from loca.data import grid_shape
+from loca.domains import Sphere
+from loca.figures.columns import Column
+from loca.figures.style import INK, INPUT_COLOR, MISSING, OUTPUT_COLOR
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap, Normalize
+
+ARROWS = 10
+"""Arrows along the longer side of a panel: as many as stay apart in a panel of an inch."""
+
+LINES = 15
+"""Lines of a deformed grid along each side."""
+
+CROWDED = 100
+"""Values of a curve from which on a line says more than points; below, labels are few and each is to be seen."""
+
+VISIBLE = 0.05
+"""A displacement below this part of the domain is drawn enlarged, since nobody would see it."""
+
+
+def draw_curve(ax: Axes, column: Column, row: int) -> None:
+    """Values over one coordinate: a line, or points where there are few and each function has its own."""
+    x, values = column.points[row][:, 0], column.values[row]
+    order = np.argsort(x, kind="stable")
+    few = not column.is_shared and len(x) < CROWDED
+    ax.plot(x[order], values[order], "." if few else "-", color=OUTPUT_COLOR if column.is_output else INPUT_COLOR)
+    ax.margins(x=0.0 if not few else 0.02)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.locator_params(axis="y", nbins=4)
+    ax.locator_params(axis="x", nbins=5)
+
+
+def draw_field(ax: Axes, column: Column, row: int, cmap: Colormap, norm: Normalize) -> None:
+    """Values over two coordinates as colors: cells of a grid, or points."""
+    points, values = column.points[row], column.values[row]
+    shape = grid_shape(jnp.asarray(points))
+    if column.is_vector and column.is_displacement and shape is not None:
+        draw_deformed(ax, points.reshape(*shape, 2), values.reshape(*shape, 2), cmap, norm)
+        return
+    colors = column.colors[row]
+    upright = isinstance(column.domain, Sphere)  # latitude comes first and goes upwards
+    drawn = points[:, ::-1] if upright else points
+    if shape is None:
+        draw_points(ax, drawn, colors, cmap, norm)
+    else:
+        (a, b), field = sorted_grid(points.reshape(*shape, 2), colors.reshape(shape))
+        across, up, field = (b, a, field) if upright else (a, b, field.T)
+        ax.pcolormesh(edges(across), edges(up), np.ma.masked_invalid(field), cmap=cmap, norm=norm, rasterized=True)
+    if column.is_vector:
+        draw_arrows(ax, drawn, values, norm.vmax or 1.0)
+
+
+def draw_points(
+    ax: Axes, points: Float[np.ndarray, "P 2"], colors: Float[np.ndarray, " P"], cmap: Colormap, norm: Normalize
+) -> None:
+    """One dot per location, as large as lets them touch without hiding each other."""
+    size = float(np.clip(2500.0 / len(points), 1.0, 16.0))  # in square points; a panel of an inch has 5184
+    known = np.isfinite(colors)
+    ax.scatter(*points[~known].T, s=size, color=MISSING, marker="x", linewidth=0.4)
+    ax.scatter(*points[known].T, c=colors[known], s=size, cmap=cmap, norm=norm, linewidth=0.0, rasterized=True)
+
+
+def draw_arrows(ax: Axes, points: Float[np.ndarray, "P 2"], v: Float[np.ndarray, "P 2"], largest: float) -> None:
+    """A few arrows, the longest as long as two lie apart. Dark ones, since where they are long the colors are light."""
+    keep = thinned(points)
+    spacing = np.ptp(points, axis=0).max() / ARROWS
+    ax.quiver(
+        *points[keep].T, *v[keep].T, color=INK, angles="xy", scale_units="xy", scale=largest / (2.0 * spacing),
+        width=0.009, headwidth=3.5, headlength=4.0, headaxislength=3.5, minlength=0.3, pivot="mid",
+    )  # fmt: skip
+
+
+def thinned(points: Float[np.ndarray, "P 2"]) -> Int[np.ndarray, " K"]:
+    """Of all locations, the one nearest to the middle of each cell of a coarse grid."""
+    low, size = points.min(axis=0), np.ptp(points, axis=0)
+    position = (points - low) / np.where(size == 0.0, 1.0, size).max() * ARROWS * (1.0 - 1e-9)
+    cell = np.floor(position).astype(int)
+    distance = np.linalg.norm(position - cell - 0.5, axis=1)
+    order = np.lexsort((distance, cell[:, 1], cell[:, 0]))
+    _, first = np.unique(cell[order], axis=0, return_index=True)
+    return order[first]
+
+
+def draw_deformed(
+    ax: Axes, x: Float[np.ndarray, "a b 2"], v: Float[np.ndarray, "a b 2"], cmap: Colormap, norm: Normalize
+) -> None:
+    """x + v(x): where a displacement takes the grid, colored by |v|, over the outline of where it was."""
+    place = x + enlargement(x, norm.vmax or 1.0) * v
+    colors = np.ma.masked_invalid(np.linalg.norm(v, axis=-1))
+    if np.isfinite(place).all():
+        ax.pcolormesh(place[..., 0], place[..., 1], colors, cmap=cmap, norm=norm, shading="gouraud", rasterized=True)
+    for lines in (place, place.swapaxes(0, 1)):
+        for i in np.unique(np.linspace(0, len(lines) - 1, LINES).round().astype(int)):
+            ax.plot(*lines[i].T, color="white", linewidth=0.2)
+    outline = np.concatenate([x[:, 0], x[-1], x[::-1, -1], x[0, ::-1]])
+    ax.plot(*outline.T, color=INK, linewidth=0.5, linestyle=(0, (3, 2)))
+
+
+def enlargement(x: Float[np.ndarray, "*P 2"], largest: float) -> float:
+    """How much displacements are to be enlarged: 1, or a round number where they would not be seen."""
+    extent = float(np.ptp(x.reshape(-1, 2), axis=0).max())
+    if not 0.0 < largest < VISIBLE * extent:
+        return 1.0
+    return float(f"{2.0 * VISIBLE * extent / largest:.0e}")
+
+
+def draw_globe(ax: Axes, column: Column, row: int, cmap: Colormap, norm: Normalize) -> None:
+    """Values over latitude and longitude in Mollweide's projection, which keeps areas."""
+    values = column.colors[row]
+    latitude, longitude = column.points[row].T
+    longitude = np.mod(longitude + 180.0, 360.0) - 180.0
+    points = np.stack([latitude, longitude], axis=-1)
+    shape = grid_shape(jnp.asarray(column.points[row]))
+    if shape is None:
+        draw_points(ax, np.radians(points[:, ::-1]), values, cmap, norm)
+    else:
+        (a, b), field = sorted_grid(points.reshape(*shape, 2), values.reshape(shape))
+        a, b = np.clip(edges(a), -90.0, 90.0), np.clip(edges(b), -180.0, 180.0)
+        # cells cut by the edge of the map lie on both sides of it
+        b, field = np.append(b, 180.0), np.concatenate([field, field[:, :1]], axis=1)
+        ax.pcolormesh(np.radians(b), np.radians(a), np.ma.masked_invalid(field), cmap=cmap, norm=norm, rasterized=True)
+    ax.set_xticks(np.radians(np.arange(-120, 121, 60)), labels=[])
+    ax.set_yticks(np.radians(np.arange(-60, 61, 30)), labels=[])
+    ax.grid(color="white", linewidth=0.25, alpha=0.6)
+
+
+def sorted_grid(
+    points: Float[np.ndarray, "a b 2"], field: Float[np.ndarray, "a b"]
+) -> tuple[tuple[Float[np.ndarray, " a"], Float[np.ndarray, " b"]], Float[np.ndarray, "a b"]]:
+    """The axes of a grid in increasing order, and the field in theirs."""
+    a, b = points[:, 0, 0], points[0, :, 1]
+    a_order, b_order = np.argsort(a), np.argsort(b)
+    return (a[a_order], b[b_order]), field[np.ix_(a_order, b_order)]
+
+
+def edges(middles: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k+1"]:
+    """The ends of cells from their middles."""
+    if len(middles) == 1:
+        return middles[0] + np.array([-0.5, 0.5])
+    inner = 0.5 * (middles[1:] + middles[:-1])
+    return np.concatenate([[2 * middles[0] - inner[0]], inner, [2 * middles[-1] - inner[-1]]])

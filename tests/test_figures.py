@@ -1,0 +1,268 @@
+"""A sheet shows every value where it belongs, in colors that can be told apart, and no writing covers another."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.collections import PathCollection, QuadMesh
+
+from loca.data import Samples, Variable
+from loca.domains import Box, Sphere
+from loca.figures import sheet
+from loca.figures.columns import vector_stem
+from loca.figures.panels import thinned
+from loca.figures.style import scale
+from loca.typing import Measurements
+
+
+def grid(*axes):
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+
+
+def make(u, y, s, x, **options):
+    u, y, s = (jnp.asarray(each, jnp.float32) for each in (u, y, s))
+    return Samples(u, y, s, x=jnp.asarray(x, jnp.float32), **options)
+
+
+def curves():
+    x = np.linspace(0, 1, 50)[:, None]
+    u = np.sin(np.arange(1, 6)[:, None] * 3 * x.T)[..., None]
+    return make(u, x, np.cumsum(u, axis=1) * 1e-3, x, outputs=[Variable("integral", "m s-1")])
+
+
+def fields():
+    x = grid(np.linspace(0, 1, 9), np.linspace(1, 0, 7))  # the second axis runs downwards
+    u = (np.arange(5)[:, None] + x[:, 0] + 10 * x[:, 1])[..., None]
+    return make(u, x, u - 5.0, x, inputs=[Variable("permeability", "m2")], outputs=[Variable("pressure", "Pa")])
+
+
+def waves():
+    c = (np.arange(8) + 0.5) / 8
+    x, y = grid(c, c), grid(np.array([0.1, 0.2, 0.3, 0.4, 0.5]), c, c)
+    names = [Variable("height", "m"), Variable("velocity_x1", "m s-1"), Variable("velocity_x2", "m s-1")]
+    u = np.stack([x[:, 0], -x[:, 1], x[:, 0] * x[:, 1]], axis=-1)[None].repeat(4, axis=0)
+    s = np.stack([y[:, 0], y[:, 1], y[:, 2]], axis=-1)[None].repeat(4, axis=0)
+    return make(u, y, s, x, domain=Box((0.1, 0.0, 0.0), (0.5, 1.0, 1.0)), inputs=names, outputs=names)
+
+
+def displacements():
+    c = np.arange(6.0)
+    x = grid(c, c)
+    v = np.stack([0.1 * x[:, 0], -0.2 * x[:, 1]], axis=-1)[None].repeat(3, axis=0)
+    names = [Variable("displacement_x1", "mm"), Variable("displacement_x2", "mm")]
+    return make(v, x, 2 * v, x, inputs=names, outputs=names)
+
+
+def globe():
+    x = grid(np.arange(87.5, -90, -5.0), np.arange(0, 360, 5.0))  # from the north, longitudes from Greenwich
+    u = (250 + 50 * np.cos(np.radians(x[:, 0])) + x[:, 1])[None, :, None].repeat(3, axis=0)
+    return make(u, x, u, x, domain=Sphere(), inputs=[Variable("temperature", "K")], outputs=[Variable("T", "K")])
+
+
+def region():
+    x = grid(np.arange(55.0, 30.0, -2.5), np.arange(-15.0, 15.1, 2.5))
+    u = (x[:, 0] + 1000 * x[:, 1])[None, :, None].repeat(2, axis=0)
+    return make(u, x, u, x, domain=Sphere())
+
+
+def scattered():
+    generator = np.random.default_rng(0)
+    x, y = generator.uniform(size=(4, 30, 2)), generator.uniform(size=(4, 40, 2))
+    mask = np.arange(30) < np.array([30, 20, 10, 5])[:, None]
+    u = Measurements(*(jnp.asarray(a, jnp.float32) for a in (x[..., :1], x)), jnp.asarray(mask))
+    return Samples(u, jnp.asarray(y, jnp.float32), jnp.asarray(y[..., 1:], jnp.float32), domain=Box.unit(2))
+
+
+def space_time():
+    x = np.linspace(0, 1, 20)[:, None]
+    y = grid(np.linspace(0, 100, 10), x[:, 0])
+    u = np.sin(6 * x.T + np.arange(4)[:, None])[..., None]
+    return make(u, y, np.sin(y[:, 0] + y[:, 1])[None, :, None].repeat(4, axis=0), x)
+
+
+SETS = [curves, fields, waves, displacements, globe, region, scattered, space_time]
+
+
+def mesh_value(ax, x, y):
+    """The value of the cell of a drawn mesh that holds a place."""
+    (mesh,) = (each for each in ax.collections if isinstance(each, QuadMesh))
+    across, up = mesh.get_coordinates()[0, :, 0], mesh.get_coordinates()[:, 0, 1]
+    return mesh.get_array()[np.searchsorted(up, y) - 1, np.searchsorted(across, x) - 1]
+
+
+def panels(figure):
+    """The axes of all panels, column by column, without those of color scales."""
+    return [ax for ax in figure.axes if ax.get_label() != "<colorbar>"]
+
+
+@pytest.mark.parametrize("samples", SETS)
+def test_writing_stays_inside_and_apart(samples):
+    figure = sheet(samples(), rows=3)
+    figure.draw_without_rendering()
+    boxes = []
+    for ax in figure.axes:
+        writing = [ax.title, ax.xaxis.label, ax.yaxis.label]
+        boxes += [text.get_window_extent() for text in writing if text.get_text().strip()]
+    whole = figure.bbox
+    for i, box in enumerate(boxes):
+        assert whole.x0 <= box.x0
+        assert box.x1 <= whole.x1
+        assert whole.y0 <= box.y0
+        assert box.y1 <= whole.y1
+        assert not any(box.overlaps(other) for other in boxes[:i])
+
+
+@pytest.mark.parametrize("name", ["sheet.png", "sheet.pdf"])
+def test_one_row_per_function_and_files_can_be_written(name, tmp_path):
+    figure = sheet(fields(), rows=2)
+    assert len(panels(figure)) == 2 * 2
+    figure.savefig(tmp_path / name, dpi=50)
+    assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_cells_hold_the_values_of_their_places():
+    ax = panels(sheet(fields(), rows=3))[1]  # the second function
+    for place in ((0.0, 0.0), (0.5, 1.0), (1.0, 0.5)):
+        assert mesh_value(ax, *place) == pytest.approx(1 + place[0] + 10 * place[1], rel=1e-6)
+
+
+def test_a_map_puts_longitudes_and_latitudes_where_they_are():
+    ax = panels(sheet(globe(), rows=1))[0]
+    for latitude, longitude in ((42.5, 10.0), (-67.5, 350.0), (2.5, 181.0)):
+        east = np.radians((longitude + 180) % 360 - 180)
+        cell = 5 * round(longitude / 5)
+        expected = 250 + 50 * np.cos(np.radians(latitude)) + cell
+        assert mesh_value(ax, east, np.radians(latitude)) == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_region_is_a_flat_map_with_latitude_upwards():
+    ax = panels(sheet(region(), rows=1))[0]
+    assert ax.get_xlabel() == "longitude"
+    assert mesh_value(ax, -15.0, 55.0) == pytest.approx(55.0 - 15_000.0)
+
+
+def test_a_displacement_moves_the_grid():
+    samples = displacements()
+    ax = panels(sheet(samples, rows=1))[-1]
+    (mesh,) = (each for each in ax.collections if isinstance(each, QuadMesh))
+    expected = (samples.x + samples.s[0]).reshape(6, 6, 2)
+    np.testing.assert_allclose(mesh.get_coordinates(), expected, rtol=1e-6)
+
+
+def test_a_tiny_displacement_is_enlarged_and_says_so():
+    samples = displacements()
+    tiny = Samples(1e-3 * samples.u, samples.y, samples.s, x=samples.x, inputs=samples.inputs)
+    title = panels(sheet(tiny, rows=1))[0].get_title()
+    assert "×" in title
+
+
+def test_padding_is_not_drawn():
+    axes = panels(sheet(scattered(), rows=4))[:4]
+    drawn = [sum(len(each.get_offsets()) for each in ax.collections if isinstance(each, PathCollection)) for ax in axes]
+    assert drawn == [30, 20, 10, 5]
+
+
+def test_times_are_the_first_the_middle_and_the_last():
+    titles = [ax.get_title() for ax in panels(sheet(waves(), rows=1))]
+    assert [title for title in titles if "height" in title and "t" in title.split("\n")[0]][1:] == [
+        "output, $t = 0.1$\nheight",
+        "$t = 0.3$\nheight",
+        "$t = 0.5$\nheight",
+    ]
+    axes = panels(sheet(waves(), rows=1))
+    assert mesh_value(axes[4], 0.5, 0.5) == pytest.approx(0.3)  # height = t
+
+
+def test_all_times_share_one_color_scale():
+    axes = panels(sheet(waves(), rows=1))[2::2]
+    limits = {mesh.get_clim() for ax in axes for mesh in ax.collections if isinstance(mesh, QuadMesh)}
+    assert len(axes) == 3
+    assert limits == {(np.float32(0.1), np.float32(0.5))}
+
+
+def test_signed_values_diverge_from_zero_and_others_do_not():
+    cmap, norm = scale(np.array([-1.0, 3.0]))
+    assert cmap.name.startswith("RdBu")
+    assert (norm.vmin, norm.vmax) == (-3.0, 3.0)
+    assert scale(np.array([2.0, 3.0]))[0].name == "viridis"
+    assert scale(np.array([-0.01, 3.0, np.nan]))[0].name == "viridis"
+
+
+@pytest.mark.parametrize("name", ["viridis", "RdBu_r"])
+def test_maps_survive_printing_in_gray(name):
+    # Lightness must rise all the way (viridis), or fall from the middle on both sides (diverging): a rainbow does not.
+    red, green, blue = mpl.colormaps[name](np.linspace(0, 1, 64))[:, :3].T
+    lightness = 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2
+    side = lightness if name == "viridis" else lightness[:32]
+    assert (np.diff(side) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("names", "stem"),
+    [
+        (("v1", "v2"), "v"),
+        (("velocity_x1", "velocity_x2"), "velocity"),
+        (("displacement x", "displacement y"), "displacement"),
+        (("wind_x", "wind_y"), "wind"),
+        (("u1", "u2"), None),  # names nobody gave
+        (("v1", "w2"), None),
+        (("v2", "v1"), None),
+        (("pressure", "temperature"), None),
+        (("v1",), None),
+    ],
+)
+def test_vectors_are_recognized_by_name(names, stem):
+    assert vector_stem([Variable(name) for name in names]) == stem
+
+
+def test_components_of_different_units_are_no_vector():
+    assert vector_stem([Variable("v1", "m"), Variable("v2", "s")]) is None
+    assert vector_stem([Variable("u1", "m"), Variable("u2", "m")]) == "u"
+
+
+def test_arrows_are_few_and_everywhere():
+    points = grid(np.linspace(0, 1, 50), np.linspace(0, 1, 50))
+    assert len(thinned(points)) == 100
+
+
+def test_missing_values_are_shown_as_missing():
+    samples = fields()
+    holed = Samples(samples.u.at[0, 3].set(jnp.nan), samples.y, samples.s, x=samples.x)
+    ax = panels(sheet(holed, rows=1))[0]
+    (mesh,) = (each for each in ax.collections if isinstance(each, QuadMesh))
+    assert mesh.get_array().mask.sum() == 1
+
+
+def test_drawing_leaves_the_style_of_others_alone():
+    before = dict(mpl.rcParams)
+    sheet(curves())
+    assert dict(mpl.rcParams) == before
+
+
+def test_nothing_is_imported_before_something_is_drawn_and_never_a_window_system():
+    code = """
+import sys, loca.figures
+assert "matplotlib" not in sys.modules
+import jax.numpy as jnp
+x = jnp.linspace(0, 1, 5)[:, None]
+loca.figures.sheet(loca.Samples(jnp.ones((2, 5, 1)), x, jnp.ones((2, 5, 1)), x=x))
+assert "matplotlib.pyplot" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("rows", [0, -1])
+def test_no_rows_is_refused(rows):
+    with pytest.raises(ValueError, match="at least one row"):
+        sheet(curves(), rows=rows)
+
+
+def test_four_coordinates_are_refused():
+    y = jax.random.uniform(jax.random.key(0), (10, 4))
+    samples = Samples(jnp.ones((2, 3, 1)), y, jnp.ones((2, 10, 1)), x=jnp.arange(3.0)[:, None])
+    with pytest.raises(ValueError, match="one to three coordinates"):
+        sheet(samples)
