@@ -1,0 +1,58 @@
+"""NetCDF of the ETH camlab: RIGNO (Mousavi et al. 2025) and GAOT (Wen et al. 2025)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import xarray
+
+from loca.data.formats.layout import Layout, Names, numbered
+from loca.data.formats.lazy import HDF5Array, hdf5, variable
+from loca.data.formats.sniff import hdf5_root
+
+
+def recognizes(path: Path) -> bool:
+    """Whether there is `u` (sample, time, node, channel) with the locations `x` (sample or 1, time or 1, node, d)."""
+    with hdf5_root(path) as root:
+        return (
+            all(isinstance(root.get(name), h5py.Dataset) and root[name].ndim == 4 for name in ("u", "x"))
+            and root["u"].shape[2] == root["x"].shape[2]
+            and root["x"].shape[3] <= 3
+        )
+
+
+def read(path: Path, names: Names) -> Layout:
+    """u is the field at the first time and the conditions `c`, s is the field at all later times.
+
+    Steady problems have one time only; then u is `c` alone. The files hold no times: they run from 0 to 1. Locations
+    that are not the same for all samples stay with their sample. Without `x`, fields are (sample, time, x, y, channel).
+    """
+    with hdf5_root(path) as root:
+        on_nodes = root["u"].ndim == 4
+        dims = ["sample", "time", *(["node"] if on_nodes else ["x", "y"]), "channel"]
+        steps = root["u"].shape[1]
+        fields, given = channels(path, root, "u", dims), channels(path, root, "c", dims)
+        coords = locations(path, root) if on_nodes and "x" in root else {}
+    dataset = xarray.Dataset({**fields, **given}, coords)
+    parts = {"u": tuple(fields), "c": tuple(given)}
+    if steps == 1:
+        return Layout(dataset, "sample", tuple(given), tuple(fields), parts=parts)
+    return Layout(dataset, "sample", (*fields, *given), tuple(fields), "time", parts=parts)
+
+
+def channels(path: Path, root: Any, name: str, dims: list[str]) -> dict[str, xarray.Variable]:
+    """The channels of an array, if there is one, without a time that never changes."""
+    if name not in root:
+        return {}
+    field = variable(dims, HDF5Array(hdf5(path), name))
+    return numbered(name, field.isel(time=0) if field.sizes["time"] == 1 else field)
+
+
+def locations(path: Path, root: Any) -> dict[str, xarray.Variable]:
+    """The coordinates of the nodes, with the dimensions along which they move."""
+    x = variable(["sample", "time", "node", "axis"], HDF5Array(hdf5(path), "x"))
+    x = x.isel({dim: 0 for dim in ("sample", "time") if x.sizes[dim] == 1})
+    found = {axis: x.isel(axis=i) for i, axis in enumerate("xyz"[: x.sizes["axis"]])}
+    return found if "sample" in x.dims else {axis: values.load() for axis, values in found.items()}

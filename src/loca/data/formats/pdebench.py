@@ -1,0 +1,146 @@
+"""The three HDF5 dialects of PDEBench (Takamoto et al. 2022, github.com/pdebench/PDEBench)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray
+from xarray.backends import BackendArray, CachingFileManager
+from xarray.backends.locks import HDF5_LOCK
+from xarray.core import indexing
+
+from loca.data.formats.layout import Layout, Names, numbered
+from loca.data.formats.lazy import HDF5Array, hdf5, variable
+from loca.data.formats.sniff import hdf5_root
+
+FLUID = ("density", "pressure", "Vx", "Vy", "Vz")
+"""Fields of the compressible flows."""
+
+AXES = ("t", "x", "y", "z")
+"""Dimensions after that of the samples."""
+
+
+def recognizes(path: Path) -> bool:
+    """Whether this file is of one of the dialects."""
+    with hdf5_root(path) as root:
+        return is_flat(root) or is_seeded(root)
+
+
+def is_flat(root: Any) -> bool:
+    """Whether all samples are in one array for each field."""
+    return ("tensor" in root or "density" in root) and "x-coordinate" in root
+
+
+def is_seeded(root: Any) -> bool:
+    """Whether every sample is a group of its own, called by its random seed."""
+    return len(root) > 0 and all(name.isdigit() and "data" in root[name] and "grid" in root[name] for name in root)
+
+
+def split_rows(count: int, split: str, convention: str, num_samples_max: int | None = None) -> slice:
+    """The rows of the official training or test part, which are not the same for its two loaders.
+
+    `FNODatasetSingle` ("single") limits the samples to `num_samples_max` if that is positive, and takes the first
+    int(samples · 0.1) of them for testing and the others for training. `FNODatasetMult` ("multi") sorts the seeds,
+    and takes the first int(samples · (1 − 0.1)) for training and the others for testing; it knows no limit.
+    Both use the test part for validation during training.
+    """
+    if split not in ("train", "test"):
+        raise ValueError(f"PDEBench has the splits 'train' and 'test', not {split!r}; it validates on the test part")
+    if convention == "single":
+        total = min(num_samples_max, count) if num_samples_max is not None and num_samples_max > 0 else count
+        first = int(total * 0.1)
+        return slice(0, first) if split == "test" else slice(first, total)
+    if convention == "multi":
+        if num_samples_max is not None:
+            raise ValueError('num_samples_max belongs to split_convention="single"; the other loader has no limit')
+        first = int(count * (1 - 0.1))
+        return slice(first, count) if split == "test" else slice(0, first)
+    raise ValueError(f'split_convention is "single" or "multi", after the loaders of PDEBench, not {convention!r}')
+
+
+def convention(path: Path) -> str:
+    """The loader that the official configurations use for a file of this dialect."""
+    with hdf5_root(path) as root:
+        return "multi" if is_seeded(root) else "single"
+
+
+def read(path: Path, names: Names) -> Layout:
+    """u is the fields at the first time, and `nu` where there is one; s is the fields at all later times."""
+    with hdf5_root(path) as root:
+        return read_seeded(path, root) if is_seeded(root) else read_flat(path, root)
+
+
+def read_flat(path: Path, root: Any) -> Layout:
+    """One array for each field: `tensor`, with `nu` for Darcy flow, or `density`, `pressure`, `Vx`, …."""
+    fields = ["tensor"] if "tensor" in root else [name for name in FLUID if name in root]
+    steps, *space = root[fields[0]].shape[1:]
+    axes = AXES[: 1 + len(space)]
+    found = {name: variable(["sample", *axes], HDF5Array(hdf5(path), name)) for name in fields}
+    given = ["nu"] if "nu" in root else []
+    for name in given:
+        found[name] = variable(["sample", *axes[1:]], HDF5Array(hdf5(path), name))
+    # the times run one step further than the fields: they are written before the last step is dropped
+    stored = {axis: root[f"{axis}-coordinate"][()] for axis in axes if f"{axis}-coordinate" in root}
+    coords = {axis: (axis, values[:steps] if axis == "t" else values) for axis, values in stored.items()}
+    dataset = xarray.Dataset(found, coords, dict(root.attrs))
+    if steps == 1:
+        return Layout(dataset, "sample", tuple(given), tuple(fields))
+    return Layout(dataset, "sample", (*fields, *given), tuple(fields), "t")
+
+
+def read_seeded(path: Path, root: Any) -> Layout:
+    """The dialect of one group for each seed, with `data` (t, x, …, channel) and `grid`."""
+    array = SeededArray(hdf5(path), sorted(root))
+    axes = AXES[: len(array.shape) - 2]
+    found = numbered("data", variable(["sample", *axes, "channel"], array))
+    coords = {"sample": ("sample", array.seeds), **{axis: (axis, array.grid[axis]) for axis in axes}}
+    attrs = dict(root[array.seeds[0]].attrs)
+    dataset, fields = xarray.Dataset(found, coords, attrs), tuple(found)
+    return Layout(dataset, "sample", fields, fields, "t", parts={"data": fields})
+
+
+class SeededArray(BackendArray):
+    """The arrays `data` of all groups, one after the other.
+
+    The official loader takes the grid of the group "0023" for that of all. Here it is the grid of the first group, and
+    that of any other is compared with it when its data is read for the first time.
+    """
+
+    def __init__(self, file: CachingFileManager, seeds: list[str]):
+        self.file, self.seeds = file, seeds
+        with HDF5_LOCK:
+            first = file.acquire()[seeds[0]]
+            self.grid = {name: values[()] for name, values in first["grid"].items()}
+            self.shape = (len(seeds), *first["data"].shape)
+            self.dtype = first["data"].dtype
+        self.checked = {seeds[0]}
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        support = indexing.IndexingSupport.OUTER_1VECTOR
+        return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
+
+    def _read(self, key: tuple) -> Any:
+        rows, *inner = key
+        with HDF5_LOCK:
+            if isinstance(rows, int | np.integer):
+                return self._group(self.seeds[rows])["data"][tuple(inner)]
+            seeds = np.asarray(self.seeds)[rows]
+            blocks = [self._group(seed)["data"][tuple(inner)] for seed in seeds.tolist()]
+        return np.stack(blocks) if blocks else np.empty((0, *self.shape[1:]), self.dtype)[(slice(None), *inner)]
+
+    def _group(self, seed: str) -> Any:
+        group = self.file.acquire()[seed]
+        if seed not in self.checked:
+            same = group["data"].shape == self.shape[1:] and all(
+                name in group["grid"] and np.array_equal(group["grid"][name][()], values)
+                for name, values in self.grid.items()
+            )
+            if not same:
+                raise ValueError(
+                    f"group {seed!r} of {group.file.filename} is on another grid than group {self.seeds[0]!r}; "
+                    "separate the grids into files of their own"
+                )
+            self.checked.add(seed)
+        return group

@@ -1,0 +1,115 @@
+"""HDF5 of the Well (Ohana et al. 2024, github.com/PolymathicAI/the_well, docs/data_format.md)."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray
+
+from loca.data.formats.layout import Layout, Names
+from loca.data.formats.lazy import HDF5Array, hdf5, variable
+from loca.data.formats.sniff import hdf5_root
+
+ORDERS = ("t0_fields", "t1_fields", "t2_fields")
+"""Groups of scalar, vector and tensor fields."""
+
+
+def recognizes(path: Path) -> bool:
+    """Whether this file has the groups of the specification."""
+    with hdf5_root(path) as root:
+        return "dimensions" in root and any(order in root for order in ORDERS)
+
+
+def split_files(folder: Path, split: str | None) -> list[Path]:
+    """The files of a folder, or of one split of a data set: data/train, data/valid or data/test."""
+    places = [folder] if split is None else [folder / "data" / split, folder / split]
+    for place in places:
+        files = sorted([*place.glob("*.hdf5"), *place.glob("*.h5")])
+        if files:
+            return files
+    splits = sorted(p.name for p in (folder / "data").glob("*") if p.is_dir())
+    advice = f"pass split= one of {splits}" if splits else "pass the folder that holds them"
+    raise ValueError(f"no .hdf5 files in {' or '.join(map(str, places))}; {advice}")
+
+
+def read(path: Path, names: Names) -> Layout:
+    """Fields as variables, components of vectors and tensors as `velocity_x`, `stress_xy`, ….
+
+    u is every field that changes in time, at the first step, and those that do not but depend on the trajectory; s is
+    the former at all later steps.
+    """
+    with hdf5_root(path) as root:
+        axes = [str(name) for name in np.atleast_1d(root["dimensions"].attrs["spatial_dims"])]
+        found, coords = scalars(root), coordinates(root, axes)
+        parameters, evolving, parts = [name for name, v in found.items() if "time" not in v.dims], [], {}
+        for order, group in enumerate(ORDERS):
+            for name in sorted(root.get(group, {})):
+                field = components(path, root, f"{group}/{name}", axes, order)
+                found |= field
+                parts[name] = tuple(field)
+                (evolving if "time" in next(iter(field.values())).dims else parameters).extend(field)
+        attrs = {name: value for name, value in root.attrs.items() if name not in found}
+        periods = periodic(root, axes)
+    dataset = xarray.Dataset(found, coords, attrs)
+    return Layout(dataset, "sample", tuple(evolving), tuple(evolving), "time", tuple(parameters), periods, parts)
+
+
+def leading(stored: Any) -> list[str]:
+    """The dimensions before those of space."""
+    flags = (("sample", "sample_varying"), ("time", "time_varying"))
+    return [dim for dim, flag in flags if stored.attrs.get(flag, False)]
+
+
+def coordinates(root: Any, axes: list[str]) -> dict[str, xarray.Variable]:
+    """Times and places; those that depend on the trajectory cannot be called as their dimension."""
+    found = {}
+    for name in ("time", *axes):
+        stored = root["dimensions"][name]
+        dims = [dim for dim in leading(stored) if dim != name]
+        found[f"{name}_of_sample" if dims else name] = xarray.Variable([*dims, name], stored[()])
+    return found
+
+
+def scalars(root: Any) -> dict[str, xarray.Variable]:
+    """Parameters of the simulations: the group of scalars, and what is only an attribute."""
+    found = {}
+    for name in np.atleast_1d(root.attrs.get("simulation_parameters", [])):
+        if name in root.attrs and np.ndim(root.attrs[name]) == 0 and np.asarray(root.attrs[name]).dtype.kind in "fiub":
+            found[str(name)] = xarray.Variable((), np.asarray(root.attrs[name]))
+    for name, stored in root.get("scalars", {}).items():
+        dims = leading(stored)
+        values = stored[()]
+        found[name] = xarray.Variable(dims, np.squeeze(values) if np.ndim(values) > len(dims) else values)
+    return found
+
+
+def components(path: Path, root: Any, name: str, axes: list[str], order: int) -> dict[str, xarray.Variable]:
+    """A field as one variable for each of its Dᵒʳᵈᵉʳ components."""
+    stored = root[name]
+    varying = np.atleast_1d(stored.attrs.get("dim_varying", [True] * len(axes)))
+    dims = [*leading(stored), *[axis for axis, varies in zip(axes, varying, strict=True) if varies]]
+    # tensors are stored with one axis of length D² or two of length D
+    inner = [f"component_{i}" for i in range(stored.ndim - len(dims))]
+    field = variable([*dims, *inner], HDF5Array(hdf5(path), name))
+    short = name.rsplit("/", maxsplit=1)[-1]
+    parts = {}
+    for number, along in enumerate(itertools.product(axes, repeat=order)):
+        place = np.unravel_index(number, stored.shape[len(dims) :]) if inner else ()
+        chosen = field.isel({dim: int(i) for dim, i in zip(inner, place, strict=True)})
+        parts["_".join([short, *filter(None, ["".join(along)])])] = chosen
+    return parts
+
+
+def periodic(root: Any, axes: list[str]) -> dict[str, float]:
+    """The periods of the dimensions whose boundary is periodic: n points of distance Δ make n·Δ."""
+    found = {}
+    for boundary in root.get("boundary_conditions", {}).values():
+        if str(boundary.attrs["bc_type"]).lower() == "periodic":
+            for name in np.atleast_1d(boundary.attrs["associated_dims"]):
+                x = root["dimensions"][str(name)][()].astype(np.float64)
+                if x.ndim == 1:
+                    found[str(name)] = float((x[-1] - x[0]) / (len(x) - 1) * len(x))
+    return found

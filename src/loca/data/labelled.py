@@ -1,0 +1,217 @@
+"""Pairs of functions in labeled arrays, from xarray and back to it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from loca.data.locations import SPATIAL, Functions, domain, is_latitude, is_longitude
+from loca.data.records import Records, Rows
+from loca.data.samples import Samples, Variable
+from loca.typing import Measurements
+
+if TYPE_CHECKING:
+    import xarray
+
+
+class Labelled(Records):
+    """Pairs (u, s) that are variables of an `xarray.Dataset`, in memory or still in its file.
+
+    The dimensions of a variable other than `sample` are the coordinates of sensors and queries, in the order of the
+    variable; latitude and longitude in this order, whatever the file has. Times become days since the first.
+    A dimension of length one is no coordinate. Where locations depend on the sample, u is `Measurements` and the
+    queries are `Free`. Points that are missing in the first sample are left out; `label` brings them back as NaN.
+
+    **Arguments:**
+
+    - `dataset`: the variables.
+    - `inputs`, `outputs`: names of those that make up u and s. An input with fewer dimensions than the others, such as
+      one number per sample, is constant along those it lacks.
+    - `sample`: the dimension that counts the pairs.
+    - `input_times`: which steps of trajectories make up u, each as channels of their own: `name` or, if there are
+      several, `name@t0`, `name@t1`, ….
+    - `output_times`: which steps make up s; time stays a coordinate of the queries.
+    - `time`: the dimension of these steps; by default the one that is called so or holds dates.
+    - `periods`: the length after which a coordinate repeats; if all coordinates of s do, its domain is a torus.
+    - `source`: where the data came from, for messages.
+    """
+
+    def __init__(
+        self,
+        dataset: xarray.Dataset,
+        inputs: str | Sequence[str],
+        outputs: str | Sequence[str],
+        sample: str,
+        *,
+        input_times: Rows | None = None,
+        output_times: Rows | None = None,
+        time: str | None = None,
+        periods: Mapping[str, float] | None = None,
+        source: str = "xarray.Dataset",
+    ):
+        input_names, output_names = as_names(inputs), as_names(outputs)
+        check_names(dataset, [*input_names, *output_names], sample, source)
+        self.dataset, self.sample, self.source = dataset, sample, source
+        if time is None and (input_times is not None or output_times is not None):
+            time = time_dimension(dataset, output_names, sample, source)
+        for times in (input_times, output_times):
+            if times is not None and not len(np.arange(dataset.sizes[time])[times]):
+                raise ValueError(f"{times} selects none of the {dataset.sizes[time]} steps of {source} along {time!r}")
+        measured = with_locations(dataset, [*input_names, *output_names], sample)
+        before, channels = measured, input_names
+        if input_times is not None and time is not None:
+            before, channels = steps_as_channels(measured, input_names, time, input_times)
+        after = measured[list(output_names)]
+        self._labels = dataset[list(output_names)]
+        if output_times is not None and time is not None:
+            after, self._labels = after.isel({time: output_times}), self._labels.isel({time: output_times})
+        self._u, self._s = Functions(before, channels, sample), Functions(after, output_names, sample)
+        for name in output_names:
+            if set(self._s.dims) - set(dataset[name].dims) or sample not in dataset[name].dims:
+                raise ValueError(
+                    f"output {name!r} of {source} has dimensions {dataset[name].dims}; outputs are functions of "
+                    f"{(sample, *self._s.dims)}, all of them"
+                )
+        self.inputs = tuple(Variable(name, unit(before[name])) for name in channels)
+        self.outputs = tuple(Variable(name, unit(after[name])) for name in output_names)
+        self.domain = domain(self._s, periods or {})
+
+    def __len__(self) -> int:
+        return self.dataset.sizes[self.sample]
+
+    def __repr__(self) -> str:
+        names = ", ".join(v.name for v in self.inputs), ", ".join(v.name for v in self.outputs)
+        return f"Labelled({self.source!r}: {len(self)} pairs, {names[0]} → {names[1]}, {self.domain})"
+
+    def select(self, rows: Rows) -> Labelled:
+        """Some of the pairs, still in their file."""
+        rows = as_rows(rows, len(self))
+        chosen = copy.copy(self)  # the domain and the points that are kept stay those of the whole
+        chosen.dataset, chosen._labels = (whole.isel({self.sample: rows}) for whole in (self.dataset, self._labels))
+        chosen._u, chosen._s = self._u.select(rows), self._s.select(rows)
+        return chosen
+
+    def load(self, rows: Rows = slice(None)) -> Samples:
+        rows = as_rows(rows, len(self))
+        values, x = jnp.asarray(self._u.values(rows)), jnp.asarray(self._u.points(rows))
+        u, sensors = values, x
+        if self._u.moving:
+            present = jnp.isfinite(values).all(-1)
+            u, sensors = Measurements(jnp.where(present[..., None], values, 0.0), x, present), None
+        return Samples(
+            u,
+            jnp.asarray(self._s.points(rows)),
+            jnp.asarray(self._s.values(rows)),
+            x=sensors,
+            domain=self.domain,
+            inputs=self.inputs,
+            outputs=self.outputs,
+        )
+
+    def label(self, s: Float[np.ndarray, "B P d_s"], rows: Rows = slice(None)) -> xarray.Dataset:
+        import xarray
+
+        labels = self._labels.isel({self.sample: as_rows(rows, len(self))})
+        count = int(np.prod(self._s.shape)) if self._s.kept is None else len(self._s.kept)
+        expected = (labels.sizes[self.sample], count, len(self.outputs))
+        if s.shape != expected:
+            raise ValueError(f"expected values of shape (rows, queries, outputs) = {expected}, got {s.shape}")
+        values = self._s.scatter(np.asarray(s)).reshape(expected[0], *self._s.shape, expected[2])
+        dims = (self.sample, *self._s.dims)
+        variables = {}
+        for i, (name, label) in enumerate(labels.data_vars.items()):
+            variable = xarray.Variable(dims, values[..., i], label.attrs)
+            variables[name] = variable.set_dims(dict(label.sizes)).transpose(*label.dims)
+        return xarray.Dataset(variables, labels.coords, labels.attrs)
+
+
+def as_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    """One name or several as several."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def as_rows(rows: Rows, count: int) -> slice | np.ndarray:
+    """The same rows, counted from the start."""
+    return rows if isinstance(rows, slice) else np.arange(count)[np.asarray(rows, dtype=np.intp)]
+
+
+def unit(array: xarray.DataArray) -> str:
+    """What an array is measured in, as its attributes say."""
+    return str(array.attrs.get("units", array.attrs.get("unit", "")))
+
+
+def check_names(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> None:
+    """Raise unless these variables and this dimension are there and hold numbers."""
+    missing = [name for name in names if name not in dataset.variables]
+    if missing:
+        raise ValueError(f"{source} has no variable {', '.join(missing)}; it holds\n{contents(dataset)}")
+    if sample not in dataset.dims:
+        raise ValueError(f"{source} has no dimension {sample!r} to count samples by; it holds\n{contents(dataset)}")
+    wrong = [name for name in names if dataset[name].dtype.kind not in "fiub"]
+    if wrong:
+        raise ValueError(f"{', '.join(wrong)} of {source} hold no numbers; choose among\n{contents(dataset)}")
+
+
+def contents(dataset: xarray.Dataset) -> str:
+    """What a data set holds, a line for each variable: name, dimensions with sizes, unit."""
+    lines = []
+    for name, array in dataset.variables.items():
+        sizes = ", ".join(f"{dim}: {size}" for dim, size in array.sizes.items())
+        measured = unit(dataset[name])
+        lines.append(f"  {name}({sizes})" + (f" [{measured}]" if measured else ""))
+    return "\n".join(lines)
+
+
+def time_dimension(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> str:
+    """The dimension of variables along which time goes on."""
+    for dim in dict.fromkeys(str(dim) for name in names for dim in dataset[name].dims if dim != sample):
+        dates = dim in dataset.coords and (
+            dataset[dim].dtype.kind in "mM"
+            or dataset[dim].attrs.get("standard_name") == "time"
+            or dataset[dim].attrs.get("axis") == "T"
+        )
+        if dates or dim.lower() in {"time", "t"}:
+            return dim
+    raise ValueError(
+        f"times were asked for, but no dimension of {', '.join(names)} in {source} is time; it holds\n"
+        + contents(dataset)
+    )
+
+
+def with_locations(dataset: xarray.Dataset, names: Sequence[str], sample: str) -> xarray.Dataset:
+    """The data set with everything that says where points are as coordinates, and dates as days since the first."""
+    stored = [
+        name
+        for name, array in dataset.data_vars.items()
+        if name not in names and (is_latitude(array) or is_longitude(array) or name in SPATIAL)
+    ]
+    dataset = dataset.set_coords(stored)
+    days = {
+        name: (c.dims, (c.to_numpy() - c.to_numpy().ravel()[0]) / np.timedelta64(1, "D"), c.attrs)
+        for name, c in dataset.coords.items()
+        if c.dtype.kind in "mM" and c.ndim and c.dims != (sample,)
+    }
+    return dataset.assign_coords(days)
+
+
+def steps_as_channels(
+    dataset: xarray.Dataset, names: Sequence[str], time: str, times: Rows
+) -> tuple[xarray.Dataset, tuple[str, ...]]:
+    """The data set with one variable for each step in time, and the names of these variables."""
+    steps = np.arange(dataset.sizes[time])[times]
+    arrays = {}
+    for name in names:
+        if time not in dataset[name].dims:
+            arrays[name] = dataset[name].variable
+            continue
+        for step in steps:
+            channel = name if len(steps) == 1 else f"{name}@t{step}"
+            arrays[channel] = dataset[name].variable.isel({time: int(step)})
+    # sensors that move in time are where they were at the first of these steps
+    channels = dataset.drop_vars(list(dataset.data_vars)).isel({time: int(steps[0])}, drop=True)
+    return channels.assign(arrays), tuple(arrays)

@@ -1,0 +1,205 @@
+"""Functions in a labeled data set: their values, and where these were taken."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from loca.data.records import Rows
+from loca.domains import Box, Domain, Sphere, Torus
+
+if TYPE_CHECKING:
+    import xarray
+
+SPATIAL = {"x", "y", "z"}
+"""Names under which locations of scattered points are stored."""
+
+
+class Functions:
+    """Several variables of a data set, read as the channels of one function per sample.
+
+    The dimensions of the widest variable, without the sample and those of length one, span the locations; variables
+    that lack some of them are constant along these. A point that is missing (NaN) in the first sample, such as land in
+    a map of the sea, is left out everywhere.
+
+    **Arguments:**
+
+    - `dataset`: labeled arrays, in files or in memory.
+    - `names`: the variables, one channel each.
+    - `sample`: the dimension that counts the functions.
+    """
+
+    def __init__(self, dataset: xarray.Dataset, names: Sequence[str], sample: str):
+        self.dataset, self.names, self.sample = dataset, tuple(names), sample
+        widest = dataset[max(names, key=lambda name: len(spanned(dataset[name], sample)))]
+        self.columns = columns(widest, spanned(widest, sample), sample)
+        # points run in the order of the columns, the last one fastest
+        along = (str(dim) for column in self.columns for dim in column.dims)
+        self.dims = tuple(dict.fromkeys(dim for dim in along if dim in spanned(widest, sample)))
+        for name in names:
+            foreign = set(spanned(dataset[name], sample)) - set(self.dims)
+            if foreign:
+                raise ValueError(
+                    f"{name!r} has dimensions {dataset[name].dims} but {widest.name!r} has {widest.dims}: channels of "
+                    "one function share their locations; interpolate one of them onto the grid of the other first"
+                )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of locations along every dimension."""
+        return tuple(self.dataset.sizes[dim] for dim in self.dims)
+
+    @property
+    def moving(self) -> bool:
+        """Whether every function has locations of its own."""
+        return any(self.sample in column.dims for column in self.columns)
+
+    @functools.cached_property
+    def kept(self) -> Int[np.ndarray, " m"] | None:
+        """Which locations are not missing in the first sample; None if no one is."""
+        if self.moving:
+            return None
+        present = ~np.isnan(self._all_values(slice(0, 1))[0]).any(-1)
+        if not present.any():
+            raise ValueError(f"the first sample of {self.names} is missing (NaN) everywhere; select others")
+        return None if present.all() else np.flatnonzero(present)
+
+    def select(self, rows: Rows) -> Functions:
+        """Some of the functions, at the locations that are kept of all."""
+        chosen = copy.copy(self)
+        chosen.kept = self.kept
+        chosen.dataset = self.dataset.isel({self.sample: rows})
+        chosen.columns = [c.isel({self.sample: rows}) if self.sample in c.dims else c for c in self.columns]
+        return chosen
+
+    def values(self, rows: Rows) -> Float[np.ndarray, "B m d"]:
+        """The values of these functions, in single precision."""
+        values = self._all_values(rows)
+        return values if self.kept is None else values[:, self.kept]
+
+    def points(self, rows: Rows) -> Float[np.ndarray, "m d"] | Float[np.ndarray, "B m d"]:
+        """Their locations, in single precision: one set for all, or one for each if they move."""
+        if not self.columns:  # numbers, not functions: they sit at one place
+            return np.zeros((1, 1), np.float32)
+        points = np.stack([self._spread(column, rows, self.moving) for column in self.columns], axis=-1)
+        return points if self.kept is None else points[:, self.kept] if self.moving else points[self.kept]
+
+    def scatter(self, values: Float[np.ndarray, "B m d"]) -> Float[np.ndarray, "B M d"]:
+        """Values at every location of the file, NaN where none were kept."""
+        if self.kept is None:
+            return values
+        everywhere = np.full((len(values), int(np.prod(self.shape)), values.shape[-1]), np.nan, values.dtype)
+        everywhere[:, self.kept] = values
+        return everywhere
+
+    def _all_values(self, rows: Rows) -> Float[np.ndarray, "B M d"]:
+        return np.stack([self._spread(self.dataset[name], rows, True) for name in self.names], axis=-1)
+
+    def _spread(self, array: xarray.DataArray, rows: Rows, by_sample: bool) -> Float[np.ndarray, "*B M"]:
+        """An array at all locations, those along which it is constant included, flattened."""
+        if self.sample in array.dims:
+            array = array.isel({self.sample: rows})
+        sizes = dict(zip(self.dims, self.shape, strict=True))
+        if by_sample:
+            sizes = {self.sample: len(np.arange(self.dataset.sizes[self.sample])[rows]), **sizes}
+        array = array.isel({dim: 0 for dim in array.dims if dim not in sizes}, drop=True)
+        spread = array.variable.astype(np.float32).set_dims(sizes).transpose(*sizes)
+        return np.ascontiguousarray(spread.to_numpy()).reshape(*[len(spread)] * by_sample, -1)
+
+
+def spanned(array: xarray.DataArray, sample: str) -> list[str]:
+    """The dimensions along which the locations of an array vary."""
+    return [str(dim) for dim in array.dims if dim != sample and array.sizes[dim] > 1]
+
+
+def columns(array: xarray.DataArray, dims: Sequence[str], sample: str) -> list[xarray.DataArray]:
+    """The coordinates of the locations of an array, one by one, in the order of its dimensions.
+
+    Latitude and longitude are taken wherever they are, as two dimensions of a grid or along one dimension of points,
+    and in this order. Other dimensions have a coordinate of their own name, or those that vary along them, such as
+    x(node) and y(node) in the order of the alphabet, or else the numbers from 0 to 1 in equal steps.
+    """
+    within = [c for c in array.coords.values() if c.dtype.kind in "fiu" and fits(c, dims, sample)]
+    found: list[xarray.DataArray] = []
+    covered: set[str] = set()
+    geographic = [c for known in (is_latitude, is_longitude) for c in list(filter(known, within))[:1]]
+    for dim in dims:
+        if dim in covered:
+            continue
+        if len(geographic) == 2 and any(dim in c.dims for c in geographic):
+            chosen = geographic
+        elif any(c.name == dim and c.dims == (dim,) for c in within):
+            chosen = [array.coords[dim]]
+        else:
+            along = [c for c in within if dim in c.dims and not covered & set(c.dims)]
+            chosen = sorted(along, key=lambda c: str(c.name)) or [unit_steps(array, dim)]
+        found += chosen
+        covered |= {str(d) for c in chosen for d in c.dims}
+    return found
+
+
+def fits(coordinate: xarray.DataArray, dims: Sequence[str], sample: str) -> bool:
+    """Whether a coordinate varies along these dimensions, and along no others but the sample."""
+    along = {dim for dim in coordinate.dims if dim != sample and coordinate.sizes[dim] > 1}
+    return bool(along) and along <= set(dims)
+
+
+def unit_steps(array: xarray.DataArray, dim: str) -> xarray.DataArray:
+    """Equal steps from 0 to 1 along a dimension of which nothing else is known."""
+    import xarray
+
+    return xarray.DataArray(np.linspace(0.0, 1.0, array.sizes[dim]), dims=dim, name=dim)
+
+
+def is_latitude(coordinate: xarray.DataArray) -> bool:
+    """Whether a coordinate is degrees north, by the CF conventions or by its name."""
+    return is_named(coordinate, "latitude", "north", "n")
+
+
+def is_longitude(coordinate: xarray.DataArray) -> bool:
+    """Whether a coordinate is degrees east, by the CF conventions or by its name."""
+    return is_named(coordinate, "longitude", "east", "e")
+
+
+def is_named(coordinate: xarray.DataArray, name: str, direction: str, letter: str) -> bool:
+    """Whether units, standard name or name of a coordinate say that it is this one."""
+    units = str(coordinate.attrs.get("units", "")).lower().replace("_", "").replace("degrees", "degree")
+    return (
+        units in {f"degree{direction}", f"degree{letter}"}
+        or coordinate.attrs.get("standard_name") == name
+        or str(coordinate.name).lower() in {name, name[:3]}
+    )
+
+
+def domain(functions: Functions, periods: Mapping[str, float]) -> Domain:
+    """Where functions live: the sphere if they cover it, a torus if every coordinate is periodic, or else a box."""
+    found = functions.columns
+    if not found:
+        raise ValueError(f"outputs {functions.names} are single numbers; an output function needs a dimension")
+    if len(found) == 2 and is_latitude(found[0]) and is_longitude(found[1]) and all_round(found[0], found[1]):
+        return Sphere()
+    low, high = zip(*[extent(column, functions.sample) for column in found], strict=True)
+    if all(column.name in periods for column in found):
+        return Torus(low, [a + periods[str(column.name)] for a, column in zip(low, found, strict=True)])
+    return Box(low, high)
+
+
+def all_round(latitude: xarray.DataArray, longitude: xarray.DataArray) -> bool:
+    """Whether points reach both polar regions and leave no gap wider than a sixth of the way round."""
+    around = np.unique(np.asarray(longitude) % 360.0)
+    gaps = np.diff(around, append=around[0] + 360.0)
+    return bool(np.min(latitude) < -60.0 and np.max(latitude) > 60.0 and np.max(gaps) <= 60.0)
+
+
+def extent(column: xarray.DataArray, sample: str, block: int = 256) -> tuple[float, float]:
+    """The smallest and the largest value of a coordinate, in single precision, read in blocks of samples."""
+    parts: Iterable[xarray.DataArray] = [column]
+    if sample in column.dims:
+        parts = (column.isel({sample: slice(i, i + block)}) for i in range(0, column.sizes[sample], block))
+    limits = [(np.nanmin(v), np.nanmax(v)) for v in (np.asarray(part, np.float32) for part in parts)]
+    return float(min(a for a, _ in limits)), float(max(b for _, b in limits))

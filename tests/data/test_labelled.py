@@ -1,0 +1,239 @@
+"""From xarray to samples and back: values, places, names and units survive."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray
+
+from loca.data.labelled import Labelled
+from loca.data.queries import Free, Shared
+from loca.data.samples import Variable
+from loca.domains import Box, Sphere, Torus
+from loca.typing import Measurements
+
+RANDOM = np.random.default_rng(0)
+
+
+def normal(*shape):
+    return RANDOM.normal(size=shape).astype(np.float32)
+
+
+def weather(latitudes, longitudes, dims=("time", "lat", "lon"), days=6):
+    """Two fields on a grid, as NCEP publishes them."""
+    sizes = {"time": days, "lat": len(latitudes), "lon": len(longitudes)}
+    shape = [sizes[dim] for dim in dims]
+    return xarray.Dataset(
+        {
+            "air": (dims, normal(*shape), {"units": "degK", "long_name": "temperature"}),
+            "pres": (dims, normal(*shape), {"units": "Pascals"}),
+        },
+        {
+            "time": np.datetime64("2000-01-01", "ns") + np.arange(days) * np.timedelta64(1, "D"),
+            "lat": ("lat", np.asarray(latitudes, np.float32), {"units": "degrees_north"}),
+            "lon": ("lon", np.asarray(longitudes, np.float32), {"units": "degrees_east"}),
+        },
+        {"title": "daily"},
+    )
+
+
+GLOBE = np.linspace(90, -90, 5), np.arange(0, 360, 45.0)
+
+
+@pytest.mark.parametrize("dims", [("time", "lat", "lon"), ("lon", "time", "lat"), ("lat", "time", "lon")])
+def test_round_trip_is_exact_whatever_the_order_of_dimensions(dims):
+    dataset = weather(*GLOBE, dims)
+    records = Labelled(dataset, "air", "pres", "time")
+    samples = records.load()
+    back = records.label(np.asarray(samples.s))
+    xarray.testing.assert_identical(back, dataset[["pres"]])
+    # latitude comes first and runs slowest, wherever it is in the file
+    expected = [(lat, lon) for lat in GLOBE[0] for lon in GLOBE[1]]
+    assert np.array_equal(samples.y.points, np.float32(expected))
+    assert np.array_equal(samples.x, np.float32(expected))
+    for i, (lat, lon) in enumerate(expected):
+        assert np.array_equal(samples.u[:, i, 0], dataset.air.sel(lat=lat, lon=lon))
+    assert samples.inputs == (Variable("air", "degK"),)
+    assert samples.outputs == (Variable("pres", "Pascals"),)
+    assert samples.domain == Sphere()
+    assert samples.s.dtype == samples.u.dtype == jnp.float32
+
+
+def test_some_rows_in_any_order():
+    dataset = weather(*GLOBE)
+    records = Labelled(dataset, "air", ["pres", "air"], "time")
+    rows = [4, 0, -1]
+    samples = records.load(rows)
+    assert np.array_equal(samples.s[..., 0].reshape(3, 5, 8), dataset.pres.to_numpy()[rows])
+    xarray.testing.assert_identical(
+        records.label(np.asarray(samples.s), rows), dataset[["pres", "air"]].isel(time=rows)
+    )
+    chosen = records.select([5, 2, 1])
+    assert len(chosen) == 3
+    assert np.array_equal(chosen.load(slice(1, 3)).u, records.load([2, 1]).u)
+    xarray.testing.assert_identical(
+        chosen.label(np.asarray(chosen.load([0]).s), [0]), dataset[["pres", "air"]].isel(time=[5])
+    )
+
+
+def test_region_is_a_box_in_degrees_and_points_spread_over_the_globe_are_a_sphere():
+    region = Labelled(weather(np.linspace(30, 55, 11), np.linspace(-15, 15, 13)), "air", "pres", "time")
+    assert region.domain == Box([30.0, -15.0], [55.0, 15.0])
+    half = Labelled(weather(np.linspace(-90, 90, 5), np.arange(0, 180, 10.0)), "air", "pres", "time")
+    assert half.domain == Box([-90.0, 0.0], [90.0, 170.0])
+    z, angle = 1 - 2 * (np.arange(200) + 0.5) / 200, np.arange(200) * 137.5
+    spiral = xarray.Dataset(
+        {
+            "t": (("sample", "point"), normal(3, 200)),
+            "lat": ("point", np.degrees(np.arcsin(z))),
+            "lon": ("point", angle % 360),
+        }
+    )
+    records = Labelled(spiral, "t", "t", "sample")
+    assert records.domain == Sphere()
+    assert np.array_equal(records.load().y.points, np.stack([spiral.lat, spiral.lon], -1).astype(np.float32))
+
+
+def test_curvilinear_grid_has_its_own_latitudes_and_longitudes():
+    lat, lon = np.meshgrid(np.linspace(10, 20, 3), np.linspace(40, 60, 4), indexing="ij")
+    turned = lat + 0.1 * lon, lon - 0.2 * lat
+    dataset = xarray.Dataset(
+        {"t": (("time", "j", "i"), normal(2, 3, 4))},
+        {
+            "nav_lat": (("j", "i"), turned[0], {"units": "degrees_north"}),
+            "nav_lon": (("j", "i"), turned[1], {"units": "degree_east"}),
+        },
+    )
+    samples = Labelled(dataset, "t", "t", "time").load()
+    assert np.array_equal(samples.y.points, np.stack([t.ravel() for t in turned], -1).astype(np.float32))
+
+
+def test_land_is_left_out_and_comes_back_as_missing():
+    dataset = weather(np.linspace(30, 50, 4), np.linspace(0, 20, 5))
+    land = np.zeros((4, 5), bool)
+    land[1, 2:] = land[3, 0] = True
+    dataset["pres"] = dataset.pres.where(~land)
+    dataset["pres"][2, 0, 0] = np.nan  # a hole on one day is not land
+    records = Labelled(dataset, "air", "pres", "time")
+    samples = records.load()
+    assert samples.u.shape == (6, 20, 1)
+    assert samples.s.shape == (6, 16, 1)
+    assert np.array_equal(np.asarray(samples.y.points), np.asarray(samples.x)[~land.ravel()])
+    xarray.testing.assert_identical(records.label(np.asarray(samples.s)), dataset[["pres"]])
+    # a part of the rows keeps the same points, even if another one is missing in its own first row
+    assert records.select([2, 3]).load().s.shape == (2, 16, 1)
+
+
+def test_inputs_with_fewer_dimensions_are_constant():
+    dataset = xarray.Dataset(
+        {
+            "a": (("run", "x", "y"), normal(4, 3, 2)),
+            "viscosity": ("run", normal(4), {"units": "m2/s"}),
+            "height": ("y", normal(2)),
+            "profile": (("x", "run"), normal(3, 4)),
+            "s": (("run", "t", "x"), normal(4, 5, 3)),
+        },
+        {"x": [0.0, 0.5, 2.0], "t": [1.0, 2.0, 3.0, 4.0, 5.0]},
+    )
+    samples = Labelled(dataset, ["viscosity", "a", "height", "profile"], "s", "run").load([3, 1])
+    assert samples.inputs == (Variable("viscosity", "m2/s"), Variable("a"), Variable("height"), Variable("profile"))
+    u = np.asarray(samples.u).reshape(2, 3, 2, 4)
+    for b, run in enumerate([3, 1]):
+        for i in range(3):
+            for j in range(2):
+                values = [
+                    v.isel(run=run, missing_dims="ignore")
+                    for v in (dataset.viscosity, dataset.a, dataset.height, dataset.profile)
+                ]
+                assert np.array_equal(u[b, i, j], [float(v.isel(x=i, y=j, missing_dims="ignore")) for v in values])
+    # y has no coordinate: equal steps from 0 to 1
+    assert np.array_equal(samples.x, np.float32([(x, y) for x in (0.0, 0.5, 2.0) for y in (0.0, 1.0)]))
+    assert samples.domain == Box([1.0, 0.0], [5.0, 2.0])
+
+
+def test_numbers_only_are_one_sensor():
+    dataset = xarray.Dataset({"k": ("run", normal(4)), "f": ("run", normal(4)), "s": (("run", "x"), normal(4, 5))})
+    samples = Labelled(dataset, ["k", "f"], "s", "run").load()
+    assert np.array_equal(samples.u[:, 0], np.stack([dataset.k, dataset.f], -1))
+    assert samples.x.shape == (1, 1)
+
+
+def test_trajectories_become_channels_before_and_a_coordinate_after():
+    days = np.datetime64("2001-01-01T00", "ns") + np.arange(5) * np.timedelta64(6, "h")
+    dataset = xarray.Dataset(
+        {"v": (("member", "time", "x"), normal(3, 5, 4), {"unit": "m/s"}), "k": (("member", "x"), normal(3, 4))},
+        {"time": days, "x": np.linspace(0, 1, 4)},
+    )
+    records = Labelled(dataset, ["v", "k"], "v", "member", input_times=slice(0, 2), output_times=slice(2, None))
+    samples = records.load()
+    assert samples.inputs == (Variable("v@t0", "m/s"), Variable("v@t1", "m/s"), Variable("k"))
+    assert np.array_equal(samples.u[..., 0], dataset.v[:, 0])
+    assert np.array_equal(samples.u[..., 1], dataset.v[:, 1])
+    assert np.array_equal(samples.s[..., 0], dataset.v[:, 2:].to_numpy().reshape(3, -1))
+    # days since the first time of the file, not of the part
+    assert np.allclose(np.unique(samples.y.points[:, 0]), [0.5, 0.75, 1.0])
+    xarray.testing.assert_identical(records.label(np.asarray(samples.s)), dataset[["v"]].isel(time=slice(2, None)))
+    # at one time only, time is no coordinate, and comes back all the same
+    records = Labelled(dataset, "v", "v", "member", input_times=[0], output_times=[4])
+    samples = records.load()
+    assert samples.inputs == (Variable("v", "m/s"),)
+    assert np.array_equal(samples.y.points[:, 0], dataset.x.astype(np.float32))
+    xarray.testing.assert_identical(records.label(np.asarray(samples.s)), dataset[["v"]].isel(time=[4]))
+
+
+def test_places_that_depend_on_the_sample():
+    dataset = xarray.Dataset(
+        {"c": (("sample", "node"), normal(3, 6)), "u": (("sample", "node"), normal(3, 6))},
+        {"x": (("sample", "node"), normal(3, 6)), "y": (("sample", "node"), normal(3, 6))},
+    )
+    dataset["c"][1, 4] = np.nan
+    records = Labelled(dataset, "c", "u", "sample")
+    samples = records.load([2, 1])
+    places = np.stack([dataset.x, dataset.y], -1)[[2, 1]]
+    assert isinstance(samples.u, Measurements)
+    assert isinstance(samples.y, Free)
+    assert samples.x is None
+    assert np.array_equal(samples.u.x, places)
+    assert np.array_equal(samples.y.y, places)
+    assert np.array_equal(samples.u.mask, ~np.isnan(dataset.c.to_numpy()[[2, 1]]))
+    assert np.array_equal(samples.u.u[..., 0], np.nan_to_num(dataset.c.to_numpy()[[2, 1]]))
+    every = np.stack([dataset.x, dataset.y], -1).reshape(-1, 2)
+    assert records.domain == Box(every.min(0).tolist(), every.max(0).tolist())
+    assert records.select([0]).domain == records.domain
+    xarray.testing.assert_identical(records.label(np.asarray(samples.s), [2, 1]), dataset[["u"]].isel(sample=[2, 1]))
+
+
+def test_periods_make_a_torus():
+    dataset = xarray.Dataset({"u": (("run", "x"), normal(2, 8))}, {"x": np.arange(8) / 8})
+    assert Labelled(dataset, "u", "u", "run", periods={"x": 1.0}).domain == Torus([0.0], [1.0])
+    assert isinstance(Labelled(dataset, "u", "u", "run").load().y, Shared)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"inputs": "rain"}, r"no variable rain; it holds\n  air\(time: 6, lat: 5, lon: 8\) \[degK\]"),
+        ({"sample": "day"}, "no dimension 'day'"),
+        ({"sample": "lat", "output_times": slice(0, 0)}, r"slice\(0, 0, None\) selects none of the 6 steps"),
+        ({"inputs": "name"}, "name of .* hold no numbers"),
+        ({"inputs": ["air", "other"]}, "'other' has dimensions .* interpolate"),
+        ({"outputs": ["pres", "mean"]}, r"output 'mean' .* outputs are functions of"),
+        ({"sample": "lat", "outputs": "still", "output_times": slice(1, 2)}, "no dimension of still .* is time"),
+        ({"sample": "time", "input_times": slice(0, 1)}, "no dimension of pres .* is time"),
+        ({"inputs": "void"}, "missing .* everywhere"),
+    ],
+)
+def test_errors_say_what_is_there(change, message):
+    dataset = weather(*GLOBE)
+    dataset["other"] = (("time", "z"), normal(6, 3))
+    dataset["mean"] = ("time", normal(6))
+    dataset["still"] = (("lat", "lon"), normal(5, 8))
+    dataset["name"] = ("time", list("abcdef"))
+    dataset["void"] = dataset.air * np.nan
+    with pytest.raises(ValueError, match=message):
+        Labelled(dataset, **{"inputs": "air", "outputs": "pres", "sample": "time", **change}).load()
+
+
+def test_predictions_of_the_wrong_shape_are_refused():
+    records = Labelled(weather(*GLOBE), "air", "pres", "time")
+    with pytest.raises(ValueError, match=r"expected .* \(2, 40, 1\), got \(2, 39, 1\)"):
+        records.label(np.zeros((2, 39, 1), np.float32), [0, 1])
