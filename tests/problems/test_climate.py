@@ -1,0 +1,466 @@
+"""Climate: files as published, records as problems, and the baselines that every model has to beat."""
+
+import dataclasses
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import h5netcdf
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import pytest
+
+from loca.data import Variable
+from loca.domains import Box, Sphere
+from loca.problems.climate import Climate
+from loca.problems.climate_files import is_leap_day
+from loca.problems.climatology import Climatology, Ridge, SeasonalRidge, skill, weighted_relative_l2
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT.parent / "shared/data"
+
+
+def real(name):
+    file = DATA / name
+    if not file.is_file():
+        pytest.skip(f"needs the real record {file}, which is not part of the project")
+    return file
+
+
+# --- NCEP daily files, written with their attributes as the Physical Sciences Laboratory publishes them ---
+
+LATITUDE, LONGITUDE = np.linspace(90.0, -90.0, 73), 2.5 * np.arange(144)
+DAYS = ["01-01", "02-28", "02-29", "03-01", "12-31"]
+AIR, PRES = "air", "pres"
+STEMS = {AIR: "air.sig995", PRES: "pres.sfc"}
+
+
+def dates(year):
+    leap = year % 4 == 0
+    return np.array([f"{year}-{day}" for day in DAYS if leap or day != "02-29"], "datetime64[D]")
+
+
+def truth(name, time):
+    """A field that tells every day, latitude and longitude apart, in steps that 16 bits hold exactly."""
+    day = (time - np.datetime64("2000-01-01")).astype(int) % 1000
+    units = day[:, None, None] + 3 * np.arange(73)[:, None] + 5 * np.arange(144)
+    return 230.0 + 0.01 * units if name == AIR else 60000.0 + 10.0 * units
+
+
+def publish(directory, name, year, *, packed=False, time=None, values=None, latitude=LATITUDE, **attributes):
+    time = dates(year) if time is None else time
+    values = truth(name, time) if values is None else values
+    missing, fill = np.float32(-9.96921e36), np.float32(-9.96921e36)
+    known = {
+        AIR: {
+            "long_name": "mean Daily Air temperature at sigma level 995",
+            "units": "degK",
+            "var_desc": "Air temperature",
+        },
+        PRES: {"long_name": "mean Daily Pressure at Surface", "units": "Pascals", "var_desc": "Pressure"},
+    }[name]
+    known |= {"dataset": "NCEP Reanalysis Daily Averages", "level_desc": "Surface", "statistic": "Mean"}
+    if packed:
+        offset, scale = (512.81, 0.01) if name == AIR else (367650.0, 10.0)
+        stored = np.where(np.isnan(values), 32766, np.rint((values - offset) / scale)).astype(np.int16)
+        known |= {"add_offset": np.float32(offset), "scale_factor": np.float32(scale)}
+        missing, fill = np.int16(32766), np.int16(-32767)
+    else:
+        stored = np.where(np.isnan(values), missing, values).astype(np.float32)
+    known |= {"missing_value": missing} | attributes
+    hours = (time - np.datetime64("1800-01-01")) / np.timedelta64(1, "h")
+    with h5netcdf.File(directory / f"{STEMS[name]}.{year}.nc", "w") as file:
+        file.dimensions = {"time": None, "lat": 73, "lon": 144}
+        file.resize_dimension("time", len(time))
+        for axis, numbers, dtype, unit in [
+            ("lat", latitude, "f4", "degrees_north"),
+            ("lon", LONGITUDE, "f4", "degrees_east"),
+            ("time", hours, "f8", "hours since 1800-01-01 00:00:0.0"),
+        ]:
+            file.create_variable(axis, (axis,), dtype, data=numbers.astype(dtype)).attrs["units"] = unit
+        file.variables["time"].attrs["delta_t"] = "0000-00-01 00:00:00"
+        variable = file.create_variable(name, ("time", "lat", "lon"), stored.dtype, data=stored, fillvalue=fill)
+        for attribute, value in known.items():
+            variable.attrs[attribute] = value
+        file.attrs["Conventions"] = "COARDS"
+        file.attrs["title"] = "mean daily NMC reanalysis"
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["int16", "float32"])
+@pytest.mark.parametrize("resolution", ["paper", "full"])
+def test_ncep_files_are_read_as_published(tmp_path, packed, resolution):
+    for year in (2003, 2004):
+        for name in STEMS:
+            publish(tmp_path, name, year, packed=packed)
+    problem = Climate.ncep(tmp_path, years=(2003, 2004), resolution=resolution)
+
+    # 29 February 2004 is left out, every other day is there
+    expected = [f"{year}-{day}" for year in (2003, 2004) for day in DAYS if day != "02-29"]
+    np.testing.assert_array_equal(problem.time, np.array(expected, "datetime64[s]"))
+
+    rows, columns = (slice(0, 72), slice(0, 144, 2)) if resolution == "paper" else (slice(0, 73), slice(0, 144))
+    if resolution == "paper":
+        np.testing.assert_allclose(np.unique(problem.y[:, 1]), np.linspace(0.0, 355.0, 72))
+        np.testing.assert_allclose(np.unique(problem.y[:, 0])[::-1], np.linspace(90.0, -87.5, 72))
+    shape = (72, 72) if resolution == "paper" else (73, 144)
+    np.testing.assert_array_equal(problem.x, problem.y)
+    np.testing.assert_array_equal(problem.y[:, 0].reshape(shape)[:, 0], LATITUDE[rows])
+    np.testing.assert_array_equal(problem.y[:, 1].reshape(shape)[0], LONGITUDE[columns])
+
+    samples = problem.between(0, len(problem))
+    for name, values in ((AIR, samples.u), (PRES, samples.s)):
+        fields = truth(name, problem.time.astype("datetime64[D]"))[:, rows, columns]
+        # float32 keeps 1.5e-5 K and 0.004 Pa; packed files are unpacked with factors of single precision
+        tolerance = {AIR: 1e-4, PRES: 0.02}[name]
+        np.testing.assert_allclose(np.asarray(values).reshape(fields.shape), fields, rtol=0, atol=tolerance)
+    assert samples.inputs == (Variable("air_temperature", "K"),)
+    assert samples.outputs == (Variable("surface_air_pressure", "Pa"),)
+    assert problem.domain == Sphere()
+    assert problem.weights.sum() == pytest.approx(1.0)
+
+
+def test_ten_years_without_their_leap_days_are_the_paper_s_two_sets():
+    """2 × 1825 days, the second set beginning with 2005; centuries are leap years every fourth time only."""
+    first, last = Climate.ncep("anywhere").years
+    days = np.arange(f"{first}-01-01", f"{last + 1}-01-01", dtype="datetime64[D]")
+    kept = days[~is_leap_day(days)]
+    assert len(kept) == 2 * 1825
+    assert str(kept[1825]) == "2005-01-01"
+    century = np.arange("1899-01-01", "1905-01-01", dtype="datetime64[D]")
+    assert [str(day) for day in century[is_leap_day(century)]] == ["1904-02-29"]
+
+
+def test_a_missing_year_says_which_file_and_where_it_is_published(tmp_path):
+    for name in STEMS:
+        publish(tmp_path, name, 2000)
+    problem = Climate.ncep(tmp_path, years=(2000, 2001))
+    with pytest.raises(FileNotFoundError, match=r"air\.sig995\.2001\.nc(.|\n)*Physical Sciences Laboratory"):
+        _ = problem.y
+    publish(tmp_path, AIR, 2001)
+    with pytest.raises(FileNotFoundError, match=r"pres\.sfc\.2001\.nc(.|\n)*surface daily averages"):
+        _ = problem.y
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["int16", "float32"])
+def test_missing_values_are_refused_not_learned(tmp_path, packed):
+    values = truth(AIR, dates(2001))
+    values[1, 20, 30] = np.nan
+    publish(tmp_path, AIR, 2001, packed=packed, values=values)
+    publish(tmp_path, PRES, 2001, packed=packed)
+    with pytest.raises(ValueError, match=r"air\.sig995\.2001\.nc misses 1 value"):
+        _ = Climate.ncep(tmp_path, years=(2001, 2001)).y
+
+
+def test_other_units_grids_and_dates_are_refused(tmp_path):
+    publish(tmp_path, AIR, 2001)
+    publish(tmp_path, PRES, 2001, units="millibars")
+    with pytest.raises(ValueError, match="millibars"):
+        _ = Climate.ncep(tmp_path, years=(2001, 2001)).y
+    publish(tmp_path, PRES, 2001, latitude=LATITUDE[::-1])
+    with pytest.raises(ValueError, match=r"from -90\.0 to 90\.0"):
+        _ = Climate.ncep(tmp_path, years=(2001, 2001)).y
+    publish(tmp_path, PRES, 2001, time=dates(2001)[1:])
+    with pytest.raises(ValueError, match=r"the dates of `air` and `pres` .* differ"):
+        _ = Climate.ncep(tmp_path, years=(2001, 2001)).y
+
+
+# --- a record as a problem ---
+
+
+def speedy_study():
+    spec = importlib.util.spec_from_file_location("speedy_daily", ROOT / "studies/speedy_daily.py")
+    study = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(study)
+    return study
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Forty days on a 6 × 8 grid in the file that the study writes, in two chunks, ten days of them spin-up."""
+    random = np.random.default_rng(0)
+    time = (np.datetime64("2000-01-01T12", "s") + np.arange(40) * np.timedelta64(86400, "s")).astype(np.int64)
+    whole = {"temperature": random.uniform(220, 310, (40, 6, 8)), "pressure": random.uniform(5e4, 1.08e5, (40, 6, 8))}
+    axes = {"lat": np.linspace(-75.0, 75.0, 6), "lon": 45.0 * np.arange(8)}
+    chunks = [
+        {"time": time[i], **{name: a[i] for name, a in whole.items()}, **axes} for i in (slice(30), slice(30, 40))
+    ]
+    speedy_study().write(tmp_path / "small.npz", chunks, spin_up=10)
+    return Climate.speedy(tmp_path / "small.npz"), whole, axes
+
+
+def test_what_the_speedy_study_writes_is_read_back(small):
+    problem, whole, axes = small
+    assert len(problem) == 30
+    assert problem.time[0] == np.datetime64("2000-01-11T12:00:00")
+    samples = problem.between(0, 30)
+    half = {"temperature": 0.0025, "pressure": 1.0}  # rounding to the steps of the file
+    for name, values in (("temperature", samples.u), ("pressure", samples.s)):
+        error = np.abs(np.asarray(values, np.float64).reshape(30, 6, 8) - whole[name][10:])
+        assert 0.9 * half[name] < error.max() <= half[name] * (1 + 1e-2)
+    np.testing.assert_array_equal(problem.y.reshape(6, 8, 2)[:, 3, 0], axes["lat"])
+    np.testing.assert_array_equal(problem.y.reshape(6, 8, 2)[2, :, 1], axes["lon"])
+
+
+def test_what_does_not_fit_the_file_is_not_written():
+    pack = speedy_study().pack
+    for bad in (np.array([np.nan]), np.array([500.0])):
+        with pytest.raises(ValueError, match="do not fit"):
+            pack(bad, 270.0, 0.005)
+
+
+def test_a_key_stands_for_one_order_of_the_days(small, getkey):
+    problem, _, _ = small
+    key = getkey()
+    u, s = problem.pairs(key, range(30))
+    assert u.dtype == s.dtype == np.float64
+    # number i is a pure function of (key, i), in whatever company
+    for rows in ([7], [29, 0, 7], range(5, 9)):
+        for whole, some in zip((u, s), problem.pairs(key, rows), strict=True):
+            np.testing.assert_array_equal(some, whole[list(rows)])
+    # every day once, its own temperature with its own pressure
+    record = problem.between(0, 30)
+    match = (u[:, None] == np.asarray(record.u)[None]).all((2, 3))
+    np.testing.assert_array_equal(match.sum(0), 1)
+    np.testing.assert_array_equal(match.sum(1), 1)
+    np.testing.assert_array_equal(s, np.asarray(record.s)[match.argmax(1)])
+    assert not np.array_equal(problem.pairs(getkey(), range(30))[0], u)
+    np.testing.assert_array_equal(problem.sample(key, 4).u, u[:4].astype(np.float32))
+    for rows in ([30], [-1, 3]):
+        with pytest.raises(ValueError, match="record of 30 fields"):
+            problem.pairs(key, rows)
+
+
+def test_dates_and_numbers_choose_the_same_fields(small):
+    problem, _, _ = small
+    by_date, by_number = problem.between("2000-01-15", "2000-01-20"), problem.between(4, 9)
+    np.testing.assert_array_equal(by_date.s, by_number.s)
+    np.testing.assert_array_equal(problem.between(np.datetime64("2000-01-15"), "2000-01-20").s, by_number.s)
+    np.testing.assert_array_equal(problem.between(*np.array([4, 9])).s, by_number.s)
+    for nothing in (("2010-01-01", "2011-01-01"), (9, 4), (0, 31)):
+        with pytest.raises(ValueError, match="2000-01-11"):
+            problem.between(*nothing)
+    np.testing.assert_array_equal(jnp.concatenate([problem.train.s, problem.test.s]), problem.between(0, 30).s)
+    assert problem.train_time[-1] < problem.test_time[0]
+
+
+def test_a_problem_travels_as_json(small):
+    problem, _, _ = small
+    for original in (problem, Climate.ncep("somewhere", years=(1990, 1999), resolution="full")):
+        copy = Climate(**json.loads(json.dumps(original.arguments)))
+        assert copy == original
+        assert hash(copy) == hash(original)
+        assert copy.citation == original.citation
+    assert "Kalnay" in Climate.ncep("somewhere").citation
+    assert "Dee" in Climate.era_interim("somewhere").citation
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"source": "noaa"}, "unknown source"),
+        ({"resolution": "half"}, "72 x 72"),
+        ({"pressure": "sea"}, "pacific"),
+        ({"years": (2009, 2000)}, "first and the last"),
+    ],
+)
+def test_choices_that_do_not_exist_are_named(monkeypatch, wrong, message):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # users have no type checks at run time
+    with pytest.raises(ValueError, match=message):
+        Climate(**({"source": "ncep", "path": "somewhere"} | wrong))
+
+
+def test_a_file_of_another_source_is_recognized(small):
+    problem, _, _ = small
+    with pytest.raises(ValueError, match="t850"):
+        _ = Climate.era_interim(problem.path).y
+    with pytest.raises(FileNotFoundError, match=re.escape("nowhere.npz")):
+        _ = Climate.speedy("nowhere.npz").y
+
+
+# --- baselines ---
+
+
+def days(count, start="2001-03-05"):
+    return np.datetime64(start, "s") + np.arange(count) * np.timedelta64(86400, "s")
+
+
+def test_climatology_recovers_harmonics_and_extends_them():
+    random = np.random.default_rng(1)
+    coefficients = random.normal(size=(5, 7, 2))
+    exact = Climatology(coefficients)
+    fitted = Climatology.fit(days(800), exact(days(800)), harmonics=2)
+    np.testing.assert_allclose(fitted.coefficients, coefficients, atol=1e-12)
+    # one Gregorian cycle later, 400 years of 365.2425 days, it is the same day of the year
+    np.testing.assert_allclose(fitted(days(5, "2401-03-05")), exact(days(5)), atol=1e-9)
+
+
+def test_climatology_leaves_nothing_that_the_date_explains():
+    random = np.random.default_rng(2)
+    time, fields = days(731), random.normal(size=(731, 4, 1))
+    rest = fields - Climatology.fit(time, fields)(time)
+    np.testing.assert_allclose(Climatology.fit(time, rest).coefficients, 0.0, atol=1e-12)
+    with pytest.raises(ValueError, match="fewer harmonics"):
+        Climatology.fit(time[:6], fields[:6], harmonics=3)
+
+
+@pytest.mark.parametrize("shape", [(60, 12), (25, 80)], ids=["more functions", "more sensors"])
+def test_ridge_is_regression_on_singular_vectors(shape):
+    """Against an independent computation: a singular value decomposition and a penalized normal equation."""
+    N, m = shape
+    random = np.random.default_rng(3)
+    u, s = random.normal(size=(N, m, 1)) * np.linspace(1, 3, m)[:, None], random.normal(size=(N, 5, 2))
+    weights = random.uniform(0.5, 1.5, m)
+    weights /= weights.sum()
+    ridge = Ridge.fit(u, s, components=8, weights=weights, strength=0.1)
+
+    _, singular, vt = np.linalg.svd(u[..., 0] * np.sqrt(weights))
+    new = random.normal(size=(4, m, 1))
+    z, z_new = ((a[..., 0] * np.sqrt(weights)) @ vt[:8].T for a in (u, new))
+    gram = z.T @ z + 0.1 * singular[0] ** 2 * np.eye(8)
+    expected = z_new @ np.linalg.solve(gram, z.T @ s.reshape(N, -1))
+    np.testing.assert_allclose(ridge(new).reshape(4, -1), expected, atol=1e-10)
+
+    fewer = Ridge.fit(u, s, components=3, weights=weights, strength=0.1)
+    np.testing.assert_allclose(ridge.keep(3)(new), fewer(new), atol=1e-10)
+    with pytest.raises(ValueError, match="pass 1 to"):
+        Ridge.fit(u, s, components=81)
+
+
+def test_ridge_with_all_components_recovers_a_linear_law():
+    random = np.random.default_rng(4)
+    law = random.normal(size=(6, 9))
+    u, new = random.normal(size=(50, 6, 1)), random.normal(size=(10, 6, 1))
+    ridge = Ridge.fit(u, (u[..., 0] @ law)[..., None], components=6, strength=0.0)
+    np.testing.assert_allclose(ridge(new)[..., 0], new[..., 0] @ law, atol=1e-12)
+
+
+def test_a_sensor_split_into_two_of_half_the_weight_changes_nothing():
+    """The components belong to the weighted integral, not to the list of sensors."""
+    random = np.random.default_rng(5)
+    u, s, new = random.normal(size=(40, 6, 1)), random.normal(size=(40, 3, 1)), random.normal(size=(5, 6, 1))
+    weights = np.array([0.3, 0.1, 0.1, 0.2, 0.2, 0.1])
+    twice = [0, 0, 1, 2, 3, 4, 5]
+    halved = weights[twice] * np.array([0.5, 0.5, 1, 1, 1, 1, 1])
+    once = Ridge.fit(u, s, components=4, weights=weights)
+    split = Ridge.fit(u[:, twice], s, components=4, weights=halved)
+    np.testing.assert_allclose(split(new[:, twice]), once(new), atol=1e-12)
+
+
+def test_skill_and_weighted_error():
+    random = np.random.default_rng(6)
+    truth, climatology = 1000 + random.normal(size=(2, 20, 5, 2))
+    weights = np.array([0.1, 0.2, 0.3, 0.4, 0.0])
+    np.testing.assert_allclose(skill(truth, truth, climatology, weights), 1.0)
+    np.testing.assert_allclose(skill(climatology, truth, climatology, weights), 0.0)
+    halfway = 0.5 * (truth + climatology)
+    np.testing.assert_allclose(skill(halfway, truth, climatology, weights), 0.75)
+    # what has no area has no say
+    moved = halfway + np.array([0, 0, 0, 0, 9.0])[:, None]
+    np.testing.assert_allclose(skill(moved, truth, climatology, weights), 0.75)
+    np.testing.assert_allclose(weighted_relative_l2(1.02 * truth, truth, weights), 0.02)
+
+
+# --- real records ---
+
+
+def baseline(problem, *components):
+    """Relative error of climatology, and skill of the ridge with each number of components, on the test period."""
+    train, test, time = problem.train, problem.test, problem.test_time
+    model = SeasonalRidge.fit(problem.train_time, train.u, train.s, max(components), problem.sensor_weights)
+    mean = model.outputs(time)
+    error = weighted_relative_l2(mean, test.s, problem.weights).mean()
+    return error, [skill(model.keep(k)(time, test.u), test.s, mean, problem.weights).item() for k in components]
+
+
+@pytest.mark.slow
+def test_speedy_baselines():
+    """Recorded when the set was made: 0.0056, and 32 % and 49 % over it."""
+    problem = Climate.speedy(real("speedy_daily.npz"))
+    assert (len(problem), problem.split, len(problem.y)) == (3650, 1825, 48 * 96)
+    error, (with_40, with_150) = baseline(problem, 40, 150)
+    assert error == pytest.approx(0.0056, abs=5e-5)
+    assert with_40 == pytest.approx(0.32, abs=0.02)
+    assert with_150 == pytest.approx(0.49, abs=0.02)
+
+
+def test_speedy_is_the_right_way_up():
+    problem = Climate.speedy(real("speedy_daily.npz"))
+    january, july = (np.asarray(problem.between(f"2001-{m}-01", f"2001-{m}-31").u).mean(0)[:, 0] for m in ("01", "07"))
+    north, tropics = problem.y[:, 0] > 40.0, np.abs(problem.y[:, 0]) < 15.0
+    assert (july - january)[north].mean() > 10.0
+    assert (january - july)[problem.y[:, 0] < -70.0].mean() > 10.0
+    assert 295.0 < january[tropics].mean() < 302.0
+    pressure = problem.weights @ np.asarray(problem.train.s[0])[:, 0]
+    assert pressure == pytest.approx(100242.3, abs=1.0)  # the mass of this atmosphere
+    assert problem.domain == Sphere()
+
+
+def test_era_interim_baseline():
+    """Recorded: 40 components explain 48 % over climatology; first 1825 days (2000–2004), last 1825 (2006–2010)."""
+    problem = Climate.era_interim(real("erainterim_daily_weurope.npz"))
+    assert problem.domain == Box((30.0, -15.0), (55.0, 15.0))
+    assert (str(problem.train_time[-1])[:10], str(problem.test_time[0])[:10]) == ("2004-12-29", "2006-01-02")
+    _, (with_40,) = baseline(problem, 40)
+    assert with_40 == pytest.approx(0.48, abs=0.02)
+    cosines = np.cos(np.radians(problem.y[:, 0]))
+    np.testing.assert_allclose(problem.weights, cosines / cosines.sum(), rtol=1e-12)
+
+
+def test_monthly_records_agree_where_they_overlap():
+    """Three records of one field from three places: they fit best in the same month at the same points.
+
+    The global record keeps 20 components only, so they are not equal; but one month, one row or one column off, or
+    turned upside down, they would differ more.
+    """
+    file = real("ncep_r1_monthly.npz")
+    pacific, land, whole = (Climate.ncep_monthly(file, pressure) for pressure in ("pacific", "land", "global"))
+    assert [len(problem) for problem in (pacific, land, whole)] == [930, 660, 783]
+    assert [type(problem.domain) for problem in (pacific, land, whole)] == [Box, Sphere, Sphere]
+    fields = np.asarray(whole.between(0, len(whole)).s).reshape(-1, 73, 144)
+    for problem in (pacific, land):
+        given = np.asarray(problem.between("1952-01-01", "2005-01-01").s)[..., 0]
+        row = np.rint((problem.y[:, 0] + 90.0) / 2.5).astype(int)
+        column = np.rint(problem.y[:, 1] / 2.5).astype(int)
+
+        def difference(months=0, rows=0, columns=0, given=given, row=row, column=column):
+            first = 12 * (1952 - 1948) + months
+            of_months = fields[first : first + len(given)]
+            return np.mean((given - of_months[:, row + rows, (column + columns) % 144]) ** 2)
+
+        right = difference()
+        wrong = [difference(months=i) for i in (-1, 1)]
+        wrong += [difference(rows=i) for i in (-1, 1)] + [difference(columns=i) for i in (-1, 1)]
+        wrong += [difference(row=72 - row)]
+        assert right < min(wrong)
+
+
+def test_monthly_temperature_is_that_of_the_month():
+    problem = Climate.ncep_monthly(real("ncep_r1_monthly.npz"), "land")
+    with np.load(problem.path, allow_pickle=False) as archive:
+        air, months = archive["air_cK"], archive["air_time"]
+    np.testing.assert_allclose(
+        np.asarray(problem.between("1977-07-01", "1977-08-01").u)[0, :, 0],
+        273.15 + 0.01 * air[list(months).index("1977-07")].ravel(),
+        atol=1e-4,
+    )
+
+
+def test_monthly_baselines():
+    """Measured with this code; nothing was published. Land pressure follows temperature, the Pacific hardly does."""
+    file = real("ncep_r1_monthly.npz")
+    _, (land,) = baseline(Climate.ncep_monthly(file, "land"), 40)
+    _, (pacific,) = baseline(Climate.ncep_monthly(file, "pacific"), 40)
+    assert land == pytest.approx(0.479, abs=0.005)
+    assert pacific == pytest.approx(0.190, abs=0.005)
+
+
+def test_problem_is_frozen_and_starts_without_reading():
+    problem = Climate.ncep("a directory that is not there")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        problem.path = "another"
+    assert problem.block > 100
+    with pytest.raises(FileNotFoundError):
+        problem.sample(jax.random.key(0), 1)
