@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from loca.cli.bench import bench
+from loca.cli.convert import convert
+from loca.cli.generate import generate
 
 app = typer.Typer(
     name="loca",
@@ -14,6 +16,8 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
+app.command()(generate)
+app.command()(convert)
 app.add_typer(bench, name="bench")
 
 

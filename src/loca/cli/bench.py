@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from loca.benchmarks import STEP_SETTINGS, PredictionFigures, StepTimes, measure_prediction, time_step
+from loca.benchmarks.streaming import StreamingFigures, measure_streaming
 
 bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
 
@@ -58,7 +60,24 @@ def predict(
     )
 
 
-def print_json(figures: StepTimes | PredictionFigures) -> None:
+@bench.command()
+def stream(
+    gigabytes: Annotated[float, typer.Option(min=0.0, help="How much is written, and read in shuffled batches.")] = 4.0,
+    directory: Annotated[Path | None, typer.Option("--dir", help="Where; by default where temporary files go.")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the files there.")] = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Samples per batch; one has 16 KiB.")] = 100,
+    threads: Annotated[int, typer.Option(min=1, help="Batches that are read at once.")] = 2,
+    seconds: Annotated[float, typer.Option(min=0.0, help="About how long is read.")] = 10.0,
+) -> None:
+    """Write a store of random functions and stream it in a fresh process; print the rate and the memory as JSON."""
+    print_json(
+        measure_streaming(
+            gigabytes, directory=directory, keep=keep, batch_size=batch_size, threads=threads, seconds=seconds
+        )
+    )
+
+
+def print_json(figures: StepTimes | PredictionFigures | StreamingFigures) -> None:
     """One line of JSON, numbers to six digits."""
     items = dataclasses.asdict(figures).items()
     typer.echo(json.dumps({name: float(f"{v:.6g}") if isinstance(v, float) else v for name, v in items}))
