@@ -13,6 +13,7 @@ from loca import models as models
 from loca import nets as nets
 from loca import parameters as parameters
 from loca import positions as positions
+from loca import problems as problems
 from loca import rules as rules
 from loca import training as training
 from loca.data import Samples as Samples
@@ -40,6 +41,7 @@ __all__ = [
     "nets",
     "parameters",
     "positions",
+    "problems",
     "rules",
     "training",
 ]

@@ -1,6 +1,12 @@
 """The paper's experiments, from solvers of our own: nothing to download."""
 
 from loca.problems.antiderivative import Antiderivative as Antiderivative
+from loca.problems.climate import Climate as Climate
+from loca.problems.climatology import Climatology as Climatology
+from loca.problems.climatology import Ridge as Ridge
+from loca.problems.climatology import SeasonalRidge as SeasonalRidge
+from loca.problems.climatology import skill as skill
+from loca.problems.climatology import weighted_relative_l2 as weighted_relative_l2
 from loca.problems.darcy import Darcy as Darcy
 from loca.problems.darcy_flow import DarcyFlow as DarcyFlow
 from loca.problems.fields import GaussianProcess as GaussianProcess
@@ -12,16 +18,23 @@ PROBLEMS: dict[str, type[Problem]] = {
     "antiderivative": Antiderivative,
     "darcy": Darcy,
     "shallow-water": ShallowWater,
+    "climate": Climate,
 }
 """The experiments by the names that the command line uses."""
 
 __all__ = [
     "PROBLEMS",
     "Antiderivative",
+    "Climate",
+    "Climatology",
     "Darcy",
     "DarcyFlow",
     "GaussianProcess",
     "MaternField",
     "Problem",
+    "Ridge",
+    "SeasonalRidge",
     "ShallowWater",
+    "skill",
+    "weighted_relative_l2",
 ]
