@@ -202,6 +202,19 @@ def test_places_that_depend_on_the_sample():
     xarray.testing.assert_identical(records.label(np.asarray(samples.s), [2, 1]), dataset[["u"]].isel(sample=[2, 1]))
 
 
+def test_places_that_move_in_time():
+    dataset = xarray.Dataset(
+        {"u": (("sample", "time", "node"), normal(3, 4, 6))},
+        {"x": (("sample", "time", "node"), normal(3, 4, 6)), "y": (("time", "node"), normal(4, 6))},
+    )
+    records = Labelled(dataset, "u", "u", "sample", time="time", input_times=[0, 1], output_times=slice(1, None))
+    samples = records.load([2, 0])
+    x, y = dataset.x.to_numpy()[[2, 0]], np.broadcast_to(dataset.y, (2, 4, 6))
+    times = np.broadcast_to(np.float32([1 / 3, 2 / 3, 1])[:, None], (2, 3, 6))
+    assert np.array_equal(samples.u.x, np.stack([x[:, 0], y[:, 0]], -1))
+    assert np.array_equal(samples.y.y, np.stack([times, x[:, 1:], y[:, 1:]], -1).reshape(2, 18, 3))
+
+
 def test_periods_make_a_torus():
     dataset = xarray.Dataset({"u": (("run", "x"), normal(2, 8))}, {"x": np.arange(8) / 8})
     assert Labelled(dataset, "u", "u", "run", periods={"x": 1.0}).domain == Torus([0.0], [1.0])

@@ -7,7 +7,7 @@ import glob
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from loca.data.labelled import Labelled, as_names, contents
 from loca.data.records import Records, Rows
@@ -21,6 +21,7 @@ FORMATS = ("loca", "zarr", "well", "pdebench", "camlab", "matlab", "npz", "netcd
 AnyPath = str | os.PathLike[str]
 
 
+@runtime_checkable
 class Reader(Protocol):
     """What a module of `loca.data.formats` offers."""
 
@@ -144,9 +145,9 @@ def expand(path: AnyPath | Sequence[AnyPath]) -> list[Path]:
 
 def recognize(file: Path) -> str:
     """The format of a file, by what is inside."""
-    from loca.data.formats import zarr
+    from loca.data.store import is_store
 
-    if zarr.recognizes(file) and "loca" in zarr.attributes(file):
+    if is_store(file):
         return "loca"
     for name, reader in readers().items():
         if reader.recognizes(file):

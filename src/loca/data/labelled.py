@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from loca.data.locations import SPATIAL, Functions, domain, is_latitude, is_longitude
+from loca.data.locations import SPATIAL, Functions, domain, is_latitude, is_longitude, unit_steps
 from loca.data.records import Records, Rows
 from loca.data.samples import Samples, Variable
 from loca.typing import Measurements
@@ -62,7 +62,7 @@ class Labelled(Records):
         for times in (input_times, output_times):
             if times is not None and not len(np.arange(dataset.sizes[time])[times]):
                 raise ValueError(f"{times} selects none of the {dataset.sizes[time]} steps of {source} along {time!r}")
-        measured = with_locations(dataset, [*input_names, *output_names], sample)
+        measured = with_locations(dataset, [*input_names, *output_names], sample, time)
         before, channels = measured, input_names
         if input_times is not None and time is not None:
             before, channels = steps_as_channels(measured, input_names, time, input_times)
@@ -183,12 +183,20 @@ def time_dimension(dataset: xarray.Dataset, names: Sequence[str], sample: str, s
     )
 
 
-def with_locations(dataset: xarray.Dataset, names: Sequence[str], sample: str) -> xarray.Dataset:
-    """The data set with everything that says where points are as coordinates, and dates as days since the first."""
+def with_locations(dataset: xarray.Dataset, names: Sequence[str], sample: str, time: str | None) -> xarray.Dataset:
+    """The data set with everything that says where and when points are as coordinates.
+
+    Dates become days since the first. This comes before steps are selected, so that times do not depend on which.
+    """
     stored = [
         name
         for name, array in dataset.data_vars.items()
-        if name not in names and (is_latitude(array) or is_longitude(array) or name in SPATIAL)
+        if name not in names
+        and (
+            is_latitude(array)
+            or is_longitude(array)
+            or (name in SPATIAL and array.ndim == 1 and sample not in array.dims)
+        )
     ]
     dataset = dataset.set_coords(stored)
     days = {
@@ -196,7 +204,9 @@ def with_locations(dataset: xarray.Dataset, names: Sequence[str], sample: str) -
         for name, c in dataset.coords.items()
         if c.dtype.kind in "mM" and c.ndim and c.dims != (sample,)
     }
-    return dataset.assign_coords(days)
+    dataset = dataset.assign_coords(days)
+    timed = any(set(c.dims) - {sample} == {time} for c in dataset.coords.values())
+    return dataset if time is None or timed else dataset.assign_coords({time: unit_steps(dataset, time)})
 
 
 def steps_as_channels(
@@ -213,5 +223,5 @@ def steps_as_channels(
             channel = name if len(steps) == 1 else f"{name}@t{step}"
             arrays[channel] = dataset[name].variable.isel({time: int(step)})
     # sensors that move in time are where they were at the first of these steps
-    channels = dataset.drop_vars(list(dataset.data_vars)).isel({time: int(steps[0])}, drop=True)
+    channels = dataset.drop_vars(list(dataset.data_vars)).isel({time: int(steps[0])}, drop=True, missing_dims="ignore")
     return channels.assign(arrays), tuple(arrays)

@@ -84,10 +84,9 @@ class Functions:
 
     def points(self, rows: Rows) -> Float[np.ndarray, "m d"] | Float[np.ndarray, "B m d"]:
         """Their locations, in single precision: one set for all, or one for each if they move."""
-        if not self.columns:  # numbers, not functions: they sit at one place
-            return np.zeros((1, 1), np.float32)
-        points = np.stack([self._spread(column, rows, self.moving) for column in self.columns], axis=-1)
-        return points if self.kept is None else points[:, self.kept] if self.moving else points[self.kept]
+        if self.moving:
+            return np.stack([self._spread(column, rows, True) for column in self.columns], axis=-1)
+        return self._fixed_points
 
     def scatter(self, values: Float[np.ndarray, "B m d"]) -> Float[np.ndarray, "B M d"]:
         """Values at every location of the file, NaN where none were kept."""
@@ -96,6 +95,13 @@ class Functions:
         everywhere = np.full((len(values), int(np.prod(self.shape)), values.shape[-1]), np.nan, values.dtype)
         everywhere[:, self.kept] = values
         return everywhere
+
+    @functools.cached_property
+    def _fixed_points(self) -> Float[np.ndarray, "m d"]:
+        if not self.columns:  # numbers, not functions: they sit at one place
+            return np.zeros((1, 1), np.float32)
+        points = np.stack([self._spread(column, slice(None), False) for column in self.columns], axis=-1)
+        return points if self.kept is None else points[self.kept]
 
     def _all_values(self, rows: Rows) -> Float[np.ndarray, "B M d"]:
         return np.stack([self._spread(self.dataset[name], rows, True) for name in self.names], axis=-1)
@@ -109,7 +115,7 @@ class Functions:
             sizes = {self.sample: len(np.arange(self.dataset.sizes[self.sample])[rows]), **sizes}
         array = array.isel({dim: 0 for dim in array.dims if dim not in sizes}, drop=True)
         spread = array.variable.astype(np.float32).set_dims(sizes).transpose(*sizes)
-        return np.ascontiguousarray(spread.to_numpy()).reshape(*[len(spread)] * by_sample, -1)
+        return np.ascontiguousarray(spread.to_numpy()).reshape(*spread.shape[:by_sample], int(np.prod(self.shape)))
 
 
 def spanned(array: xarray.DataArray, sample: str) -> list[str]:
@@ -136,7 +142,8 @@ def columns(array: xarray.DataArray, dims: Sequence[str], sample: str) -> list[x
         elif any(c.name == dim and c.dims == (dim,) for c in within):
             chosen = [array.coords[dim]]
         else:
-            along = [c for c in within if dim in c.dims and not covered & set(c.dims)]
+            taken = {c.name for c in found} | set(dims)
+            along = [c for c in within if dim in c.dims and c.name not in taken]
             chosen = sorted(along, key=lambda c: str(c.name)) or [unit_steps(array, dim)]
         found += chosen
         covered |= {str(d) for c in chosen for d in c.dims}
@@ -149,7 +156,7 @@ def fits(coordinate: xarray.DataArray, dims: Sequence[str], sample: str) -> bool
     return bool(along) and along <= set(dims)
 
 
-def unit_steps(array: xarray.DataArray, dim: str) -> xarray.DataArray:
+def unit_steps(array: xarray.DataArray | xarray.Dataset, dim: str) -> xarray.DataArray:
     """Equal steps from 0 to 1 along a dimension of which nothing else is known."""
     import xarray
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import h5py
 import xarray
+from xarray.backends import CachingFileManager
 
 from loca.data.formats.layout import Layout, Names, numbered
 from loca.data.formats.lazy import HDF5Array, hdf5, variable
@@ -29,12 +30,13 @@ def read(path: Path, names: Names) -> Layout:
     Steady problems have one time only; then u is `c` alone. The files hold no times: they run from 0 to 1. Locations
     that are not the same for all samples stay with their sample. Without `x`, fields are (sample, time, x, y, channel).
     """
+    file = hdf5(path)
     with hdf5_root(path) as root:
         on_nodes = root["u"].ndim == 4
         dims = ["sample", "time", *(["node"] if on_nodes else ["x", "y"]), "channel"]
         steps = root["u"].shape[1]
-        fields, given = channels(path, root, "u", dims), channels(path, root, "c", dims)
-        coords = locations(path, root) if on_nodes and "x" in root else {}
+        fields, given = channels(file, root, "u", dims), channels(file, root, "c", dims)
+        coords = locations(file) if on_nodes and "x" in root else {}
     dataset = xarray.Dataset({**fields, **given}, coords)
     parts = {"u": tuple(fields), "c": tuple(given)}
     if steps == 1:
@@ -42,17 +44,17 @@ def read(path: Path, names: Names) -> Layout:
     return Layout(dataset, "sample", (*fields, *given), tuple(fields), "time", parts=parts)
 
 
-def channels(path: Path, root: Any, name: str, dims: list[str]) -> dict[str, xarray.Variable]:
+def channels(file: CachingFileManager, root: Any, name: str, dims: list[str]) -> dict[str, xarray.Variable]:
     """The channels of an array, if there is one, without a time that never changes."""
     if name not in root:
         return {}
-    field = variable(dims, HDF5Array(hdf5(path), name))
+    field = variable(dims, HDF5Array(file, name))
     return numbered(name, field.isel(time=0) if field.sizes["time"] == 1 else field)
 
 
-def locations(path: Path, root: Any) -> dict[str, xarray.Variable]:
+def locations(file: CachingFileManager) -> dict[str, xarray.Variable]:
     """The coordinates of the nodes, with the dimensions along which they move."""
-    x = variable(["sample", "time", "node", "axis"], HDF5Array(hdf5(path), "x"))
+    x = variable(["sample", "time", "node", "axis"], HDF5Array(file, "x"))
     x = x.isel({dim: 0 for dim in ("sample", "time") if x.sizes[dim] == 1})
     found = {axis: x.isel(axis=i) for i, axis in enumerate("xyz"[: x.sizes["axis"]])}
     return found if "sample" in x.dims else {axis: values.load() for axis, values in found.items()}

@@ -41,7 +41,21 @@ class HDF5Array(BackendArray):
     def _read(self, key: tuple) -> Any:
         with HDF5_LOCK:
             stored = self.file.acquire()[self.name]
-            return stored[key[::-1]].T if self.reverse else stored[key]
+            return gather(stored, key[::-1]).T if self.reverse else gather(stored, key)
+
+
+def gather(stored: Any, key: tuple) -> np.ndarray:
+    """Some rows of an array in a file.
+
+    HDF5 itself gathers scattered rows from one contiguous block six times as fast as one by one, but from chunks five
+    times slower.
+    """
+    axis = next((i for i, k in enumerate(key) if isinstance(k, np.ndarray)), None)
+    if axis is None or stored.chunks is None or not len(key[axis]):
+        return stored[key]
+    runs = np.split(key[axis], np.flatnonzero(np.diff(key[axis]) != 1) + 1)
+    blocks = [stored[(*key[:axis], as_slice(run), *key[axis + 1 :])] for run in runs]
+    return np.concatenate(blocks, remaining_axis(key, axis))
 
 
 class Concatenated(BackendArray):
@@ -61,8 +75,7 @@ class Concatenated(BackendArray):
         asked = key[self.axis]
         single = isinstance(asked, int | np.integer)
         rows = np.atleast_1d(np.arange(self.shape[self.axis])[asked])
-        # axes asked for by a single number disappear, so the axis of the rows moves to the left
-        axis = sum(not isinstance(k, int | np.integer) for k in key[: self.axis])
+        axis = remaining_axis(key, self.axis)
         blocks, places = [], []
         for part, start, stop in zip(self.parts, self.starts, self.starts[1:], strict=False):
             here = np.flatnonzero((start <= rows) & (rows < stop))
@@ -76,6 +89,11 @@ class Concatenated(BackendArray):
         order = np.argsort(np.concatenate(places))
         values = values if (order == np.arange(len(order))).all() else np.take(values, order, axis)
         return np.take(values, 0, axis) if single else values
+
+
+def remaining_axis(key: tuple, axis: int) -> int:
+    """Where an axis is after indexing: those asked for by a single number disappear."""
+    return sum(not isinstance(k, int | np.integer) for k in key[:axis])
 
 
 def as_slice(rows: np.ndarray) -> slice | np.ndarray:
@@ -98,11 +116,14 @@ def concatenate(datasets: Sequence[xarray.Dataset], sample: str, files: Sequence
     """Data sets of several files as one with more samples, none of them read.
 
     Coordinates that do not depend on the sample, such as the grid, have to be the same in all files. A variable that
-    does not depend on it but differs between files, such as a parameter, becomes one that does.
+    does not depend on it but differs between files, such as a parameter, becomes one that does. Variables that only
+    some of the files hold are left out.
     """
     first = datasets[0]
     variables: dict[str, xarray.Variable] = {}
     for name, kept in first.variables.items():
+        if name in first.data_vars and not all(name in other for other in datasets):
+            continue
         parts = [
             check_same(first, other, str(name), sample, files[0], file)
             for other, file in zip(datasets, files, strict=True)

@@ -31,7 +31,8 @@ def read(path: Path, names: Names) -> Layout:
     # HDF5 counts axes in the order of C, MATLAB in that of Fortran: the same bytes, the axes reversed
     with hdf5_root(path) as root:
         listed = {name: stored.shape[::-1] for name, stored in root.items() if isinstance(stored, h5py.Dataset)}
-    return arrays.layout(path, listed, lambda name: HDF5Array(hdf5(path), name, reverse=True), names)
+    file = hdf5(path)
+    return arrays.layout(path, listed, lambda name: HDF5Array(file, name, reverse=True), names)
 
 
 def numbers(path: Path, name: str) -> np.ndarray:

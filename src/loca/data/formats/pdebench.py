@@ -35,7 +35,9 @@ def is_flat(root: Any) -> bool:
 
 def is_seeded(root: Any) -> bool:
     """Whether every sample is a group of its own, called by its random seed."""
-    return len(root) > 0 and all(name.isdigit() and "data" in root[name] and "grid" in root[name] for name in root)
+    if not len(root) or not all(name.isdigit() for name in root):
+        return False
+    return {"data", "grid"} <= set(root[min(root)])
 
 
 def split_rows(count: int, split: str, convention: str, num_samples_max: int | None = None) -> slice:
@@ -77,10 +79,11 @@ def read_flat(path: Path, root: Any) -> Layout:
     fields = ["tensor"] if "tensor" in root else [name for name in FLUID if name in root]
     steps, *space = root[fields[0]].shape[1:]
     axes = AXES[: 1 + len(space)]
-    found = {name: variable(["sample", *axes], HDF5Array(hdf5(path), name)) for name in fields}
+    file = hdf5(path)
+    found = {name: variable(["sample", *axes], HDF5Array(file, name)) for name in fields}
     given = ["nu"] if "nu" in root else []
     for name in given:
-        found[name] = variable(["sample", *axes[1:]], HDF5Array(hdf5(path), name))
+        found[name] = variable(["sample", *axes[1:]], HDF5Array(file, name))
     # the times run one step further than the fields: they are written before the last step is dropped
     stored = {axis: root[f"{axis}-coordinate"][()] for axis in axes if f"{axis}-coordinate" in root}
     coords = {axis: (axis, values[:steps] if axis == "t" else values) for axis, values in stored.items()}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import xarray
+from xarray.backends import CachingFileManager
 
 from loca.data.formats.layout import Layout, Names
 from loca.data.formats.lazy import HDF5Array, hdf5, variable
@@ -41,13 +42,14 @@ def read(path: Path, names: Names) -> Layout:
     u is every field that changes in time, at the first step, and those that do not but depend on the trajectory; s is
     the former at all later steps.
     """
+    file = hdf5(path)
     with hdf5_root(path) as root:
         axes = [str(name) for name in np.atleast_1d(root["dimensions"].attrs["spatial_dims"])]
         found, coords = scalars(root), coordinates(root, axes)
         parameters, evolving, parts = [name for name, v in found.items() if "time" not in v.dims], [], {}
         for order, group in enumerate(ORDERS):
-            for name in sorted(root.get(group, {})):
-                field = components(path, root, f"{group}/{name}", axes, order)
+            for name in listed(root, group):
+                field = components(file, root[group][name], axes, order)
                 found |= field
                 parts[name] = tuple(field)
                 (evolving if "time" in next(iter(field.values())).dims else parameters).extend(field)
@@ -79,27 +81,32 @@ def scalars(root: Any) -> dict[str, xarray.Variable]:
     for name in np.atleast_1d(root.attrs.get("simulation_parameters", [])):
         if name in root.attrs and np.ndim(root.attrs[name]) == 0 and np.asarray(root.attrs[name]).dtype.kind in "fiub":
             found[str(name)] = xarray.Variable((), np.asarray(root.attrs[name]))
-    for name, stored in root.get("scalars", {}).items():
+    for name in listed(root, "scalars"):
+        stored = root["scalars"][name]
         dims = leading(stored)
         values = stored[()]
         found[name] = xarray.Variable(dims, np.squeeze(values) if np.ndim(values) > len(dims) else values)
     return found
 
 
-def components(path: Path, root: Any, name: str, axes: list[str], order: int) -> dict[str, xarray.Variable]:
+def listed(root: Any, group: str) -> list[str]:
+    """The members of a group, in the order in which it lists them."""
+    return [str(name) for name in root[group].attrs.get("field_names", sorted(root[group]))] if group in root else []
+
+
+def components(file: CachingFileManager, stored: Any, axes: list[str], order: int) -> dict[str, xarray.Variable]:
     """A field as one variable for each of its Dᵒʳᵈᵉʳ components."""
-    stored = root[name]
     varying = np.atleast_1d(stored.attrs.get("dim_varying", [True] * len(axes)))
     dims = [*leading(stored), *[axis for axis, varies in zip(axes, varying, strict=True) if varies]]
     # tensors are stored with one axis of length D² or two of length D
     inner = [f"component_{i}" for i in range(stored.ndim - len(dims))]
-    field = variable([*dims, *inner], HDF5Array(hdf5(path), name))
-    short = name.rsplit("/", maxsplit=1)[-1]
+    field = variable([*dims, *inner], HDF5Array(file, stored.name))
+    name = stored.name.rsplit("/", maxsplit=1)[-1]
     parts = {}
     for number, along in enumerate(itertools.product(axes, repeat=order)):
         place = np.unravel_index(number, stored.shape[len(dims) :]) if inner else ()
         chosen = field.isel({dim: int(i) for dim, i in zip(inner, place, strict=True)})
-        parts["_".join([short, *filter(None, ["".join(along)])])] = chosen
+        parts["_".join([name, *filter(None, ["".join(along)])])] = chosen
     return parts
 
 
