@@ -95,12 +95,57 @@ def test_years_in_several_files_are_one(tmp_path):
     assert np.array_equal(listed.load([3, 4]).u[..., 0], np.stack([whole[14], whole[0]]).reshape(2, -1))
     dates = records.label(np.asarray(records.load([4, 5]).s), [4, 5]).time
     assert dates.dt.strftime("%Y-%m-%d").to_numpy().tolist() == ["1999-01-05", "2000-01-01"]
+    years[0].assign(rain=years[0].air).to_netcdf(tmp_path / "more.nc", engine="h5netcdf")
+    assert len(open_records([tmp_path / "more.nc", tmp_path / "air.2001.nc"], **options)) == 9
     years[0].isel(lat=slice(3)).to_netcdf(tmp_path / "part.nc", engine="h5netcdf")
     with pytest.raises(ValueError, match=r"'air' differs between .*part\.nc"):
         open_records([tmp_path / "air.1999.nc", tmp_path / "part.nc"], **options)
     years[0].assign_coords(lon=years[0].lon + 1).to_netcdf(tmp_path / "part.nc", engine="h5netcdf")
     with pytest.raises(ValueError, match=r"'lon' differs between .*part\.nc"):
         open_records([tmp_path / "air.1999.nc", tmp_path / "part.nc"], **options)
+
+
+def test_packed_land_is_missing(tmp_path):
+    sea = year(2000, 3)
+    land = RANDOM.uniform(size=(7, 12)) < 0.3
+    sea["air"] = sea.air.where(~land)
+    sea.to_netcdf(tmp_path / "sea.nc", engine="h5netcdf", encoding=PACKED)
+    records = open_records(tmp_path / "sea.nc", inputs="air", outputs="air", sample="time")
+    samples = records.load()
+    assert samples.s.shape == (3, (~land).sum(), 1)
+    assert np.isfinite(samples.s).all()
+    label = records.label(np.asarray(samples.s))
+    assert np.allclose(label.air, sea.air, rtol=0, atol=0.005, equal_nan=True)
+
+
+def test_stations_with_names_and_nodes_of_a_mesh(tmp_path):
+    stations = xarray.Dataset(
+        {
+            "rain": (("day", "station"), normal(4, 3), {"units": "mm"}),
+            "latitude": ("station", [51.5, 48.9, 40.4]),
+            "longitude": ("station", [0.0, 2.3, -3.7]),
+            "elevation": ("station", [11.0, 35.0, 667.0]),
+        },
+        {"station": ["London", "Paris", "Madrid"]},
+    )
+    stations.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    records = open_records(tmp_path / "a.nc", inputs=["rain", "elevation"], outputs="rain", sample="day")
+    samples = records.load()
+    assert np.array_equal(samples.x, np.stack([stations.latitude, stations.longitude], -1).astype(np.float32))
+    assert np.array_equal(samples.u[1, :, 1], stations.elevation.astype(np.float32))
+    assert records.label(np.asarray(samples.s)).station.to_numpy().tolist() == ["London", "Paris", "Madrid"]
+    mesh = xarray.Dataset({"p": (("run", "node"), normal(4, 3)), "y": ("node", normal(3)), "x": ("node", normal(3))})
+    mesh.to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
+    samples = open_records(tmp_path / "b.nc", inputs="p", outputs="p", sample="run").load()
+    assert np.array_equal(samples.y.points, np.stack([mesh.x, mesh.y], -1))
+
+
+def test_states_called_x_are_no_places(tmp_path):
+    lorenz = xarray.Dataset({name: (("run", "t"), normal(4, 5)) for name in "xyz"})
+    lorenz.to_netcdf(tmp_path / "lorenz.nc", engine="h5netcdf")
+    samples = open_records(tmp_path / "lorenz.nc", inputs="x", outputs="z", sample="run").load()
+    assert np.array_equal(samples.y.points[:, 0], np.float32([0, 0.25, 0.5, 0.75, 1]))
+    assert np.array_equal(samples.s[..., 0], lorenz.z)
 
 
 def test_calendar_without_leap_years_is_read_as_numbers(tmp_path):
