@@ -644,3 +644,5 @@ def test_own_stores_are_told_from_other_zarr(tmp_path):
     (tmp_path / "zarr.json").write_text(json.dumps(group))
     with pytest.raises(ValueError, match="has format 1000000, this version of loca reads up to"):
         open_records(tmp_path)
+    with pytest.raises(ValueError, match="roles are fixed"):
+        open_records(tmp_path, inputs="u")

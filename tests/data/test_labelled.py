@@ -232,6 +232,7 @@ def test_periods_make_a_torus():
         ({"outputs": ["pres", "mean"]}, r"output 'mean' .* outputs are functions of"),
         ({"sample": "lat", "outputs": "still", "output_times": slice(1, 2)}, "no dimension of still .* is time"),
         ({"sample": "time", "input_times": slice(0, 1)}, "no dimension of pres .* is time"),
+        ({"outputs": "mean"}, "are single numbers; a function needs a dimension"),
         ({"inputs": "void"}, "missing .* everywhere"),
     ],
 )

@@ -81,6 +81,8 @@ def open(  # noqa: A001
     if kind == "loca":
         from loca.data.store import Store
 
+        if any(option is not None for option in (inputs, outputs, sample, input_times, output_times, split)):
+            raise ValueError(f"{files[0]} is a store of loca, whose roles are fixed; open it without other arguments")
         return Store.open(files[0])
     if split is not None and kind != "pdebench":
         raise ValueError(f"{files[0]} ({kind}) has no official split {split!r}; open it and use select(rows)")

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from loca.data.locations import SPATIAL, Functions, domain, is_latitude, is_longitude, unit_steps
+from loca.data.functions import Functions
+from loca.data.locations import SPATIAL, domain, is_latitude, is_longitude, unit_steps
 from loca.data.records import Records, Rows
 from loca.data.samples import Samples, Variable
 from loca.typing import Measurements
@@ -69,7 +70,8 @@ class Labelled(Records):
         after = measured[list(output_names)]
         self._labels = dataset[list(output_names)]
         if output_times is not None and time is not None:
-            after, self._labels = after.isel({time: output_times}), self._labels.isel({time: output_times})
+            after = after.isel({time: output_times}, missing_dims="ignore")
+            self._labels = self._labels.isel({time: output_times}, missing_dims="ignore")
         self._u, self._s = Functions(before, channels, sample), Functions(after, output_names, sample)
         for name in output_names:
             if set(self._s.dims) - set(dataset[name].dims) or sample not in dataset[name].dims:
@@ -79,7 +81,9 @@ class Labelled(Records):
                 )
         self.inputs = tuple(Variable(name, unit(before[name])) for name in channels)
         self.outputs = tuple(Variable(name, unit(after[name])) for name in output_names)
-        self.domain = domain(self._s, periods or {})
+        if not self._s.columns:
+            raise ValueError(f"outputs {output_names} of {source} are single numbers; a function needs a dimension")
+        self.domain = domain(self._s.columns, sample, periods or {})
 
     def __len__(self) -> int:
         return self.dataset.sizes[self.sample]

@@ -11,11 +11,13 @@ from xarray.backends import CachingFileManager
 
 from loca.data.formats.layout import Layout, Names, numbered
 from loca.data.formats.lazy import HDF5Array, hdf5, variable
-from loca.data.formats.sniff import hdf5_root
+from loca.data.formats.sniff import hdf5_root, is_hdf5
 
 
 def recognizes(path: Path) -> bool:
     """Whether there is `u` (sample, time, node, channel) with the locations `x` (sample or 1, time or 1, node, d)."""
+    if not is_hdf5(path):
+        return False
     with hdf5_root(path) as root:
         return (
             all(isinstance(root.get(name), h5py.Dataset) and root[name].ndim == 4 for name in ("u", "x"))

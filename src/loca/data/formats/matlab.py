@@ -10,13 +10,15 @@ import numpy as np
 from loca.data.formats import arrays
 from loca.data.formats.layout import Layout, Names
 from loca.data.formats.lazy import HDF5Array, hdf5
-from loca.data.formats.sniff import hdf5_root, start
+from loca.data.formats.sniff import hdf5_root, is_hdf5, start
 
 
 def recognizes(path: Path) -> bool:
     """Whether the file says so, or its arrays carry MATLAB's classes."""
     if start(path)[:10] in (b"MATLAB 5.0", b"MATLAB 7.3"):
         return True
+    if not is_hdf5(path):
+        return False
     with hdf5_root(path) as root:
         return any("MATLAB_class" in root[name].attrs for name in root)
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import h5py
 import xarray
 
 from loca.data.formats.layout import Layout, Names
-from loca.data.formats.sniff import start
+from loca.data.formats.sniff import is_hdf5, start
 
 
 def recognizes(path: Path) -> bool:
     """Whether this is NetCDF 3 or HDF5."""
-    return start(path)[:4] in (b"CDF\x01", b"CDF\x02") or (path.is_file() and h5py.is_hdf5(path))
+    return start(path)[:4] in (b"CDF\x01", b"CDF\x02") or is_hdf5(path)
 
 
 def read(path: Path, names: Names) -> Layout:

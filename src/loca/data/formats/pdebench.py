@@ -13,7 +13,7 @@ from xarray.core import indexing
 
 from loca.data.formats.layout import Layout, Names, numbered
 from loca.data.formats.lazy import HDF5Array, hdf5, variable
-from loca.data.formats.sniff import hdf5_root
+from loca.data.formats.sniff import hdf5_root, is_hdf5
 
 FLUID = ("density", "pressure", "Vx", "Vy", "Vz")
 """Fields of the compressible flows."""
@@ -24,6 +24,8 @@ AXES = ("t", "x", "y", "z")
 
 def recognizes(path: Path) -> bool:
     """Whether this file is of one of the dialects."""
+    if not is_hdf5(path):
+        return False
     with hdf5_root(path) as root:
         return is_flat(root) or is_seeded(root)
 

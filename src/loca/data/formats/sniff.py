@@ -18,11 +18,13 @@ def start(path: Path) -> bytes:
         return file.read(32)
 
 
+def is_hdf5(path: Path) -> bool:
+    """Whether this is HDF5, perhaps behind a header of something else."""
+    return path.is_file() and h5py.is_hdf5(path)
+
+
 @contextmanager
 def hdf5_root(path: Path) -> Iterator[Any]:
-    """The root of an HDF5 file, or an empty one if the file is none; what its members are is not for types to say."""
-    if not path.is_file() or not h5py.is_hdf5(path):
-        yield {}
-        return
+    """The root of an HDF5 file; what its members are is not for types to say."""
     with h5py.File(path, "r") as file:
         yield file

@@ -12,7 +12,7 @@ from xarray.backends import CachingFileManager
 
 from loca.data.formats.layout import Layout, Names
 from loca.data.formats.lazy import HDF5Array, hdf5, variable
-from loca.data.formats.sniff import hdf5_root
+from loca.data.formats.sniff import hdf5_root, is_hdf5
 
 ORDERS = ("t0_fields", "t1_fields", "t2_fields")
 """Groups of scalar, vector and tensor fields."""
@@ -20,6 +20,8 @@ ORDERS = ("t0_fields", "t1_fields", "t2_fields")
 
 def recognizes(path: Path) -> bool:
     """Whether this file has the groups of the specification."""
+    if not is_hdf5(path):
+        return False
     with hdf5_root(path) as root:
         return "dimensions" in root and any(order in root for order in ORDERS)
 
