@@ -53,7 +53,7 @@ def summary(values: Float[np.ndarray, " n"]) -> tuple[float, float, float, float
         return 0.0, 0.0, 0.0, np.inf, -np.inf
     mean = values.mean()
     squares = np.square(values - mean).sum()  # not a product of BLAS, whose sum depends on the number of threads
-    return len(values), mean, squares, values.min(), values.max()
+    return float(len(values)), mean, squares, values.min(), values.max()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -53,7 +53,7 @@ class RowReader:
     def blame(self, rows: Int[np.ndarray, " B"], error: Exception) -> None:
         """Say which samples cannot be read, if it is the samples that cannot be read."""
         for name, array in self.arrays.items():
-            bad = [int(row) for row in np.unique(rows) if not readable(array, row)]
+            bad = [row for row in np.unique(rows).tolist() if not readable(array, row)]
             if bad:
                 few = ", ".join(map(str, bad[:5])) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
                 raise CorruptDataError(

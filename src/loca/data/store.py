@@ -176,7 +176,7 @@ class Store(Records):
         shards = -(-len(self) // self.description["shard"])
         for name, (_, *shape) in self.description["arrays"].items():
             for i in range(shards):
-                file = self.path.joinpath(name, "c", str(i), *("0" for _ in shape[1:]))
+                file = self.path.joinpath(name, "c", str(i), *("0" for _ in shape))
                 if not file.exists():
                     raise CorruptDataError(
                         f"{file} is missing, with samples from {i * self.description['shard']} on; restore it from a "

@@ -24,6 +24,9 @@ from loca.data.work import carry_out, lock, sync, write_whole
 SHARD_BYTES = 2**26
 """About how large a file of a store is: few files, each small enough to be written at once."""
 
+SHARD_SAMPLES = 2**16
+"""How many samples a file has at most; where each lies takes 16 bytes, read before any of them."""
+
 Progress = Callable[[int, int], object]
 """Called with how many samples are done, and of how many."""
 
@@ -104,9 +107,8 @@ class Draft:
     """`FILE.zarr.partial`: pieces that wait to be packed, the shards packed so far, and a summary of each."""
 
     def __init__(self, path: Path, layout: StoreLayout, provenance: dict[str, Any], block: int):
-        largest = max(array.nbytes for array in layout.each.values())
         self.path, self.layout, self.block = path, layout, block
-        self.shard = block * max(1, round(SHARD_BYTES / (block * largest)))
+        self.shard = block * pieces_per_shard(layout, block)
         self.request = json.loads(
             json.dumps({**layout.description(), "block": block, "shard": self.shard, "provenance": provenance})
         )
@@ -233,6 +235,13 @@ class Draft:
         self.data.rename(self.path)
         sync(self.path.parent)
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def pieces_per_shard(layout: StoreLayout, block: int) -> int:
+    """How many pieces of so many samples make up a file."""
+    largest = max(array.nbytes for array in layout.each.values())
+    samples = min(SHARD_BYTES // largest, SHARD_SAMPLES, layout.count)
+    return max(1, -(-samples // block) if samples == layout.count else samples // block)
 
 
 def write_rows(path: Path, rows: range, values: np.ndarray) -> None:

@@ -1,0 +1,359 @@
+"""The store: what goes in comes out, bit by bit or not at all, and it knows what it holds."""
+
+import dataclasses
+import json
+import shutil
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loca.data import (
+    Free,
+    Indexed,
+    Normalization,
+    Samples,
+    Shared,
+    Variable,
+    conversion,
+    reading,
+    store_layout,
+    writing,
+)
+from loca.data.conversion import convert
+from loca.data.moments import Moments, Statistics
+from loca.data.reading import CorruptDataError
+from loca.data.records import Records
+from loca.data.store import Store, is_store
+from loca.domains import Box, Sphere, Torus
+from loca.typing import Measurements
+
+
+class InMemory(Records):
+    """Samples that pretend to be in a file."""
+
+    def __init__(self, samples, source="memory"):
+        self.samples, self.source = samples, source
+        self.inputs, self.outputs, self.domain = samples.inputs, samples.outputs, samples.domain
+
+    def __len__(self):
+        return len(self.samples)
+
+    def load(self, rows=slice(None)):
+        return take(self.samples, rows)
+
+    def label(self, s, rows=slice(None)):
+        raise AssertionError("nobody asks")
+
+
+def take(data, rows):
+    """As `Samples.take`, by NumPy, which compiles nothing."""
+
+    def some(array):
+        return jnp.asarray(np.asarray(array)[rows])
+
+    match data.y:
+        case Free(y=y):
+            queries = Free(some(y))
+        case Indexed(y=y, index=index):
+            queries = Indexed(y, some(index))
+        case shared:
+            queries = shared
+    return dataclasses.replace(data, u=jax.tree.map(some, data.u), y=queries, s=some(data.s))
+
+
+def plane(n1, n2, low=(0.0, 0.0), high=(1.0, 1.0)):
+    axes = jnp.linspace(low[0], high[0], n1), jnp.linspace(low[1], high[1], n2)
+    return jnp.stack(jnp.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+
+
+def samples(key, count=23, queries=None, measured=False, domain=None):
+    u_key, s_key, x_key = jax.random.split(key, 3)
+    queries = Shared(plane(3, 4)) if queries is None else queries
+    u = 5.0 + jax.random.normal(u_key, (count, 6, 2))
+    if measured:
+        x = jax.random.uniform(x_key, (count, 6, 1))
+        u = Measurements(u, x, jnp.arange(6) < 1 + jnp.arange(count)[:, None] % 6)
+    return Samples(
+        u,
+        queries,
+        jax.random.normal(s_key, (count, queries.count, 3)) * jnp.array([1.0, 10.0, 100.0]),
+        x=None if measured else jnp.linspace(0.0, 1.0, 6)[:, None],
+        domain=Box.unit(2) if domain is None else domain,
+        inputs=[Variable("a", "K"), Variable("b")],
+        outputs=[Variable("p", "Pa"), Variable("v", "m/s"), Variable("w")],
+    )
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """Three samples are a piece, and two pieces a shard, so that little data has many of both."""
+    monkeypatch.setattr(conversion, "PIECE_BYTES", 3 * (48 + 144))
+    monkeypatch.setattr(writing, "SHARD_BYTES", 6 * 144)
+
+
+def assert_same(a, b):
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    assert all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+
+
+FORMS = {
+    "shared": lambda key: samples(key),
+    "indexed": lambda key: samples(key).observe(key, 5),
+    "free": lambda key: samples(key, queries=Free(jax.random.uniform(key, (23, 7, 2)))),
+    "measured": lambda key: samples(key, measured=True),
+    "measured and free": lambda key: samples(key, measured=True, queries=Free(jax.random.uniform(key, (23, 7, 2)))),
+    "torus": lambda key: samples(key, domain=Torus((0.0, -1.0), (0.1, 2.5))),
+    "sphere": lambda key: samples(key, domain=Sphere()),
+}
+
+
+@pytest.mark.parametrize("tensorstore", [True, False], ids=["tensorstore", "zarr"])
+@pytest.mark.parametrize("form", FORMS)
+def test_what_goes_in_comes_out(form, tensorstore, tmp_path, getkey, small_pieces, monkeypatch):
+    """Every form of samples, exactly, in any order, whichever of the two libraries writes and the other reads."""
+    data = FORMS[form](getkey())
+    monkeypatch.setattr(writing, "with_tensorstore", lambda: tensorstore)
+    monkeypatch.setattr(reading, "with_tensorstore", lambda: not tensorstore)
+    store = convert(InMemory(data), tmp_path / "data.zarr")
+    assert_same(store.load(), data)
+    assert_same(store.load([22, 0, 7, 7, -1]), take(data, [22, 0, 7, 7, 22]))
+    assert_same(store.load(slice(20, 2, -5)), take(data, np.arange(20, 2, -5)))
+    assert_same(store.load(np.arange(23) % 2 == 0), take(data, np.arange(0, 23, 2)))
+    store.verify()
+
+
+def test_some_rows_are_converted(tmp_path, getkey, small_pieces):
+    data = samples(getkey())
+    for i, rows in enumerate([slice(3, 20, 2), [9, 2, 4]]):
+        store = convert(InMemory(data), tmp_path / f"{i}.zarr", rows=rows)
+        assert_same(store.load(), take(data, rows))
+
+
+def test_layout_is_the_one_that_is_promised(tmp_path, getkey, small_pieces):
+    """By the Zarr v3 standard alone: one sample per chunk, a checksum on each, names for all axes."""
+    convert(InMemory(samples(getkey())), tmp_path / "data.zarr")
+    for name, shape, axes in [("u", [6, 2], ["sensor", "input"]), ("s", [12, 3], ["query", "output"])]:
+        about = json.loads((tmp_path / "data.zarr" / name / "zarr.json").read_text())
+        assert about["zarr_format"] == 3
+        assert (about["shape"], about["data_type"]) == ([23, *shape], "float32")
+        assert about["dimension_names"] == ["sample", *axes]
+        assert about["chunk_grid"]["configuration"]["chunk_shape"] == [6, *shape]
+        (sharding,) = about["codecs"]
+        assert sharding["configuration"]["chunk_shape"] == [1, *shape]
+        assert [codec["name"] for codec in sharding["configuration"]["codecs"]] == ["bytes", "crc32c"]
+        assert len(list((tmp_path / "data.zarr" / name / "c").iterdir())) == 4  # ⌈23 / 6⌉ files
+    assert not (tmp_path / "data.zarr.partial").exists()
+
+
+def test_xarray_opens_it(tmp_path, getkey):
+    data = samples(getkey())
+    convert(InMemory(data), tmp_path / "data.zarr")
+    with warnings.catch_warnings(), xarray.open_zarr(tmp_path / "data.zarr", chunks=None) as opened:
+        warnings.simplefilter("error")
+        assert opened.s.dims == ("sample", "query", "output")
+        assert opened.x.dims == ("sensor", "sensor_axis")
+        assert np.array_equal(opened.s, data.s)
+        assert np.array_equal(opened.u, data.u)
+
+
+def test_it_says_what_it_holds(tmp_path, getkey):
+    data = samples(getkey(), domain=Torus((0.1, -1.0), (0.3, 2.5)))
+    store = convert(InMemory(data, "winds.nc"), tmp_path / "data.zarr", rows=slice(2, None))
+    assert is_store(tmp_path / "data.zarr")
+    assert not is_store(tmp_path)
+    assert (store.inputs, store.outputs, store.domain) == (data.inputs, data.outputs, data.domain)
+    assert store.provenance["source"] == "winds.nc"
+    assert store.provenance["rows"] == "2:22:1"
+    assert store.provenance["versions"]["jax"] == jax.__version__
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_statistics_are_those_of_all_samples(measured, tmp_path, getkey, small_pieces):
+    data = samples(getkey(), measured=measured)
+    store = convert(InMemory(data), tmp_path / "data.zarr")
+    u = np.asarray(data.u.u, np.float64)[np.asarray(data.u.mask)] if measured else np.asarray(data.u, np.float64)
+    for name, values in (("u", u), ("s", np.asarray(data.s, np.float64))):
+        flat, found = values.reshape(-1, values.shape[-1]), store.statistics[name]
+        assert np.array_equal(found.count, [len(flat)] * flat.shape[1])
+        assert np.array_equal(found.min, flat.min(0))
+        assert np.array_equal(found.max, flat.max(0))
+        assert found.mean == pytest.approx(flat.mean(0), rel=1e-13)
+        assert found.std == pytest.approx(flat.std(0), rel=1e-13)
+    fitted = Normalization.fit(data)
+    for ours, theirs in zip(jax.tree.leaves(store.normalization()), jax.tree.leaves(fitted), strict=True):
+        assert np.allclose(ours, theirs, rtol=1e-5)
+
+
+@given(
+    st.lists(st.lists(st.floats(-1.0, 1.0), min_size=0, max_size=20), min_size=1, max_size=8),
+    st.sampled_from([0.0, 1e6, -1e9]),
+)
+def test_pieces_of_any_sizes_merge_exactly(pieces, offset):
+    """Chan's formula against two passes over everything; E x² − (E x)² would lose all digits at these offsets."""
+    arrays = [offset + np.array(piece)[:, None] for piece in pieces]
+    everything = np.concatenate(arrays)
+    merged = Statistics.of(Moments.of(array) for array in arrays)
+    assert merged.count == len(everything)
+    if len(everything):
+        eps = np.finfo(float).eps * (abs(offset) + 1.0)
+        assert merged.mean == pytest.approx(everything.mean(0), abs=20 * eps)
+        assert merged.std == pytest.approx(everything.std(0), abs=20 * eps)
+        assert (merged.min, merged.max) == (everything.min(), everything.max())
+    again = Statistics.from_json(json.loads(json.dumps(merged.to_json())))
+    assert np.array_equal(again.mean, merged.mean)
+    assert np.array_equal(again.std, merged.std)
+
+
+def test_values_that_are_missing_do_not_count():
+    values = np.array([[1.0, np.nan], [3.0, np.nan], [np.inf, np.nan]])
+    found = Statistics.of([Moments.of(values)])
+    assert found.count.tolist() == [2, 0]
+    assert (found.mean[0], found.std[0], found.max[0]) == (2.0, 1.0, 3.0)
+    assert found.to_json()["min"] == [1.0, None]
+
+
+def test_a_constant_channel_is_not_blown_up(tmp_path, getkey):
+    data = samples(getkey())
+    data = Samples(jnp.full_like(data.u, 0.1), data.y, data.s, x=data.x, domain=data.domain)
+    store = convert(InMemory(data), tmp_path / "data.zarr")
+    assert store.normalization().u_scale.tolist() == [1.0, 1.0]
+
+
+def test_the_digest_depends_on_the_samples_alone(tmp_path, getkey, monkeypatch):
+    data = samples(getkey())
+    digests = []
+    for i, piece in enumerate((1, 3, 5, 100)):
+        monkeypatch.setattr(conversion, "PIECE_BYTES", piece * (48 + 144))
+        monkeypatch.setattr(writing, "SHARD_BYTES", 7 * 144)
+        digests.append(convert(InMemory(data, f"source {i}"), tmp_path / f"{i}.zarr").digest)
+    assert len(set(digests)) == 1
+    s = np.array(data.s)
+    s[-1, -1, -1] = np.nextafter(s[-1, -1, -1], np.float32(np.inf))
+    changed = dataclasses.replace(data, s=jnp.asarray(s))
+    swapped = take(data, [1, 0, *range(2, 23)])
+    for name, other in (("changed", changed), ("swapped", swapped)):
+        assert convert(InMemory(other), tmp_path / f"{name}.zarr").digest not in digests
+
+
+def chunk_places(file, per_shard):
+    """Where each sample lies in a shard: the standard puts (offset, length) of all chunks and a checksum at its end."""
+    index = file.read_bytes()[-16 * per_shard - 4 : -4]
+    return np.frombuffer(index, "<u8").reshape(per_shard, 2).astype(int)
+
+
+def flip(file, place, bit):
+    stored = bytearray(file.read_bytes())
+    stored[place] ^= 1 << bit
+    file.write_bytes(stored)
+
+
+@pytest.mark.parametrize("tensorstore", [True, False], ids=["tensorstore", "zarr"])
+def test_every_flipped_bit_is_found_and_named(tensorstore, tmp_path, getkey, small_pieces, monkeypatch):
+    monkeypatch.setattr(reading, "with_tensorstore", lambda: tensorstore)
+    good = convert(InMemory(samples(getkey())), tmp_path / "good.zarr")
+    rng = np.random.default_rng(0)
+    for trial in range(10):
+        path = tmp_path / f"{trial}.zarr"
+        shutil.copytree(tmp_path / "good.zarr", path)
+        name, row = rng.choice(["u", "s"]), int(rng.integers(23))
+        file = path / name / "c" / str(row // 6) / "0" / "0"
+        offset, length = chunk_places(file, 6)[row % 6]
+        flip(file, rng.integers(offset, offset + length), rng.integers(8))
+        store = Store.open(path)
+        with pytest.raises(CorruptDataError, match=f"{trial}.zarr: array '{name}', chunk of sample {row}: .*restore"):
+            store.load()
+        with pytest.raises(CorruptDataError, match=f"chunk of sample {row}:"):
+            store.load([0, row, 22])
+        others = [i for i in range(23) if i != row]
+        assert_same(store.load(others), good.load(others))
+
+
+@pytest.mark.parametrize("tensorstore", [True, False], ids=["tensorstore", "zarr"])
+def test_a_damaged_index_and_missing_bytes_are_found(tensorstore, tmp_path, getkey, small_pieces, monkeypatch):
+    monkeypatch.setattr(reading, "with_tensorstore", lambda: tensorstore)
+    convert(InMemory(samples(getkey())), tmp_path / "data.zarr")
+    file = tmp_path / "data.zarr/u/c/1/0/0"
+    stored = file.read_bytes()
+    flip(file, len(stored) - 20, 3)
+    with pytest.raises(CorruptDataError, match="array 'u', chunk of sample 6, 7, 8, 9, 10 and 1 more"):
+        Store.open(tmp_path / "data.zarr").load()
+    file.write_bytes(stored[:-1])
+    with pytest.raises(CorruptDataError, match="array 'u', chunk of sample 6"):
+        Store.open(tmp_path / "data.zarr").load()
+    file.unlink()
+    with pytest.raises(CorruptDataError, match="missing, with samples from 6 on"):
+        Store.open(tmp_path / "data.zarr")
+
+
+def test_verification_sees_what_checksums_cannot(tmp_path, getkey, small_pieces):
+    """Two whole shards exchanged: every checksum is right, the data is not."""
+    convert(InMemory(samples(getkey())), tmp_path / "data.zarr")
+    first, second = (tmp_path / f"data.zarr/s/c/{i}/0/0" for i in (0, 1))
+    stored = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(stored)
+    with pytest.raises(CorruptDataError, match="not those that were written"):
+        Store.open(tmp_path / "data.zarr").verify()
+
+
+def test_labels_of_a_grid_are_those_of_the_grid(tmp_path, getkey):
+    """s = y₁ + 10 y₂ written by the flat order of queries is y₁ + 10 y₂ of the labels."""
+    y = plane(3, 4, high=(1.0, 2.0))
+    s = jnp.broadcast_to((y[:, :1] + 10 * y[:, 1:]), (5, 12, 1))
+    data = Samples(jnp.ones((5, 2, 1)), y, s, domain=Box((0.0, 0.0), (1.0, 2.0)), outputs=[Variable("p", "Pa")])
+    labelled = convert(InMemory(data), tmp_path / "data.zarr").label(np.asarray(s[:2]), [4, 1])
+    assert labelled.p.dims == ("sample", "y1", "y2")
+    assert labelled.p.attrs["units"] == "Pa"
+    assert labelled.sample.values.tolist() == [4, 1]
+    assert np.allclose(labelled.p, (labelled.y1 + 10 * labelled.y2).expand_dims(sample=[4, 1]))
+
+
+def test_labels_on_the_sphere_are_latitude_and_longitude(tmp_path, getkey):
+    y = plane(3, 4, low=(60.0, 0.0), high=(-60.0, 270.0))
+    data = Samples(jnp.ones((5, 2, 1)), y, jnp.ones((5, 12, 1)), domain=Sphere())
+    labelled = convert(InMemory(data), tmp_path / "data.zarr").label(np.asarray(data.s))
+    assert labelled.s1.dims == ("sample", "latitude", "longitude")
+    assert labelled.latitude.values.tolist() == [60.0, 0.0, -60.0]
+    assert labelled.longitude.attrs["units"] == "degrees_east"
+
+
+@pytest.mark.parametrize("form", ["free", "indexed", "scattered"])
+def test_labels_of_scattered_queries_carry_their_locations(form, tmp_path, getkey):
+    points = jax.random.uniform(getkey(), (9, 2))
+    queries = {
+        "free": Free(jax.random.uniform(getkey(), (23, 7, 2))),
+        "indexed": Indexed(points, jax.random.randint(getkey(), (23, 7), 0, 9)),
+        "scattered": Shared(points),
+    }[form]
+    locations = queries.locations(23)
+    data = Samples(jnp.ones((23, 2, 1)), queries, locations[..., :1] - locations[..., 1:], domain=Box.unit(2))
+    labelled = convert(InMemory(data), tmp_path / "data.zarr").label(np.asarray(data.s)[[3, 8]], [3, 8])
+    assert labelled.s1.dims == ("sample", "query")
+    assert np.allclose(labelled.s1, (labelled.y1 - labelled.y2).broadcast_like(labelled.s1))
+
+
+def test_what_is_no_store_is_refused(tmp_path, getkey):
+    with pytest.raises(FileNotFoundError, match="loca generate"):
+        Store.open(tmp_path / "nothing.zarr")
+    with pytest.raises(ValueError, match="not a store of loca; convert"):
+        Store.open(tmp_path)
+    convert(InMemory(samples(getkey())), tmp_path / "data.zarr")
+    about = tmp_path / "data.zarr/zarr.json"
+    newer = about.read_text().replace(f'"format": {store_layout.FORMAT}', f'"format": {store_layout.FORMAT + 1}')
+    about.write_text(newer)
+    with pytest.raises(ValueError, match="upgrade"):
+        Store.open(tmp_path / "data.zarr")
+
+
+def test_labels_must_fit(tmp_path, getkey):
+    store = convert(InMemory(samples(getkey())), tmp_path / "data.zarr")
+    with pytest.raises(ValueError, match="one function per row"):
+        store.label(np.ones((2, 12, 3), np.float32), [1])
+    with pytest.raises(ValueError, match="5 values per function, but the data has 12"):
+        store.label(np.ones((1, 5, 3), np.float32), [1])

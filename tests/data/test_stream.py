@@ -1,0 +1,155 @@
+"""Streaming: the batches of memory, in their order, wherever it begins and however many processes share it."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from loca.cli.app import app
+from loca.data import Variable
+from loca.data.reading import CorruptDataError
+from loca.data.store import Store
+from loca.data.stream import stream
+from loca.domains import Box
+from loca.problems.generation import generate
+from loca.problems.problem import Problem
+from loca.typing import Key
+
+COUNT, SIZE, SEED = 1000, 12, 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbered(Problem):
+    """u of number i is i, everywhere."""
+
+    citation = "none"
+    domain = Box.unit(1)
+    x = np.linspace(0.0, 1.0, 4)[:, None]
+    y = np.linspace(0.0, 1.0, 5)[:, None]
+    inputs = (Variable("u"),)
+    outputs = (Variable("s"),)
+
+    def pairs(self, key: Key, rows: Sequence[int]):
+        numbers = np.asarray(rows, np.float64)[:, None, None]
+        return np.broadcast_to(numbers, (len(rows), 4, 1)), -np.broadcast_to(numbers, (len(rows), 5, 1))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return generate(Numbered(), COUNT, tmp_path_factory.mktemp("stream") / "numbered.zarr")
+
+
+def numbers(batch):
+    """Which samples a batch holds."""
+    found = np.asarray(batch.u)[:, 0, 0].astype(int)
+    assert np.array_equal(np.asarray(batch.s)[:, 0, 0], -found)
+    return found.tolist()
+
+
+def order(store, steps, **options):
+    batches = stream(store, size=SIZE, seed=SEED, **options)
+    found = [numbers(next(batches)) for _ in range(steps)]
+    batches.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def reference(store):
+    """The batches that samples in memory give, over more than three epochs."""
+    data = store.load()
+    batch = jax.jit(lambda step: data.batch(SEED, step, SIZE).u[:, 0, 0])
+    return [np.asarray(batch(step)).astype(int).tolist() for step in range(300)]
+
+
+def test_streamed_batches_are_those_of_memory(store, reference):
+    data = store.load()
+    batches = stream(store, size=SIZE, seed=SEED)
+    for step in range(3):
+        streamed, in_memory = next(batches), data.batch(SEED, step, SIZE)
+        assert jax.tree.structure(streamed) == jax.tree.structure(in_memory)
+        assert jax.tree.all(jax.tree.map(np.array_equal, streamed, in_memory))
+    batches.close()
+    assert order(store, 300) == reference
+    assert sorted(sum(reference, [])[:COUNT]) == list(range(COUNT))  # an epoch holds every sample once
+
+
+def test_resuming_at_100_points_changes_nothing(store, reference):
+    rng = np.random.default_rng(0)
+    batches = stream(store, size=SIZE, seed=SEED)
+    for step in rng.integers(0, 298, 100).tolist():
+        batches.set_state({"step": step})
+        assert [numbers(next(batches)) for _ in range(2)] == reference[step : step + 2]
+        assert batches.get_state() == {"step": step + 2}
+    batches.close()
+    assert order(store, 20, start=123, threads=4) == reference[123:143]
+
+
+CODE = """
+import json, sys
+import numpy as np
+from loca.data.store import Store
+from loca.data.stream import stream
+path, size, seed, start, steps, *processes = json.loads(sys.argv[1])
+for process in processes:
+    batches = stream(Store.open(path), size=size, seed=seed, start=start, process=tuple(process))
+    print(json.dumps([np.asarray(next(batches).u)[:, 0, 0].astype(int).tolist() for _ in range(steps)]))
+    batches.close()
+"""
+
+
+@pytest.mark.slow
+def test_processes_share_the_same_order(store, reference):
+    """Four processes, and two of them again as two: their parts side by side are the batches of one."""
+    shares = [[(0, 4), (0, 2)], [(1, 4), (1, 2)], [(2, 4)], [(3, 4)]]
+    arguments = [json.dumps([str(store.path), SIZE, SEED, 70, 30, *share]) for share in shares]
+    running = [
+        subprocess.Popen([sys.executable, "-c", CODE, argument], stdout=subprocess.PIPE, text=True)
+        for argument in arguments
+    ]
+    found = [list(map(json.loads, process.communicate()[0].splitlines())) for process in running]
+    of_four = [sum(parts, []) for parts in zip(*(each[0] for each in found), strict=True)]
+    of_two = [sum(parts, []) for parts in zip(found[0][1], found[1][1], strict=True)]
+    assert of_four == of_two == reference[70:100]
+
+
+def test_a_flipped_bit_stops_the_stream(store, tmp_path):
+    damaged = generate(Numbered(), COUNT, tmp_path / "damaged.zarr")
+    file = damaged.path / "s/c/0/0/0"
+    stored = bytearray(file.read_bytes())
+    stored[len(stored) // 4] ^= 1
+    file.write_bytes(stored)
+    batches = stream(Store.open(damaged.path), size=100, seed=0)
+    with pytest.raises(CorruptDataError, match=r"damaged.zarr: array 's', chunk of sample \d+: .*restore"):
+        for _ in range(COUNT // 100):
+            next(batches)
+    batches.close()
+
+
+def test_what_cannot_be_streamed_is_refused(store, monkeypatch):
+    with pytest.raises(ValueError, match="cannot be shared evenly by 5 processes"):
+        stream(store, size=12, seed=0, process=(0, 5))
+    with pytest.raises(ValueError, match="0 ≤ i < n"):
+        stream(store, size=12, seed=0, process=(2, 2))
+    with pytest.raises(ValueError, match="at least one thread"):
+        stream(store, size=12, seed=0, threads=0)
+    monkeypatch.setitem(sys.modules, "grain", None)
+    with pytest.raises(ImportError, match=r"pip install loca-jax\[stream\]"):
+        stream(store, size=12, seed=0)
+
+
+def test_streaming_is_measured_in_bounded_memory(tmp_path):
+    """32 MB in a process of its own, which mostly holds JAX itself; nothing is left behind."""
+    command = ["bench", "stream", "--gigabytes", "0.03", "--dir", str(tmp_path), "--seconds", "0.5"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.output)
+    assert figures["samples"] == 1966
+    assert figures["peak_megabytes"] < 400
+    assert figures["samples_per_s"] > 0
+    assert list(tmp_path.iterdir()) == []
