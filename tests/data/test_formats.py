@@ -105,6 +105,27 @@ def test_years_in_several_files_are_one(tmp_path):
         open_records([tmp_path / "air.1999.nc", tmp_path / "part.nc"], **options)
 
 
+def test_inputs_and_outputs_in_files_of_their_own(tmp_path):
+    years = [year(1999, 5), year(2000, 6)]
+    for dataset in years:
+        number = dataset.time.dt.year[0].item()
+        bounds = {"time_bnds": (("time", "nbnds"), np.zeros((len(dataset.time), 2)))}
+        dataset.assign(bounds).to_netcdf(tmp_path / f"air.{number}.nc", engine="h5netcdf")
+        pressure = dataset.rename(air="pres").map(lambda v: 100 * v).assign(bounds)
+        pressure.pres.attrs["missing_value"] = np.float64(-1.0)
+        pressure.to_netcdf(tmp_path / f"pres.{number}.nc", engine="h5netcdf", encoding={"pres": {"_FillValue": -2.0}})
+    options = {"inputs": "air", "outputs": "pres", "sample": "time"}
+    records = open_records([str(tmp_path / "air.*.nc"), str(tmp_path / "pres.*.nc")], **options)
+    samples = records.load([10, 4])
+    kelvin = np.concatenate([dataset.air for dataset in years]).reshape(11, -1)[[10, 4]]
+    assert np.array_equal(samples.u[..., 0], np.float32(kelvin))
+    assert np.array_equal(samples.s[..., 0], np.float32(100 * kelvin))
+    with pytest.raises(ValueError, match="files of air and of pres do not have the same samples and grids"):
+        open_records([*tmp_path.glob("air.*.nc"), tmp_path / "pres.1999.nc"], **options)
+    with pytest.raises(ValueError, match=r"pres\.1999\.nc holds none of air"):
+        open_records([tmp_path / "air.1999.nc", tmp_path / "pres.1999.nc"], **{**options, "outputs": "air"})
+
+
 def test_packed_land_is_missing(tmp_path):
     sea = year(2000, 3)
     land = RANDOM.uniform(size=(7, 12)) < 0.3

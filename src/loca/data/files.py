@@ -57,7 +57,7 @@ def open(  # noqa: A001
     **Arguments:**
 
     - `path`: a file or folder, a pattern such as `"air.*.nc"`, or several paths. Several files, in the order of their
-      names or as given, are read as one with more samples.
+      names or as given, are read as one with more samples; inputs and outputs may be in files of their own.
     - `inputs`, `outputs`: names of the variables that make up u and s.
     - `sample`: the dimension that counts the pairs.
     - `input_times`, `output_times`: which steps of trajectories make up u and s; in formats of trajectories by default
@@ -175,14 +175,14 @@ def read(
 ) -> Layout:
     """All files as one data set, with the roles of its format unless others were asked for."""
     from loca.data.formats.layout import Names
-    from loca.data.formats.lazy import concatenate
+    from loca.data.formats.lazy import join
 
     reader = readers()[kind]
     layouts = [reader.read(file, Names(inputs, outputs, sensors, queries)) for file in files]
     layout, dataset = layouts[0], layouts[0].dataset
     sample = sample or layout.sample
     if sample is not None and len(files) > 1:
-        dataset = concatenate([each.dataset for each in layouts], sample, files)
+        dataset = join([each.dataset for each in layouts], sample, files, (*inputs, *outputs))
     differing = tuple(name for name in layout.parameters if sample in dataset[name].dims)
     return dataclasses.replace(
         layout,

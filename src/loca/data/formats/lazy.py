@@ -112,6 +112,29 @@ def variable(dims: Sequence[Hashable], array: BackendArray, attrs: dict | None =
     return xarray.Variable(dims, indexing.LazilyIndexedArray(array), attrs)
 
 
+def join(
+    datasets: Sequence[xarray.Dataset], sample: str, files: Sequence[Path], names: Sequence[str]
+) -> xarray.Dataset:
+    """Data sets of several files as one, none of them read.
+
+    Files that hold the same of the variables in `names` follow each other along the sample; what different files hold
+    of them, such as temperature and pressure, is put side by side.
+    """
+    kinds: dict[tuple[str, ...], list[int]] = {}
+    for i, dataset in enumerate(datasets):
+        kinds.setdefault(tuple(name for name in names if name in dataset.variables), []).append(i)
+    if len(kinds) > 1 and () in kinds:
+        raise ValueError(f"{files[kinds[()][0]]} holds none of {', '.join(names)}; leave it out")
+    whole = [concatenate([datasets[i] for i in kind], sample, [files[i] for i in kind]) for kind in kinds.values()]
+    if len(whole) == 1:
+        return whole[0]
+    try:
+        return xarray.merge(whole, join="exact", compat="override")
+    except ValueError as error:
+        apart = " and of ".join(", ".join(kind) for kind in kinds)
+        raise ValueError(f"the files of {apart} do not have the same samples and grids: {error}") from error
+
+
 def concatenate(datasets: Sequence[xarray.Dataset], sample: str, files: Sequence[Path]) -> xarray.Dataset:
     """Data sets of several files as one with more samples, none of them read.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import xarray
@@ -25,9 +26,12 @@ def read(path: Path, names: Names) -> Layout:
 def decoded(path: Path, **backend: object) -> xarray.Dataset:
     """A data set in its file; times of calendars that cannot be decoded stay numbers."""
     options = {"chunks": None, "cache": False, "decode_timedelta": False, **backend}
-    try:
-        return xarray.open_dataset(path, **options)
-    except ValueError as error:
-        if "decode time" not in str(error):
-            raise
-        return xarray.open_dataset(path, decode_times=False, **options)
+    with warnings.catch_warnings():
+        # old files name two values for what is missing; xarray takes both for missing, and says so
+        warnings.filterwarnings("ignore", message=".*multiple fill values", category=xarray.SerializationWarning)
+        try:
+            return xarray.open_dataset(path, **options)
+        except ValueError as error:
+            if "decode time" not in str(error):
+                raise
+            return xarray.open_dataset(path, decode_times=False, **options)
