@@ -154,7 +154,9 @@ def test_stations_with_names_and_nodes_of_a_mesh(tmp_path):
     samples = records.load()
     assert np.array_equal(samples.x, np.stack([stations.latitude, stations.longitude], -1).astype(np.float32))
     assert np.array_equal(samples.u[1, :, 1], stations.elevation.astype(np.float32))
-    assert records.label(np.asarray(samples.s)).station.to_numpy().tolist() == ["London", "Paris", "Madrid"]
+    label = records.label(np.asarray(samples.s))
+    assert label.station.to_numpy().tolist() == ["London", "Paris", "Madrid"]
+    assert np.array_equal(label.rain.coords["latitude"], stations.latitude)
     mesh = xarray.Dataset({"p": (("run", "node"), normal(4, 3)), "y": ("node", normal(3)), "x": ("node", normal(3))})
     mesh.to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
     samples = open_records(tmp_path / "b.nc", inputs="p", outputs="p", sample="run").load()
@@ -591,6 +593,8 @@ def test_unknown_files_name_what_is_understood(tmp_path):
     (tmp_path / "a.csv").write_text("1,2\n")
     with pytest.raises(ValueError, match="no format that is understood: loca, zarr, well, pdebench, camlab, matlab"):
         open_records(tmp_path / "a.csv")
+    with pytest.raises(ValueError, match=r"a\.csv is not of the format 'npz'; leave it out"):
+        open_records(tmp_path / "a.csv", format="npz")
     with pytest.raises(ValueError, match="no format 'csv'"):
         open_records(tmp_path / "a.csv", format="csv")
     with pytest.raises(FileNotFoundError, match="no file"):

@@ -78,6 +78,9 @@ def open(  # noqa: A001
     if len(files) == 1 and is_plain_folder(files[0]):
         files, split = well.split_files(files[0], split), None
     kind = format or recognize(files[0])
+    # "camlab" is the one format that can be right without a mark: its fields on grids carry no locations
+    if format not in (None, "loca", "camlab") and not readers()[kind].recognizes(files[0]):
+        raise ValueError(f"{files[0]} is not of the format {format!r}; leave it out to have the format recognized")
     if kind == "loca":
         from loca.data.store import Store
 

@@ -63,12 +63,13 @@ class Labelled(Records):
         for times in (input_times, output_times):
             if times is not None and not len(np.arange(dataset.sizes[time])[times]):
                 raise ValueError(f"{times} selects none of the {dataset.sizes[time]} steps of {source} along {time!r}")
-        measured = with_locations(dataset, [*input_names, *output_names], sample, time)
+        placed = with_locations(dataset, [*input_names, *output_names], sample)
+        measured = with_numbers(placed, sample, time)
         before, channels = measured, input_names
         if input_times is not None and time is not None:
             before, channels = steps_as_channels(measured, input_names, time, input_times)
         after = measured[list(output_names)]
-        self._labels = dataset[list(output_names)]
+        self._labels = placed[list(output_names)]
         if output_times is not None and time is not None:
             after = after.isel({time: output_times}, missing_dims="ignore")
             self._labels = self._labels.isel({time: output_times}, missing_dims="ignore")
@@ -187,11 +188,8 @@ def time_dimension(dataset: xarray.Dataset, names: Sequence[str], sample: str, s
     )
 
 
-def with_locations(dataset: xarray.Dataset, names: Sequence[str], sample: str, time: str | None) -> xarray.Dataset:
-    """The data set with everything that says where and when points are as coordinates.
-
-    Dates become days since the first. This comes before steps are selected, so that times do not depend on which.
-    """
+def with_locations(dataset: xarray.Dataset, names: Sequence[str], sample: str) -> xarray.Dataset:
+    """The data set with everything but `names` that says where points are as coordinates."""
     stored = [
         name
         for name, array in dataset.data_vars.items()
@@ -202,7 +200,14 @@ def with_locations(dataset: xarray.Dataset, names: Sequence[str], sample: str, t
             or (name in SPATIAL and array.ndim == 1 and sample not in array.dims)
         )
     ]
-    dataset = dataset.set_coords(stored)
+    return dataset.set_coords(stored)
+
+
+def with_numbers(dataset: xarray.Dataset, sample: str, time: str | None) -> xarray.Dataset:
+    """The data set with days since the first as times, or steps from 0 to 1 if it has none.
+
+    This comes before steps are selected, so that times do not depend on which.
+    """
     days = {
         name: (c.dims, (c.to_numpy() - c.to_numpy().ravel()[0]) / np.timedelta64(1, "D"), c.attrs)
         for name, c in dataset.coords.items()
