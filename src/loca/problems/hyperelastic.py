@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -213,6 +214,21 @@ class Plate:
             f"no equilibrium after {STEPS} steps: the unbalanced force is still {unbalanced:.1e}, so the load is "
             "beyond what the material bears, or the guess is too far; pass a smaller load or a nearer guess"
         )
+
+    def path(
+        self, material: Material, affine: Float[np.ndarray, "nodes nodes 2"], loads: Sequence[float]
+    ) -> Iterator[Float[np.ndarray, "nodes nodes 2"]]:
+        """Equilibria where the plate is held at load · affine, for one load after the other.
+
+        Each is sought from that of the two guesses with less energy: what a uniform plate would do, and the last
+        equilibrium in proportion — the nearer one, unless it turns something inside out.
+        """
+        shape = affine
+        for load in loads:
+            guess = min((load * shape, load * affine), key=lambda w: self.energy(material, w))
+            w = self.equilibrium(material, guess)
+            shape = w / load
+            yield w
 
     def _collect(self, local: Float[np.ndarray, "elements local 2"]) -> Float[np.ndarray, "nodes nodes 2"]:
         """Sum over the elements that share a node."""

@@ -131,17 +131,13 @@ class MechanicalMNIST(Problem):
 def pull(
     digit: UInt8[np.ndarray, "28 28"], loads: Sequence[float], refinement: int = 1
 ) -> Float[np.ndarray, "loads 784 2"]:
-    """Displacements at the pixel centers of one digit under equal pulls d on all sides, each found from the last."""
+    """Displacements at the pixel centers of one digit under equal pulls d on all sides, one after the other."""
     plate = equibiaxial_plate(refinement)
     young = np.kron(young_modulus(digit), np.ones((refinement, refinement)))
     material = Material.isotropic(young, POISSON)
     centers = slice(refinement, None, 2 * refinement)
-    w, before = plate.x / PIXELS - 0.5, 1.0  # were all pixels alike, this would be w at d = 1
-    fields = []
-    for load in loads:
-        w, before = plate.equilibrium(material, w * (load / before)), load
-        fields.append(w[centers, centers].reshape(-1, 2))
-    return np.stack(fields)
+    path = plate.path(material, plate.x / PIXELS - 0.5, loads)
+    return np.stack([w[centers, centers].reshape(-1, 2) for w in path])
 
 
 @functools.lru_cache(maxsize=2)
