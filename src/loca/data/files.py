@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from loca.data.labelled import Labelled, as_names, contents
+from loca.data.labeled import Labeled, as_names, contents
 from loca.data.records import Records, Rows
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def open(  # noqa: A001
     if layout.time is not None:
         input_times = slice(0, 1) if input_times is None else input_times
         output_times = slice(1, None) if output_times is None else output_times
-    records = Labelled(
+    records = Labeled(
         layout.dataset,
         layout.inputs,
         layout.outputs,

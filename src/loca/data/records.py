@@ -20,7 +20,7 @@ Rows = slice | Sequence[int] | np.ndarray
 
 
 class Records(abc.ABC):
-    """N labelled pairs (u, s) that stay in their files until they are asked for.
+    """N labeled pairs (u, s) that stay in their files until they are asked for.
 
     This is what `loca.data.open` gives for every format, and what can be streamed, converted, checked and shown.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-class Labelled(Records):
+class Labeled(Records):
     """Pairs (u, s) that are variables of an `xarray.Dataset`, in memory or still in its file.
 
     The dimensions of a variable other than `sample` are the coordinates of sensors and queries, in the order of the
@@ -91,9 +91,9 @@ class Labelled(Records):
 
     def __repr__(self) -> str:
         names = ", ".join(v.name for v in self.inputs), ", ".join(v.name for v in self.outputs)
-        return f"Labelled({self.source!r}: {len(self)} pairs, {names[0]} → {names[1]}, {self.domain})"
+        return f"Labeled({self.source!r}: {len(self)} pairs, {names[0]} → {names[1]}, {self.domain})"
 
-    def select(self, rows: Rows) -> Labelled:
+    def select(self, rows: Rows) -> Labeled:
         """Some of the pairs, still in their file."""
         rows = as_rows(rows, len(self))
         chosen = copy.copy(self)  # the domain and the points that are kept stay those of the whole

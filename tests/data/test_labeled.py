@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import xarray
 
-from loca.data.labelled import Labelled
+from loca.data.labeled import Labeled
 from loca.data.queries import Free, Shared
 from loca.data.samples import Variable
 from loca.domains import Box, Sphere, Torus
@@ -42,7 +42,7 @@ GLOBE = np.linspace(90, -90, 5), np.arange(0, 360, 45.0)
 @pytest.mark.parametrize("dims", [("time", "lat", "lon"), ("lon", "time", "lat"), ("lat", "time", "lon")])
 def test_round_trip_is_exact_whatever_the_order_of_dimensions(dims):
     dataset = weather(*GLOBE, dims)
-    records = Labelled(dataset, "air", "pres", "time")
+    records = Labeled(dataset, "air", "pres", "time")
     samples = records.load()
     back = records.label(np.asarray(samples.s))
     xarray.testing.assert_identical(back, dataset[["pres"]])
@@ -60,7 +60,7 @@ def test_round_trip_is_exact_whatever_the_order_of_dimensions(dims):
 
 def test_some_rows_in_any_order():
     dataset = weather(*GLOBE)
-    records = Labelled(dataset, "air", ["pres", "air"], "time")
+    records = Labeled(dataset, "air", ["pres", "air"], "time")
     rows = [4, 0, -1]
     samples = records.load(rows)
     assert np.array_equal(samples.s[..., 0].reshape(3, 5, 8), dataset.pres.to_numpy()[rows])
@@ -76,9 +76,9 @@ def test_some_rows_in_any_order():
 
 
 def test_region_is_a_box_in_degrees_and_points_spread_over_the_globe_are_a_sphere():
-    region = Labelled(weather(np.linspace(30, 55, 11), np.linspace(-15, 15, 13)), "air", "pres", "time")
+    region = Labeled(weather(np.linspace(30, 55, 11), np.linspace(-15, 15, 13)), "air", "pres", "time")
     assert region.domain == Box([30.0, -15.0], [55.0, 15.0])
-    half = Labelled(weather(np.linspace(-90, 90, 5), np.arange(0, 180, 10.0)), "air", "pres", "time")
+    half = Labeled(weather(np.linspace(-90, 90, 5), np.arange(0, 180, 10.0)), "air", "pres", "time")
     assert half.domain == Box([-90.0, 0.0], [90.0, 170.0])
     z, angle = 1 - 2 * (np.arange(200) + 0.5) / 200, np.arange(200) * 137.5
     spiral = xarray.Dataset(
@@ -88,7 +88,7 @@ def test_region_is_a_box_in_degrees_and_points_spread_over_the_globe_are_a_spher
             "lon": ("point", angle % 360),
         }
     )
-    records = Labelled(spiral, "t", "t", "sample")
+    records = Labeled(spiral, "t", "t", "sample")
     assert records.domain == Sphere()
     assert np.array_equal(records.load().y.points, np.stack([spiral.lat, spiral.lon], -1).astype(np.float32))
 
@@ -103,7 +103,7 @@ def test_curvilinear_grid_has_its_own_latitudes_and_longitudes():
             "nav_lon": (("j", "i"), turned[1], {"units": "degree_east"}),
         },
     )
-    samples = Labelled(dataset, "t", "t", "time").load()
+    samples = Labeled(dataset, "t", "t", "time").load()
     assert np.array_equal(samples.y.points, np.stack([t.ravel() for t in turned], -1).astype(np.float32))
 
 
@@ -113,7 +113,7 @@ def test_land_is_left_out_and_comes_back_as_missing():
     land[1, 2:] = land[3, 0] = True
     dataset["pres"] = dataset.pres.where(~land)
     dataset["pres"][2, 0, 0] = np.nan  # a hole on one day is not land
-    records = Labelled(dataset, "air", "pres", "time")
+    records = Labeled(dataset, "air", "pres", "time")
     samples = records.load()
     assert samples.u.shape == (6, 20, 1)
     assert samples.s.shape == (6, 16, 1)
@@ -134,7 +134,7 @@ def test_inputs_with_fewer_dimensions_are_constant():
         },
         {"x": [0.0, 0.5, 2.0], "t": [1.0, 2.0, 3.0, 4.0, 5.0]},
     )
-    samples = Labelled(dataset, ["viscosity", "a", "height", "profile"], "s", "run").load([3, 1])
+    samples = Labeled(dataset, ["viscosity", "a", "height", "profile"], "s", "run").load([3, 1])
     assert samples.inputs == (Variable("viscosity", "m2/s"), Variable("a"), Variable("height"), Variable("profile"))
     u = np.asarray(samples.u).reshape(2, 3, 2, 4)
     for b, run in enumerate([3, 1]):
@@ -152,7 +152,7 @@ def test_inputs_with_fewer_dimensions_are_constant():
 
 def test_numbers_only_are_one_sensor():
     dataset = xarray.Dataset({"k": ("run", normal(4)), "f": ("run", normal(4)), "s": (("run", "x"), normal(4, 5))})
-    samples = Labelled(dataset, ["k", "f"], "s", "run").load()
+    samples = Labeled(dataset, ["k", "f"], "s", "run").load()
     assert np.array_equal(samples.u[:, 0], np.stack([dataset.k, dataset.f], -1))
     assert samples.x.shape == (1, 1)
 
@@ -163,7 +163,7 @@ def test_trajectories_become_channels_before_and_a_coordinate_after():
         {"v": (("member", "time", "x"), normal(3, 5, 4), {"unit": "m/s"}), "k": (("member", "x"), normal(3, 4))},
         {"time": days, "x": np.linspace(0, 1, 4)},
     )
-    records = Labelled(dataset, ["v", "k"], "v", "member", input_times=slice(0, 2), output_times=slice(2, None))
+    records = Labeled(dataset, ["v", "k"], "v", "member", input_times=slice(0, 2), output_times=slice(2, None))
     samples = records.load()
     assert samples.inputs == (Variable("v@t0", "m/s"), Variable("v@t1", "m/s"), Variable("k"))
     assert np.array_equal(samples.u[..., 0], dataset.v[:, 0])
@@ -173,7 +173,7 @@ def test_trajectories_become_channels_before_and_a_coordinate_after():
     assert np.allclose(np.unique(samples.y.points[:, 0]), [0.5, 0.75, 1.0])
     xarray.testing.assert_identical(records.label(np.asarray(samples.s)), dataset[["v"]].isel(time=slice(2, None)))
     # at one time only, time is no coordinate, and comes back all the same
-    records = Labelled(dataset, "v", "v", "member", input_times=[0], output_times=[4])
+    records = Labeled(dataset, "v", "v", "member", input_times=[0], output_times=[4])
     samples = records.load()
     assert samples.inputs == (Variable("v", "m/s"),)
     assert np.array_equal(samples.y.points[:, 0], dataset.x.astype(np.float32))
@@ -186,7 +186,7 @@ def test_places_that_depend_on_the_sample():
         {"x": (("sample", "node"), normal(3, 6)), "y": (("sample", "node"), normal(3, 6))},
     )
     dataset["c"][1, 4] = np.nan
-    records = Labelled(dataset, "c", "u", "sample")
+    records = Labeled(dataset, "c", "u", "sample")
     samples = records.load([2, 1])
     places = np.stack([dataset.x, dataset.y], -1)[[2, 1]]
     assert isinstance(samples.u, Measurements)
@@ -207,7 +207,7 @@ def test_places_that_move_in_time():
         {"u": (("sample", "time", "node"), normal(3, 4, 6))},
         {"x": (("sample", "time", "node"), normal(3, 4, 6)), "y": (("time", "node"), normal(4, 6))},
     )
-    records = Labelled(dataset, "u", "u", "sample", time="time", input_times=[0, 1], output_times=slice(1, None))
+    records = Labeled(dataset, "u", "u", "sample", time="time", input_times=[0, 1], output_times=slice(1, None))
     samples = records.load([2, 0])
     x, y = dataset.x.to_numpy()[[2, 0]], np.broadcast_to(dataset.y, (2, 4, 6))
     times = np.broadcast_to(np.float32([1 / 3, 2 / 3, 1])[:, None], (2, 3, 6))
@@ -217,8 +217,8 @@ def test_places_that_move_in_time():
 
 def test_periods_make_a_torus():
     dataset = xarray.Dataset({"u": (("run", "x"), normal(2, 8))}, {"x": np.arange(8) / 8})
-    assert Labelled(dataset, "u", "u", "run", periods={"x": 1.0}).domain == Torus([0.0], [1.0])
-    assert isinstance(Labelled(dataset, "u", "u", "run").load().y, Shared)
+    assert Labeled(dataset, "u", "u", "run", periods={"x": 1.0}).domain == Torus([0.0], [1.0])
+    assert isinstance(Labeled(dataset, "u", "u", "run").load().y, Shared)
 
 
 @pytest.mark.parametrize(
@@ -244,10 +244,10 @@ def test_errors_say_what_is_there(change, message):
     dataset["name"] = ("time", list("abcdef"))
     dataset["void"] = dataset.air * np.nan
     with pytest.raises(ValueError, match=message):
-        Labelled(dataset, **{"inputs": "air", "outputs": "pres", "sample": "time", **change}).load()
+        Labeled(dataset, **{"inputs": "air", "outputs": "pres", "sample": "time", **change}).load()
 
 
 def test_predictions_of_the_wrong_shape_are_refused():
-    records = Labelled(weather(*GLOBE), "air", "pres", "time")
+    records = Labeled(weather(*GLOBE), "air", "pres", "time")
     with pytest.raises(ValueError, match=r"expected .* \(2, 40, 1\), got \(2, 39, 1\)"):
         records.label(np.zeros((2, 39, 1), np.float32), [0, 1])
