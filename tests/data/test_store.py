@@ -307,20 +307,20 @@ def test_labels_of_a_grid_are_those_of_the_grid(tmp_path, getkey):
     y = plane(3, 4, high=(1.0, 2.0))
     s = jnp.broadcast_to((y[:, :1] + 10 * y[:, 1:]), (5, 12, 1))
     data = Samples(jnp.ones((5, 2, 1)), y, s, domain=Box((0.0, 0.0), (1.0, 2.0)), outputs=[Variable("p", "Pa")])
-    labelled = convert(InMemory(data), tmp_path / "data.zarr").label(np.asarray(s[:2]), [4, 1])
-    assert labelled.p.dims == ("sample", "y1", "y2")
-    assert labelled.p.attrs["units"] == "Pa"
-    assert labelled.sample.values.tolist() == [4, 1]
-    assert np.allclose(labelled.p, (labelled.y1 + 10 * labelled.y2).expand_dims(sample=[4, 1]))
+    labels = convert(InMemory(data), tmp_path / "data.zarr").label(np.asarray(s[:2]), [4, 1])
+    assert labels.p.dims == ("sample", "y1", "y2")
+    assert labels.p.attrs["units"] == "Pa"
+    assert labels.sample.values.tolist() == [4, 1]
+    assert np.allclose(labels.p, (labels.y1 + 10 * labels.y2).expand_dims(sample=[4, 1]))
 
 
 def test_labels_on_the_sphere_are_latitude_and_longitude(tmp_path, getkey):
     y = plane(3, 4, low=(60.0, 0.0), high=(-60.0, 270.0))
     data = Samples(jnp.ones((5, 2, 1)), y, jnp.ones((5, 12, 1)), domain=Sphere())
-    labelled = convert(InMemory(data), tmp_path / "data.zarr").label(np.asarray(data.s))
-    assert labelled.s1.dims == ("sample", "latitude", "longitude")
-    assert labelled.latitude.values.tolist() == [60.0, 0.0, -60.0]
-    assert labelled.longitude.attrs["units"] == "degrees_east"
+    labels = convert(InMemory(data), tmp_path / "data.zarr").label(np.asarray(data.s))
+    assert labels.s1.dims == ("sample", "latitude", "longitude")
+    assert labels.latitude.values.tolist() == [60.0, 0.0, -60.0]
+    assert labels.longitude.attrs["units"] == "degrees_east"
 
 
 @pytest.mark.parametrize("form", ["free", "indexed", "scattered"])
@@ -333,9 +333,9 @@ def test_labels_of_scattered_queries_carry_their_locations(form, tmp_path, getke
     }[form]
     locations = queries.locations(23)
     data = Samples(jnp.ones((23, 2, 1)), queries, locations[..., :1] - locations[..., 1:], domain=Box.unit(2))
-    labelled = convert(InMemory(data), tmp_path / "data.zarr").label(np.asarray(data.s)[[3, 8]], [3, 8])
-    assert labelled.s1.dims == ("sample", "query")
-    assert np.allclose(labelled.s1, (labelled.y1 - labelled.y2).broadcast_like(labelled.s1))
+    labels = convert(InMemory(data), tmp_path / "data.zarr").label(np.asarray(data.s)[[3, 8]], [3, 8])
+    assert labels.s1.dims == ("sample", "query")
+    assert np.allclose(labels.s1, (labels.y1 - labels.y2).broadcast_like(labels.s1))
 
 
 def test_what_is_no_store_is_refused(tmp_path, getkey):

@@ -1,6 +1,7 @@
 """Streaming: the batches of memory, in their order, wherever it begins and however many processes share it."""
 
 import dataclasses
+import itertools
 import json
 import subprocess
 import sys
@@ -76,7 +77,9 @@ def test_streamed_batches_are_those_of_memory(store, reference):
         assert jax.tree.all(jax.tree.map(np.array_equal, streamed, in_memory))
     batches.close()
     assert order(store, 300) == reference
-    assert sorted(sum(reference, [])[:COUNT]) == list(range(COUNT))  # an epoch holds every sample once
+    assert sorted(itertools.islice(itertools.chain(*reference), COUNT)) == list(
+        range(COUNT)
+    )  # an epoch holds every sample once
 
 
 def test_resuming_at_100_points_changes_nothing(store, reference):
@@ -113,8 +116,8 @@ def test_processes_share_the_same_order(store, reference):
         for argument in arguments
     ]
     found = [list(map(json.loads, process.communicate()[0].splitlines())) for process in running]
-    of_four = [sum(parts, []) for parts in zip(*(each[0] for each in found), strict=True)]
-    of_two = [sum(parts, []) for parts in zip(found[0][1], found[1][1], strict=True)]
+    of_four = [list(itertools.chain(*parts)) for parts in zip(*(each[0] for each in found), strict=True)]
+    of_two = [list(itertools.chain(*parts)) for parts in zip(found[0][1], found[1][1], strict=True)]
     assert of_four == of_two == reference[70:100]
 
 
@@ -126,8 +129,7 @@ def test_a_flipped_bit_stops_the_stream(store, tmp_path):
     file.write_bytes(stored)
     batches = stream(Store.open(damaged.path), size=100, seed=0)
     with pytest.raises(CorruptDataError, match=r"damaged.zarr: array 's', chunk of sample \d+: .*restore"):
-        for _ in range(COUNT // 100):
-            next(batches)
+        list(itertools.islice(batches, COUNT // 100))
     batches.close()
 
 

@@ -98,6 +98,12 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
     write_whole(path, lambda file: np.savez(file, **arrays))  # pyright: ignore[reportArgumentType]
 
 
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of such a file."""
+    with np.load(path) as arrays:
+        return dict(arrays)
+
+
 def piece_path(directory: Path, rows: range) -> Path:
     """The file of a piece of work."""
     return directory / f"{rows.start:012d}.npz"
@@ -195,7 +201,7 @@ class Draft:
     def pack(self, shard: range) -> None:
         """Move complete pieces into a shard; only when it is on the disk, with its summary, are they removed."""
         files = [piece_path(self.pieces, rows) for rows in cut(shard, self.block)]
-        pieces = [np.load(file) for file in files]
+        pieces = [read_arrays(file) for file in files]
         for name in self.layout.each:
             write_rows(self.data / name, shard, np.concatenate([piece[name] for piece in pieces]))
             trailing = ("0" for _ in self.layout.each[name].shape)
@@ -206,8 +212,7 @@ class Draft:
             "digests": np.concatenate([piece["digests"] for piece in pieces]),
         }
         write_arrays(self.summary(shard), summary)
-        for piece, file in zip(pieces, files, strict=True):
-            piece.close()
+        for file in files:
             file.unlink()
 
     def summary(self, shard: range) -> Path:
@@ -218,7 +223,9 @@ class Draft:
         """Describe the whole, give it its name, and remove what it was made from."""
         import zarr
 
-        shards = [np.load(self.summary(shard)) for shard in cut(range(self.layout.count), self.shard)]
+        for leftover in [*self.data.rglob("*.partial"), *self.data.rglob("*.__lock")]:  # what a killed run was writing
+            leftover.unlink()
+        shards = [read_arrays(self.summary(shard)) for shard in cut(range(self.layout.count), self.shard)]
         statistics = {
             name: Statistics.of(Moments(*each) for shard in shards for each in shard[f"{name}_moments"]).to_json()
             for name in ("u", "s")
@@ -229,8 +236,6 @@ class Draft:
         with warnings.catch_warnings():  # not part of the Zarr v3 standard yet, but xarray warns whoever has none
             warnings.filterwarnings("ignore", "Consolidated metadata")
             zarr.consolidate_metadata(self.data)
-        for leftover in [*self.data.rglob("*.partial"), *self.data.rglob("*.__lock")]:  # what a killed run was writing
-            leftover.unlink()
         sync(self.data / "zarr.json")
         self.data.rename(self.path)
         sync(self.path.parent)

@@ -1,0 +1,342 @@
+"""Generating data: the same samples whoever computes them, however often it is killed and wherever."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from loca.cli.app import app
+from loca.data import Variable, work, writing
+from loca.data.store import Store
+from loca.domains import Box
+from loca.problems import generation
+from loca.problems.generation import generate
+from loca.problems.problem import Problem, generators
+from loca.typing import Key
+
+LOCA = Path(sys.executable).with_name("loca")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sums(Problem):
+    """Random numbers and their running sums."""
+
+    size: int = 8
+    scale: float = 1.0
+
+    citation = "nobody"
+    domain = Box.unit(1)
+    inputs = (Variable("rate", "m/s"),)
+    outputs = (Variable("way", "m"), Variable("square"))
+
+    @property
+    def x(self):
+        return np.linspace(0.0, 1.0, self.size)[:, None]
+
+    @property
+    def y(self):
+        return self.x
+
+    def pairs(self, key: Key, rows: Sequence[int]):
+        u = np.stack([self.scale * rng.standard_normal((self.size, 1)) for rng in generators(key, rows)])
+        return u, np.concatenate([u.cumsum(1), u**2], axis=-1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Deadly(Sums):
+    """Kills the process that computes sample 7, as long as there is a file that says so."""
+
+    sword: str = ""
+
+    def pairs(self, key: Key, rows: Sequence[int]):
+        if 7 in rows and Path(self.sword).exists():
+            with contextlib.suppress(FileNotFoundError):
+                if Path(self.sword).read_text() == "once":
+                    Path(self.sword).unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().pairs(key, rows)
+
+
+@pytest.fixture
+def small_shards(monkeypatch):
+    """Seven pieces for 40 samples, and two pieces a shard."""
+    monkeypatch.setattr(generation, "PIECES", 7)
+    monkeypatch.setattr(writing, "SHARD_BYTES", 12 * 64)
+
+
+@pytest.fixture
+def undisturbed(tmp_path, small_shards):
+    return generate(Sums(), 40, tmp_path / "undisturbed.zarr").digest
+
+
+def test_a_store_holds_what_the_problem_gives(tmp_path, small_shards):
+    problem = Sums(size=5)
+    store = generate(problem, 40, tmp_path / "sums.zarr", seed=3)
+    expected = problem.sample(jax.random.key(3), 40)
+    assert jax.tree.all(jax.tree.map(np.array_equal, store.load(), expected))
+    assert (store.inputs, store.outputs, store.domain) == (expected.inputs, expected.outputs, expected.domain)
+    assert store.provenance["problem"] == "Sums"
+    assert store.provenance["arguments"] == {"size": 5, "scale": 1.0}
+    assert (store.provenance["seed"], store.provenance["citation"]) == (3, "nobody")
+    assert str(tmp_path) not in json.dumps(store.description)
+    assert np.array_equal(store.label(np.asarray(expected.s)).way[7], np.asarray(expected.s)[7, :, 0])
+
+
+def test_more_samples_begin_with_the_same_ones(tmp_path):
+    few, many = (generate(Sums(), count, tmp_path / f"{count}.zarr") for count in (33, 70))
+    assert jnp.array_equal(few.load().s, many.load(slice(33)).s)
+
+
+def test_the_samples_do_not_depend_on_who_computes_them(tmp_path, undisturbed):
+    """Two processes, and an executor that the user brings."""
+    assert generate(Sums(), 40, tmp_path / "processes.zarr", workers=2).digest == undisturbed
+    with ThreadPoolExecutor(3) as executor:
+        assert generate(Sums(), 40, tmp_path / "threads.zarr", executor=executor).digest == undisturbed
+
+
+def test_a_killed_worker_is_replaced(tmp_path, undisturbed):
+    sword = tmp_path / "sword"
+    sword.write_text("once")
+    store = generate(Deadly(sword=str(sword)), 40, tmp_path / "sums.zarr", workers=2)
+    assert not sword.exists()
+    assert store.digest == undisturbed
+
+
+def test_workers_that_always_die_are_given_up_and_lose_nothing(tmp_path, undisturbed, monkeypatch):
+    monkeypatch.setattr(work, "DEATHS", 1)
+    sword = tmp_path / "sword"
+    sword.write_text("always")
+    path = tmp_path / "sums.zarr"
+    with pytest.raises(RuntimeError, match="out of memory"):
+        generate(Deadly(sword=str(sword)), 40, path, workers=2)
+    assert not path.exists()
+    sword.unlink()
+    assert generate(Deadly(sword=str(sword)), 40, path).digest == undisturbed
+
+
+class Crash(BaseException):
+    """The power is gone: nothing after it is done, and nobody catches it."""
+
+
+def crash_at(monkeypatch, moment):
+    """Whatever changes the disk does so `moment` times, and then never again."""
+    changes = 0
+
+    def counted(change):
+        def wrapper(*args, **kwargs):
+            nonlocal changes
+            changes += 1
+            if changes > moment:
+                raise Crash
+            return change(*args, **kwargs)
+
+        return wrapper
+
+    for place, name in [
+        (Path, "replace"), (Path, "rename"), (Path, "unlink"), (shutil, "rmtree"), (writing, "write_rows"),
+        (writing, "sync"), (Store, "open"),
+    ]:  # fmt: skip
+        monkeypatch.setattr(place, name, counted(getattr(place, name)))
+    return lambda: changes
+
+
+def test_crashing_before_any_change_of_the_disk_changes_nothing(tmp_path, undisturbed, monkeypatch):
+    """All moments at which a file appears, moves or goes; each run goes on from the last one's ruins."""
+    moment = 0
+    while True:
+        path = tmp_path / f"{moment}.zarr"
+        with monkeypatch.context() as patch:
+            changes = crash_at(patch, moment)
+            try:
+                generate(Sums(), 40, path)
+            except Crash:
+                assert changes() > moment
+            else:
+                break
+        store = generate(Sums(), 40, path)
+        assert store.digest == undisturbed
+        store.verify()
+        assert not path.with_name(f"{moment}.zarr.partial").exists()
+        assert not list(path.rglob("*.partial")) + list(path.rglob("*.__lock"))
+        moment += 1
+    assert moment > 40  # pieces, shards, summaries, the last rename, the removal of the draft
+
+
+def test_other_arguments_are_refused(tmp_path, small_shards):
+    def crash_after_two_pieces(done, total):
+        if done == 12:
+            raise Crash
+
+    path = tmp_path / "sums.zarr"
+    with pytest.raises(Crash):
+        generate(Sums(), 40, path, progress=crash_after_two_pieces)
+    begun = path.with_name("sums.zarr.partial")
+    for problem, seed, said in ((Sums(), 1, "seed is 0, now asked for: 1"), (Sums(scale=2.0), 0, "arguments.scale")):
+        with pytest.raises(FileExistsError, match=f"partial was begun with other arguments .*{said}.*delete it"):
+            generate(problem, 40, path, seed=seed)
+    with pytest.raises(FileExistsError, match="count is 40, now asked for: 41"):
+        generate(Sums(), 41, path)
+    assert begun.exists()
+    complete = generate(Sums(), 40, path)
+    modified = (path / "zarr.json").stat().st_mtime_ns
+    assert generate(Sums(), 40, path, workers=2).digest == complete.digest  # says it is there and does nothing
+    assert (path / "zarr.json").stat().st_mtime_ns == modified
+    with pytest.raises(FileExistsError, match=r"holds something else .*seed is 0, now asked for: 1.*another name"):
+        generate(Sums(), 40, path, seed=1)
+
+
+def test_two_runs_do_not_write_at_once(tmp_path):
+    path = tmp_path / "sums.zarr"
+    with work.lock(path.with_name("sums.zarr.partial")), pytest.raises(RuntimeError, match="another process"):
+        generate(Sums(), 40, path)
+    assert len(generate(Sums(), 40, path)) == 40
+
+
+def test_progress_counts_samples(tmp_path, small_shards):
+    seen = []
+    generate(Sums(), 40, tmp_path / "sums.zarr", progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(min(6 * i, 40), 40) for i in range(8)]
+
+
+def test_nonsense_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="at least 1, got count=0"):
+        generate(Sums(), 0, tmp_path / "sums.zarr")
+
+
+def command(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_the_command_generates_once(tmp_path):
+    path = tmp_path / "made.zarr"
+    line = ("generate", "antiderivative", "--count", 20, "--out", path, "--set", "sensors=30", "--set", "length=1")
+    first, again, other = command(*line), command(*line), command(*line, "--seed", 7)
+    assert first.exit_code == 0, first.output
+    assert "20/20 samples" in first.output
+    assert "is complete: 20 samples" in first.output
+    assert (again.exit_code, other.exit_code) == (0, 1)
+    assert "is there already: 20 samples" in again.output
+    assert "seed is 0, now asked for: 7" in other.output
+    assert (
+        Store.open(path).provenance["arguments"] | {"sensors": 30, "length": 1.0}
+        == (Store.open(path).provenance["arguments"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ("color=1", "known, with defaults: length"),
+        ("length", "known, with defaults: length"),
+        ("sensors=1.5", "sensors must be int"),
+        ("sensors=true", "sensors must be int"),
+        ("length=wide", "length must be float"),
+    ],
+)
+def test_the_command_names_what_can_be_set(choice, said, tmp_path):
+    result = command("generate", "antiderivative", "--count", 20, "--out", tmp_path / "a.zarr", "--set", choice)
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.replace("│", " ").split())
+
+
+def test_the_command_names_the_experiments(tmp_path):
+    result = command("generate", "weather", "--count", 20, "--out", tmp_path / "a.zarr")
+    assert result.exit_code == 2
+    assert "antiderivative, darcy" in " ".join(result.output.replace("│", " ").split())
+
+
+def test_the_command_converts(tmp_path):
+    original = generate(Sums(), 40, tmp_path / "sums.zarr")
+    result = command("convert", original.path, tmp_path / "copy.zarr")
+    assert result.exit_code == 0, result.output
+    copy = Store.open(tmp_path / "copy.zarr")
+    assert jnp.array_equal(copy.load().s, original.load().s)
+    assert copy.provenance["source"] == str(original.path)
+    refused = command("convert", tmp_path / "nothing.nc", tmp_path / "b.zarr")
+    assert refused.exit_code == 1
+    assert "nothing.nc" in refused.output
+
+
+DRIVER = """
+import json, os, sys
+from loca.cli import main  # once: it takes longer than what is to be killed
+for line in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        sys.argv = ["loca", *json.loads(line)]
+        main()
+    print(pid, flush=True)
+    print(os.waitpid(pid, 0)[1], flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("workers", "longest"), [(1, 1.5), (2, 4.0)])
+def test_killed_twenty_times_at_random_moments(workers, longest, tmp_path):
+    """SIGKILL for all processes, or for the first one only, whose orphans then meet the next run."""
+    path, log = tmp_path / "darcy.zarr", tmp_path / "log"
+    line = ["generate", "darcy", "--count", "500", "--set", "resolution=48", "--out", str(path)]
+    line += ["--workers", str(workers)]
+    reference = tmp_path / "undisturbed.zarr"
+    subprocess.run([LOCA, *line[:-3], str(reference), *line[-2:]], check=True, capture_output=True)
+    digest = Store.open(reference).digest
+
+    rng = random.Random(workers)
+    kills = completions = 0
+    driver = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", DRIVER, str(log)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    while kills < 20:
+        driver.stdin.write(json.dumps(line) + "\n")
+        driver.stdin.flush()
+        pid = int(driver.stdout.readline())
+        time.sleep(rng.uniform(0.05, longest))
+        with contextlib.suppress(ProcessLookupError):
+            if rng.random() < 0.5:
+                os.killpg(pid, signal.SIGKILL)
+            else:
+                os.kill(pid, signal.SIGKILL)
+        status = int(driver.stdout.readline())
+        if status == signal.SIGKILL:
+            kills += 1
+        else:  # it was quicker
+            assert status == 0, log.read_text()
+            assert Store.open(path).digest == digest
+            shutil.rmtree(path)
+            completions += 1
+    driver.stdin.close()
+    driver.wait()
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:  # the orphans of the last run notice that they are
+        try:
+            os.killpg(pid, 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("workers outlive the process that started them")
+
+    last = subprocess.run([LOCA, *line], check=True, capture_output=True, text=True)
+    assert digest in last.stdout
+    Store.open(path).verify()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["darcy.zarr", "log", "undisturbed.zarr"]
