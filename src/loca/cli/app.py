@@ -6,8 +6,10 @@ from typing import Annotated
 import typer
 
 from loca.cli.bench import bench
+from loca.cli.check import check
 from loca.cli.convert import convert
 from loca.cli.generate import generate
+from loca.cli.show import show
 
 app = typer.Typer(
     name="loca",
@@ -18,6 +20,8 @@ app = typer.Typer(
 )
 app.command()(generate)
 app.command()(convert)
+app.command()(show)
+app.command()(check)
 app.add_typer(bench, name="bench")
 
 

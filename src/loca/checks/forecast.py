@@ -1,0 +1,154 @@
+"""What training would cost on this machine: one step of each model, compiled and timed on the data itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+
+from loca.checks.finding import Finding
+from loca.data import Samples, Shared
+from loca.models import FNO, LOCA, DeepONet, Grid, Operator
+from loca.parameters import trainable
+from loca.training import Encoded, State, advance
+from loca.typing import PyTree
+
+OPTIMIZER = optax.adam(1e-3)
+
+STEPS = 20_000
+"""Steps of a training run, as in most of the paper's experiments."""
+
+MODES = 12
+"""Frequencies of an FNO along each axis that has as many."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """What training one model on some data would cost; `obstacle` says why it cannot be, and all else is then 0."""
+
+    model: str
+    parameters: int = 0
+    batch_size: int = 0
+    ms_per_step: float = 0.0
+    minutes: float = 0.0
+    data_megabytes: float = 0.0
+    step_megabytes: float = 0.0
+    obstacle: str = ""
+
+    @property
+    def megabytes(self) -> float:
+        """All memory at once: the data encoded, parameters, moments of Adam, and what a step computes with."""
+        return self.data_megabytes + self.step_megabytes
+
+
+def forecast(
+    samples: Samples, *, functions: int | None = None, batch_size: int = 100, seconds: float = 1.0
+) -> tuple[Forecast, ...]:
+    """Cost of training each model with its default sizes.
+
+    **Arguments:**
+
+    - `samples`: training data, or some of it.
+    - `functions`: how many functions there are in all; as many as given by default.
+    - `batch_size`: functions per step; all, if there are fewer.
+    - `seconds`: about how long each model's step is timed, after it was compiled.
+    """
+    size = min(batch_size, len(samples))
+    functions = functions or len(samples)
+    return tuple(forecast_one(name, create, samples, functions, size, seconds) for name, create in MODELS.items())
+
+
+def check_memory(forecasts: Sequence[Forecast], available: float) -> Iterator[Finding]:
+    """Models that need more megabytes than there are."""
+    for each in forecasts:
+        if each.megabytes > available:
+            message = (
+                f"{each.model} needs about {each.megabytes / 1e3:.1f} GB and there are {available / 1e3:.1f} GB; take "
+                "smaller batches, fewer queries per function (`Samples.observe`), or stream the data"
+            )
+            yield Finding("warning", "memory", message)
+
+
+def create_fno(samples: Samples, *, key: Any) -> FNO:
+    """With as many frequencies as the grid has, up to the usual number."""
+    shape = Grid.of(samples).shape
+    modes = [min(MODES, n // 2 + (axis == len(shape) - 1)) for axis, n in enumerate(shape)]
+    if min(modes) < 1:
+        raise ValueError(f"an axis of the grid {shape} has a single point, which carries no frequency to learn")
+    return FNO.create(samples, key=key, modes=modes)
+
+
+MODELS: dict[str, Callable[..., Operator]] = {"LOCA": LOCA.create, "DeepONet": DeepONet.create, "FNO": create_fno}
+"""How each model is made for some data."""
+
+
+def forecast_one(
+    name: str, create: Callable[..., Operator], samples: Samples, functions: int, size: int, seconds: float
+) -> Forecast:
+    """Make one model, compile its step, and time it."""
+    few = samples.take(jnp.arange(size))
+    try:
+        model = create(samples, key=jax.random.key(0))
+        batch = Encoded.of(model, few)
+    except ValueError as problem:
+        return Forecast(name, obstacle=str(problem))
+    arrays, static = eqx.partition(State.start(model, OPTIMIZER), eqx.is_array)
+
+    def one(arrays: PyTree, batch: Encoded) -> tuple[PyTree, jax.Array]:
+        state, loss = advance(eqx.combine(arrays, static), batch, OPTIMIZER)
+        return eqx.filter(state, eqx.is_array), loss
+
+    compiled = jax.jit(one).lower(arrays, batch).compile()
+    taken = median_seconds(lambda: compiled(arrays, batch), seconds)
+    per_function = size_of((batch.codes, batch.s)) / size + size_of(samples.u) / len(samples)
+    queries = size_of(samples.y) * (1.0 if isinstance(samples.y, Shared) else functions / len(samples))
+    learned = eqx.filter(model, trainable(model))
+    return Forecast(
+        model=name,
+        parameters=sum(leaf.size for leaf in jax.tree.leaves(learned)),
+        batch_size=size,
+        ms_per_step=1e3 * taken,
+        minutes=taken * STEPS / 60.0,
+        data_megabytes=(per_function * functions + queries) / 1e6,
+        step_megabytes=step_bytes(compiled) / 1e6,
+    )
+
+
+def step_bytes(compiled: Any) -> float:
+    """What a compiled step holds at once, as the compiler counts it: arguments, results and all between; NaN if the
+    platform does not say."""
+    memory = compiled.memory_analysis()
+    if memory is None:
+        return float("nan")
+    return float(memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes)
+
+
+def median_seconds(run: Callable[[], Any], seconds: float) -> float:
+    """Wall-clock time of one run: the median of as many as fit, after one that does not count."""
+    jax.block_until_ready(run())
+    taken: list[float] = []
+    while sum(taken) < seconds:
+        start = time.perf_counter()
+        jax.block_until_ready(run())
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def size_of(tree: PyTree) -> int:
+    """Bytes of all arrays."""
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(tree) if eqx.is_array(leaf))
+
+
+def memory_available() -> float:
+    """Megabytes of memory of the device that would train, or of the machine if the device has none of its own."""
+    statistics_of_device = jax.devices()[0].memory_stats() or {}
+    limit = statistics_of_device.get("bytes_limit")
+    return (limit if limit else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) / 1e6

@@ -1,0 +1,375 @@
+"""Planted defects are found, each by its own check and no other; sound data passes."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from typer.testing import CliRunner
+
+from loca.checks import Forecast, check, check_memory, forecast
+from loca.checks.drift import critical_distance, kolmogorov_smirnov
+from loca.checks.fields import input_fields
+from loca.checks.pairs import distances, nearly_in, relation
+from loca.checks.shapes import edge_jump, rough_part
+from loca.cli.app import app
+from loca.data import Samples, Variable
+from loca.domains import Box, Sphere, Torus
+from loca.problems import PROBLEMS, Antiderivative
+from loca.typing import Measurements
+
+DATA = Path(__file__).parents[3] / "shared/data"
+SENSORS = 64
+
+
+def smooth(seed, count, *, modes=5, channels=1):
+    """Random trigonometric polynomials, period 1: (count, SENSORS, channels) values on [0, 1)."""
+    generator = np.random.default_rng(seed)
+    x = np.arange(SENSORS) / SENSORS
+    k = np.arange(1, modes + 1)
+    waves = np.concatenate([np.cos(2 * np.pi * k[:, None] * x), np.sin(2 * np.pi * k[:, None] * x)])
+    return generator.standard_normal((count, channels, 2 * modes)) @ waves + generator.standard_normal(
+        (count, channels, 1)
+    )
+
+
+def pairs(seed=0, count=200, channels=1, modes=5, **options):
+    """u ↦ s = u₁² shifted, smooth and periodic in both."""
+    u = smooth(seed, count, channels=channels, modes=modes).swapaxes(1, 2)
+    return samples(u, np.roll(u[..., :1], 5, axis=1) ** 2, **options)
+
+
+def samples(u, s, **options):
+    x = (np.arange(SENSORS) / SENSORS)[:, None]
+    options = {"x": jnp.asarray(x, jnp.float32), "domain": Torus.unit(1), **options}
+    y = options.pop("y", options["x"])
+    return Samples(jnp.asarray(u, jnp.float32), jnp.asarray(y, jnp.float32), jnp.asarray(s, jnp.float32), **options)
+
+
+def edit(data, **changes):
+    """The same data with u or s changed by functions of NumPy arrays."""
+    values = {}
+    for name, change in changes.items():
+        array = np.array(getattr(data, name), np.float64)
+        values[name] = jnp.asarray(change(array), jnp.float32)
+    return dataclasses.replace(data, **values)
+
+
+def put(value, *where):
+    def change(array):
+        array[where] = value
+        return array
+
+    return change
+
+
+def scaled(factor, channel):
+    return lambda array: array * np.where(np.arange(array.shape[-1]) == channel, factor, 1.0)
+
+
+def doubled(data, source=3, target=7, *, output=True):
+    data = edit(data, u=lambda u: put(u[source], target)(u))
+    return edit(data, s=lambda s: put(s[source], target)(s)) if output else data
+
+
+def cut_off(data):
+    """A ramp added to a periodic function: it no longer closes."""
+    ramp = 3.0 * np.arange(SENSORS)[:, None] / SENSORS
+    return edit(data, u=lambda u: u + ramp)
+
+
+def with_time(give_away):
+    """Outputs at times 0 and 1, the first of which is the input if it is given away."""
+    u = smooth(0, 200).swapaxes(1, 2)
+    x = (np.arange(SENSORS) / SENSORS)[:, None]
+    y = np.concatenate([np.hstack([np.full_like(x, t), x]) for t in (0.0, 1.0)])
+    first = u if give_away else np.roll(u, 3, axis=1)
+    s = np.concatenate([first, np.roll(u, 9, axis=1) ** 2], axis=1)
+    return samples(u, s, y=y, domain=Box((0.0, 0.0), (1.0, 1.0)))
+
+
+DEFECTS = {
+    "NaN in an input": ("not-finite", lambda: [edit(pairs(), u=put(np.nan, 17, 3))]),
+    "Inf in an output": ("not-finite", lambda: [edit(pairs(), s=put(np.inf, 17, 3))]),
+    "NaN in test data": ("not-finite", lambda: [pairs(), edit(pairs(1), s=put(np.nan, 0))]),
+    "a constant input": ("constant", lambda: [edit(pairs(channels=2), u=put(273.15, ..., 1))]),
+    "a constant output": ("constant", lambda: [edit(pairs(), s=put(1.0, ...))]),
+    "outputs left empty": ("constant-function", lambda: [edit(pairs(), s=put(0.0, slice(10, 20)))]),
+    "one channel in another unit": ("scales", lambda: [edit(pairs(channels=2), u=scaled(1e6, 1))]),
+    "one function in another unit": ("outliers", lambda: [edit(pairs(), u=lambda u: put(u[5] * 1e3, 5)(u))]),
+    "a spike": ("outliers", lambda: [edit(pairs(), s=put(1e6, 5, 5))]),
+    "a fill value": ("fill-value", lambda: [edit(pairs(), u=put(-9999.0, slice(0, None, 2), 3))]),
+    "too large a mean": ("precision", lambda: [edit(pairs(), u=lambda u: u + 1e6)]),
+    "too large a unit": ("range", lambda: [edit(pairs(), s=lambda s: s * 1e25)]),
+    "a pair twice": ("repeated", lambda: [doubled(pairs())]),
+    "one input, two outputs": ("contradictory", lambda: [doubled(pairs(), output=False)]),
+    "a test function in training": ("leak", lambda: [pairs(), edit(pairs(1), u=put(np.asarray(pairs().u[3]), 7))]),
+    "livelier test functions": ("drift", lambda: [pairs(), edit(pairs(1), u=lambda u: 2.0 * u)]),
+    "rougher test functions": ("drift", lambda: [pairs(), pairs(1, modes=8)]),
+    "an open edge on a torus": ("edges", lambda: [cut_off(pairs())]),
+    "noise": ("resolution", lambda: [edit(pairs(), u=lambda u: u + 2 * np.random.default_rng(5).normal(size=u.shape))]),
+    "queries outside": (
+        "outside",
+        lambda: [dataclasses.replace(pairs(domain=Box((0.0,), (1.0,))), domain=Box((0.5,), (1.5,)))],
+    ),
+    "a query twice": ("repeated-queries", lambda: [pairs(y=(np.arange(SENSORS) // 2 * 2 / SENSORS)[:, None])]),
+    "an output that is an input": ("copy", lambda: [samples(u := smooth(0, 200).swapaxes(1, 2), 1.8 * u + 32.0)]),
+    "the first output time is the input": ("copy", lambda: [with_time(give_away=True)]),
+    "pairs mixed up": ("unrelated", lambda: [edit(pairs(), s=np.random.default_rng(3).permutation)]),
+    "other sensors in testing": ("mismatch", lambda: [pairs(), pairs(1, x=jnp.linspace(0, 2, SENSORS)[:, None])]),
+    "other variables in testing": ("mismatch", lambda: [pairs(), pairs(1, inputs=[Variable("T")])]),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_planted_defect_is_found_and_nothing_else(defect):
+    name, plant = DEFECTS[defect]
+    report = check(*plant())
+    assert report.names("error", "warning") == {name}, report
+    assert not report.is_fine
+
+
+def own_sensors(seed):
+    """The same functions measured at places and in numbers of their own."""
+    data = pairs(seed)
+    keep = np.sort(np.argsort(np.random.default_rng(seed).random((200, SENSORS)), axis=1)[:, :40], axis=1)
+    u = jnp.take_along_axis(data.u, keep[..., None], axis=1)
+    mask = jnp.asarray(np.arange(40) < np.random.default_rng(seed + 1).integers(20, 41, (200, 1)))
+    # what does not count may be anything
+    u = jnp.where(mask[..., None], u, jnp.nan)
+    return Samples(Measurements(u, data.x[keep], mask), data.y, data.s, domain=data.domain)
+
+
+CLEAN = {
+    "periodic": lambda seed: pairs(seed),
+    "a thousand": lambda seed: pairs(seed, 1000),
+    "three channels": lambda seed: pairs(seed, channels=3),
+    "few labels": lambda seed: pairs(seed).observe(jax.random.key(seed), 20),
+    "own sensors": own_sensors,
+    "own queries": lambda seed: dataclasses.replace(
+        pairs(seed), y=Samples(pairs(seed).u, jnp.tile(pairs(seed).x, (200, 1, 1)), pairs(seed).s).y
+    ),
+    "antiderivatives": lambda seed: Antiderivative(sensors=100).sample(jax.random.key(seed), 300),
+    "many scales": lambda seed: Antiderivative.multi_scale().sample(jax.random.key(seed), 300),
+}
+
+
+@pytest.mark.parametrize("clean", CLEAN)
+def test_sound_data_passes(clean):
+    make = CLEAN[clean]
+    report = check(make(10), make(11))
+    assert report.is_fine, report
+
+
+def test_a_split_of_sound_data_passes(getkey):
+    train, test = pairs(4, 600).split(getkey(), 500, 100)
+    assert check(train, test).is_fine
+
+
+@pytest.mark.parametrize("name", [name for name in PROBLEMS if name not in ("mechanical-mnist", "climate")])
+def test_the_experiments_pass(name):
+    problem = PROBLEMS[name]()
+    report = check(problem.sample(jax.random.key(0), 300), problem.sample(jax.random.key(1), 100))
+    assert report.is_fine, report
+
+
+def test_real_displacements_pass():
+    file = DATA / "mmnist_equibiaxial_ref300.npz"
+    if not file.exists():
+        pytest.skip(f"needs {file}")
+    with np.load(file) as stored:
+        moved = jnp.asarray(stored["disp"].swapaxes(2, 3).reshape(300, 2, 784, 2))
+    middles = np.arange(28) + 0.5
+    x = jnp.asarray(np.stack(np.meshgrid(middles, middles, indexing="ij"), axis=-1).reshape(-1, 2), jnp.float32)
+    data = Samples(moved[:, 0], x, moved[:, 1], x=x, domain=Box((0.0, 0.0), (28.0, 28.0)))
+    report = check(*data.split(jax.random.key(0), 200, 100))
+    assert report.is_fine, report
+
+
+def test_real_weather_passes():
+    file = DATA / "erainterim_daily_weurope.npz"
+    if not file.exists():
+        pytest.skip(f"needs {file}")
+    with np.load(file) as stored:
+        u, s, lat, lon = (stored[name] for name in ("t850", "mslp", "lat", "lon"))
+    x = jnp.asarray(np.stack(np.meshgrid(lat, lon, indexing="ij"), axis=-1).reshape(-1, 2), jnp.float32)
+    years = [slice(0, 1826, 5), slice(1826, 3652, 5)]  # five years each, every fifth day
+    u, s = (jnp.asarray(values.reshape(-1, 143, 1)) for values in (u, s))
+    parts = [Samples(u[rows], x, s[rows], x=x, domain=Sphere()) for rows in years]
+    report = check(*parts)
+    assert report.is_fine, report
+
+
+def test_a_season_against_another_is_drift():
+    file = DATA / "erainterim_daily_weurope.npz"
+    if not file.exists():
+        pytest.skip(f"needs {file}")
+    with np.load(file) as stored:
+        u, s = (jnp.asarray(stored[name].reshape(-1, 143, 1)) for name in ("t850", "mslp"))
+    y = jnp.arange(143.0)[:, None]
+    winter, summer = (Samples(u[rows], y, s[rows]) for rows in (slice(0, 90), slice(180, 270)))
+    assert "drift" in check(winter, summer).names("warning")
+
+
+def test_edges_of_a_box_are_worth_a_note_only():
+    report = check(dataclasses.replace(cut_off(pairs()), domain=Box((0.0,), (1.0,))))
+    assert report.is_fine
+    assert report.names("note") == {"edges"}
+
+
+def test_a_near_copy_in_the_test_data_is_noted():
+    report = check(pairs(), edit(pairs(1), u=put(1.0001 * np.asarray(pairs().u[3]), 7)))
+    assert report.is_fine
+    assert "near-leak" in report.names("note")
+
+
+@pytest.mark.parametrize(("distance", "near"), [(1e-4, True), (1e-2, False)])
+def test_near_is_judged_by_distance(distance, near):
+    generator = np.random.default_rng(0)
+    b = generator.standard_normal((50, 1000)).astype(np.float32)
+    away = generator.standard_normal(1000)
+    a = (b[:1] + distance * away).astype(np.float32)
+    assert nearly_in(a, b)[0] == near
+
+
+def test_levels_and_order():
+    report = check(edit(cut_off(pairs(domain=Box((0.0,), (1.0,)))), u=put(np.nan, 0), s=put(0.0, slice(1, 4))))
+    assert [finding.level for finding in report.findings] == ["error", "warning", "note"]
+
+
+def test_messages_say_where():
+    (finding,) = check(edit(pairs(), u=put(np.nan, 17, slice(3, 5)))).findings
+    assert "input `u1` holds 2 NaN in 1 of 200 functions (the first is number 17)" in finding.message
+
+
+def test_what_chance_does_to_pairs_is_known_without_shuffling():
+    generator = np.random.default_rng(0)
+    u, s = distances(generator.normal(size=(20, 3))), distances(generator.exponential(size=(20, 2)))
+    orders = [generator.permutation(20) for _ in range(4000)]
+    chance = [np.sum(u * s[np.ix_(order, order)]) for order in orders]
+    # a standard deviation from 4000 draws is known to 1.1 %, or a little worse for other than normal ones
+    assert np.sum(u * s) / relation(u, s) == pytest.approx(np.std(chance), rel=0.05)
+
+
+@pytest.mark.parametrize("sizes", [(300, 100), (1000, 1000), (40, 25)])
+def test_distance_is_that_of_scipy_and_its_limit_holds(sizes):
+    generator = np.random.default_rng(0)
+    a, b = (generator.standard_normal(size) for size in sizes)
+    assert kolmogorov_smirnov(a, b) == pytest.approx(scipy.stats.ks_2samp(a, b).statistic, abs=1e-12)
+    level = 0.05
+    found = [
+        kolmogorov_smirnov(*(generator.standard_normal(size) for size in sizes)) > critical_distance(*sizes, level)
+        for _ in range(2000)
+    ]
+    # false alarms are at most as frequent as promised, up to three standard deviations of counting
+    assert np.mean(found) < level + 3 * np.sqrt(level * (1 - level) / 2000)
+
+
+def field_of(values):
+    (field,) = input_fields(samples(values[..., None], values[..., None]))
+    return field
+
+
+def test_noise_has_a_third_of_its_variance_in_the_upper_third():
+    noise = np.random.default_rng(0).standard_normal((400, SENSORS))
+    assert rough_part(field_of(noise), 0) == pytest.approx(1 / 3, abs=0.02)
+
+
+def test_brownian_paths_count_as_resolved_and_pink_noise_does_not():
+    generator = np.random.default_rng(0)
+    brownian = np.cumsum(generator.standard_normal((400, SENSORS)), axis=1)
+    k = np.arange(1, SENSORS // 2 + 1)
+    phases = np.exp(2j * np.pi * generator.random((400, len(k))))
+    pink = np.fft.irfft(np.concatenate([np.zeros((400, 1)), phases / np.sqrt(k)], axis=1), SENSORS, axis=1)
+    assert rough_part(field_of(brownian), 0) < 0.05
+    assert rough_part(field_of(pink), 0) > 0.1
+
+
+def test_round_off_on_a_ramp_is_not_noise():
+    ramp = np.linspace(0, 1, SENSORS) + 1e-7 * np.random.default_rng(0).standard_normal((50, SENSORS))
+    assert rough_part(field_of(ramp), 0) < 1e-9
+
+
+def test_an_edge_of_a_periodic_field_is_a_place_like_any_other():
+    assert edge_jump(smooth(0, 500)) == pytest.approx(1.0, rel=0.1)
+
+
+# ---- forecast -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_each_model_is_timed_and_weighed():
+    data = pairs(count=50)
+    forecasts = {each.model: each for each in forecast(data, functions=5000, batch_size=20, seconds=0.05)}
+    assert set(forecasts) == {"LOCA", "DeepONet", "FNO"}
+    for each in forecasts.values():
+        assert not each.obstacle
+        assert each.minutes == pytest.approx(each.ms_per_step / 1e3 * 20_000 / 60)
+        # parameters, their two moments, and all of it again as results
+        assert each.step_megabytes > 6 * 4 * each.parameters / 1e6
+        # u, s and the codes of 5000 functions
+        assert each.data_megabytes > 5000 * 2 * SENSORS * 4 / 1e6
+
+
+@pytest.mark.slow
+def test_models_that_cannot_be_say_why():
+    forecasts = {each.model: each for each in forecast(own_sensors(0), batch_size=10, seconds=0.01)}
+    assert forecasts["LOCA"].ms_per_step > 0.0
+    assert "same locations for every function" in forecasts["DeepONet"].obstacle
+    assert "grid" in forecasts["FNO"].obstacle
+
+
+def test_too_little_memory_is_found():
+    costs = [Forecast("LOCA", data_megabytes=900.0, step_megabytes=200.0), Forecast("FNO", step_megabytes=10.0)]
+    (finding,) = check_memory(costs, available=1000.0)
+    assert finding.level == "warning"
+    assert "LOCA needs about 1.1 GB" in finding.message
+
+
+# ---- command --------------------------------------------------------------------------------------------------------
+
+
+def write(path, data):
+    """Pairs as a NetCDF file."""
+    import xarray
+
+    x = np.asarray(data.x)[:, 0]
+    arrays = {name: (("n", "x"), np.asarray(values)[..., 0]) for name, values in (("a", data.u), ("b", data.s))}
+    xarray.Dataset(arrays, coords={"x": x}).to_netcdf(path, engine="h5netcdf")
+    return [str(path), "--inputs", "a", "--outputs", "b", "--sample", "n"]
+
+
+def test_exit_code_of_sound_data_is_0():
+    done = CliRunner().invoke(
+        app, ["check", "antiderivative", "--test", "antiderivative", "--count", "60", "--no-forecast"]
+    )
+    assert done.exit_code == 0, done.output
+    assert "60 of 60 functions, 60 test functions" in done.output
+
+
+def test_exit_code_of_a_defect_is_1_and_json_says_what(tmp_path):
+    arguments = write(tmp_path / "holed.nc", edit(pairs(), u=put(np.nan, 17, 3)))
+    done = CliRunner().invoke(app, ["check", *arguments, "--no-forecast", "--json"])
+    assert done.exit_code == 1, done.output
+    findings = json.loads(done.stdout)["findings"]
+    assert {finding["name"] for finding in findings if finding["level"] != "note"} == {"not-finite"}
+
+
+def test_exit_code_of_what_cannot_be_read_is_2():
+    done = CliRunner().invoke(app, ["check", "no-such-thing"])
+    assert done.exit_code == 2
+    assert "antiderivative" in done.output
+
+
+def test_sheets_are_written(tmp_path):
+    arguments = write(tmp_path / "pairs.nc", pairs())
+    for name in ("sheet.png", "deeper/sheet.pdf"):
+        done = CliRunner().invoke(app, ["show", *arguments, "--out", str(tmp_path / name), "--rows", "2"])
+        assert done.exit_code == 0, done.output
+        assert (tmp_path / name).stat().st_size > 1000
+    done = CliRunner().invoke(app, ["show", *arguments, "--out", str(tmp_path / "sheet.doc")])
+    assert done.exit_code == 2
