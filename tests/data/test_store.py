@@ -135,6 +135,15 @@ def test_some_rows_are_converted(tmp_path, getkey, small_pieces):
         assert_same(store.load(), take(data, rows))
 
 
+def test_another_choice_of_the_same_source_is_not_the_same(tmp_path, getkey):
+    """As with parts of a file that have equal names, sizes and shapes."""
+    path = tmp_path / "data.zarr"
+    train, test = samples(getkey()), samples(getkey())
+    assert convert(InMemory(train), path).digest == convert(InMemory(train), path).digest
+    with pytest.raises(FileExistsError, match="first and last is"):
+        convert(InMemory(test), path)
+
+
 def test_layout_is_the_one_that_is_promised(tmp_path, getkey, small_pieces):
     """By the Zarr v3 standard alone: one sample per chunk, a checksum on each, names for all axes."""
     convert(InMemory(samples(getkey())), tmp_path / "data.zarr")

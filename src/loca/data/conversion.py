@@ -10,7 +10,7 @@ import numpy as np
 
 from loca.data.records import Records, Rows
 from loca.data.store import Store
-from loca.data.store_layout import Arrays, StoreLayout, take_apart
+from loca.data.store_layout import Arrays, StoreLayout, content_digest, sample_digests, take_apart
 from loca.data.writing import Progress, versions, write_store
 
 PIECE_BYTES = 2**24
@@ -31,14 +31,20 @@ def convert(
     numbers = np.arange(len(records))[rows if isinstance(rows, slice) else np.asarray(rows)]
     if not len(numbers):
         raise ValueError(f"no rows of {records.source} were chosen; it has {len(records)}")
-    once, each = take_apart(records.load(numbers[:1]))
+    once, each = take_apart(records.load(numbers[[0, -1]]))
     example = {name: array[0] for name, array in each.items()}
     layout = StoreLayout(len(numbers), records.domain, records.inputs, records.outputs, once, example)
+    provenance = {
+        "source": records.source,
+        "rows": describe(numbers),
+        "first and last": content_digest({}, sample_digests(each)),  # another choice from an equal name is not the same
+        "versions": versions(),
+    }
     return write_store(
         path,
         layout,
         Chosen(records, numbers),
-        provenance={"source": records.source, "rows": describe(numbers), "versions": versions()},
+        provenance=provenance,
         block=max(1, PIECE_BYTES // sum(array.nbytes for array in example.values())),
         progress=progress,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -119,7 +120,10 @@ class Draft:
             json.dumps({**layout.description(), "block": block, "shard": self.shard, "provenance": provenance})
         )
         self.directory = path.with_name(path.name + ".partial")
-        self.data, self.pieces, self.packed = (self.directory / name for name in ("data", "pieces", "packed"))
+        self.data, self.packed = self.directory / "data", self.directory / "packed"
+        # a name of its own, for workers of a killed run with other arguments may still be about
+        mark = hashlib.sha256(json.dumps(self.request, sort_keys=True).encode()).hexdigest()[:16]
+        self.pieces = self.directory / f"pieces-{mark}"
 
     def existing(self) -> Store:
         """The store that is there already, if it is the one asked for."""
