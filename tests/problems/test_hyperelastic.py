@@ -9,7 +9,7 @@ import pytest
 
 from loca.problems import hyperelastic
 from loca.problems.hyperelastic import Material, Plate, cofactor, determinant
-from loca.problems.threads import _controls, one_thread
+from loca.problems.threads import controller, one_thread
 
 MU, LAM = 0.4, 0.6
 
@@ -205,24 +205,17 @@ def test_failures_say_what_to_do(monkeypatch):
         plate.equilibrium(material, 1.5 * (plate.x / 3 - 0.5))
 
 
-@pytest.fixture
-def controls():
-    """How many threads each OpenBLAS has, and how to change it; two for the test, and afterwards as before."""
-    controls = _controls()
-    before = [get() for get, _ in controls]
-    for _, put in controls:
-        put(2)
-    yield controls
-    for (_, put), count in zip(controls, before, strict=True):
-        put(count)
+def test_one_thread_leaves_things_as_found():
+    def threads():
+        return [library.num_threads for library in controller().select(user_api="blas").lib_controllers]
 
-
-def test_one_thread_leaves_things_as_found(controls):
     @one_thread()
     def fail():
-        assert [get() for get, _ in controls] == [1] * len(controls)
+        assert set(threads()) == {1}
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert [get() for get, _ in controls] == [2] * len(controls)
+    with controller().limit(limits=2, user_api="blas"):
+        before = threads()
+        with pytest.raises(ZeroDivisionError):
+            fail()
+        assert threads() == before

@@ -1,4 +1,4 @@
-"""The paper's experiments, from solvers of our own: nothing to download."""
+"""The paper's experiments, from solvers of our own."""
 
 from loca.problems.antiderivative import Antiderivative as Antiderivative
 from loca.problems.climate import Climate as Climate
@@ -11,12 +11,14 @@ from loca.problems.darcy import Darcy as Darcy
 from loca.problems.darcy_flow import DarcyFlow as DarcyFlow
 from loca.problems.fields import GaussianProcess as GaussianProcess
 from loca.problems.fields import MaternField as MaternField
+from loca.problems.mechanical_mnist import MechanicalMNIST as MechanicalMNIST
 from loca.problems.problem import Problem as Problem
 from loca.problems.shallow_water import ShallowWater as ShallowWater
 
 PROBLEMS: dict[str, type[Problem]] = {
     "antiderivative": Antiderivative,
     "darcy": Darcy,
+    "mechanical-mnist": MechanicalMNIST,
     "shallow-water": ShallowWater,
     "climate": Climate,
 }
@@ -31,6 +33,7 @@ __all__ = [
     "DarcyFlow",
     "GaussianProcess",
     "MaternField",
+    "MechanicalMNIST",
     "Problem",
     "Ridge",
     "SeasonalRidge",

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Int
 
+from loca.problems.threads import one_thread
+
 Source = Callable[[Float[np.ndarray, "*k"], Float[np.ndarray, "*k"]], Float[np.ndarray, "*k"]]
 """A function of (x₁, x₂)."""
 
@@ -40,6 +42,7 @@ class DarcyFlow:
         self.load = self._load(f, g)[self.unknown]
         self.stiffness = self._stiffness()
 
+    @one_thread()
     def solve(self, u: Float[np.ndarray, "N M"]) -> Float[np.ndarray, "N M"]:
         """Nodal values of s for nodal values of u, nodes in the order of `nodes`."""
         from scipy.linalg import get_lapack_funcs
