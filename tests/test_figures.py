@@ -37,7 +37,14 @@ def curves():
 def fields():
     x = grid(np.linspace(0, 1, 9), np.linspace(1, 0, 7))  # the second axis runs downwards
     u = (np.arange(5)[:, None] + x[:, 0] + 10 * x[:, 1])[..., None]
-    return make(u, x, u - 5.0, x, inputs=[Variable("permeability", "m2")], outputs=[Variable("pressure", "Pa")])
+    return make(
+        u,
+        x,
+        u - 5.0,
+        x,
+        inputs=[Variable("permeability", "m2")],
+        outputs=[Variable("air_pressure_at_mean_sea_level_in_winter", "Pa")],
+    )
 
 
 def waves():

@@ -17,9 +17,10 @@ from loca.checks.fields import input_fields
 from loca.checks.pairs import distances, nearly_in, relation
 from loca.checks.shapes import edge_jump, rough_part
 from loca.cli.app import app
+from loca.cli.sources import Source, load
 from loca.data import Samples, Variable
 from loca.domains import Box, Sphere, Torus
-from loca.problems import PROBLEMS, Antiderivative
+from loca.problems import PROBLEMS, Antiderivative, Climate
 from loca.typing import Measurements
 
 DATA = Path(__file__).parents[3] / "shared/data"
@@ -190,6 +191,16 @@ def test_real_displacements_pass():
     assert report.is_fine, report
 
 
+def test_simulated_climate_passes():
+    file = DATA / "speedy_daily.npz"
+    if not file.exists():
+        pytest.skip(f"needs {file}")
+    problem = Climate.speedy(file)
+    days = jnp.arange(0, 1825, 9)  # five years each
+    report = check(problem.train.take(days), problem.test.take(days))
+    assert report.is_fine, report
+
+
 def test_real_weather_passes():
     file = DATA / "erainterim_daily_weurope.npz"
     if not file.exists():
@@ -357,6 +368,21 @@ def test_exit_code_of_a_defect_is_1_and_json_says_what(tmp_path):
     assert done.exit_code == 1, done.output
     findings = json.loads(done.stdout)["findings"]
     assert {finding["name"] for finding in findings if finding["level"] != "note"} == {"not-finite"}
+
+
+def test_test_data_of_a_problem_begins_where_training_data_ends():
+    source = Source("antiderivative", choices=("sensors=20", "queries=7"))
+    both, _ = load(source, 5)
+    test, _ = load(source._replace(skip=3), 2)
+    assert both.s.shape == (5, 7, 1)
+    np.testing.assert_array_equal(test.u, both.u[3:])
+
+
+def test_functions_of_a_file_are_spread_over_it(tmp_path):
+    path, _, inputs, _, outputs, _, sample = write(tmp_path / "pairs.nc", pairs())
+    few, total = load(Source(path, inputs, outputs, sample), 3, spread=True)
+    assert total == 200
+    np.testing.assert_array_equal(few.u, pairs().u[jnp.array([0, 100, 199])])
 
 
 def test_exit_code_of_what_cannot_be_read_is_2():

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from loca.cli.sources import (
+    ChoicesOption,
     DataArgument,
     FormatOption,
     InputsOption,
@@ -35,6 +36,7 @@ def check(
     sample: SampleOption = None,
     format: FormatOption = None,  # noqa: A002
     seed: SeedOption = 0,
+    choices: ChoicesOption = None,
 ) -> None:
     """Look for defects before an hour is spent: missing values, bad scales, leaks, drift, too few sensors and more.
 
@@ -43,9 +45,9 @@ def check(
     from loca.checks import Report, check_memory, forecast, memory_available
     from loca.checks import check as check_samples
 
-    source = Source(data, inputs, outputs, sample, format, seed)
+    source = Source(data, inputs, outputs, sample, format, seed, tuple(choices or ()))
     train, total = load(source, count, spread=True)
-    other = load(source._replace(data=test, stream=1), count, spread=True)[0] if test else None
+    other = load(source._replace(data=test, skip=len(train)), count, spread=True)[0] if test else None
     report = check_samples(train, other)
     costs = forecast(train, functions=total) if with_forecast else ()
     report = Report((*report.findings, *check_memory(costs, memory_available()))) if costs else report

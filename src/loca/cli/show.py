@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from loca.cli.sources import (
+    ChoicesOption,
     DataArgument,
     FormatOption,
     InputsOption,
@@ -26,13 +27,14 @@ def show(
     sample: SampleOption = None,
     format: FormatOption = None,  # noqa: A002
     seed: SeedOption = 0,
+    choices: ChoicesOption = None,
 ) -> None:
     """Draw a sheet of the first functions: one per row, inputs on the left, outputs on the right."""
     from loca.figures import sheet
 
     if out.suffix not in (".png", ".pdf", ".svg"):
         raise typer.BadParameter(f"cannot write {out.name}; end it in .png, .pdf or .svg", param_hint="--out")
-    samples, _ = load(Source(data, inputs, outputs, sample, format, seed), rows)
+    samples, _ = load(Source(data, inputs, outputs, sample, format, seed, tuple(choices or ())), rows)
     try:
         figure = sheet(samples, rows)
     except ValueError as problem:

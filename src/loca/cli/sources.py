@@ -6,17 +6,25 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import typer
 
+from loca.cli.generate import build
 from loca.data import Samples
 
-DataArgument = Annotated[str, typer.Argument(help="A file, a folder or a pattern, or the name of a problem to solve.")]
+DataArgument = Annotated[
+    str, typer.Argument(metavar="DATA", help="A file, a folder or a pattern, or the name of a problem to solve.")
+]
 InputsOption = Annotated[str | None, typer.Option(help="Names of the input variables in the file, with commas.")]
 OutputsOption = Annotated[str | None, typer.Option(help="Names of the output variables in the file, with commas.")]
 SampleOption = Annotated[str | None, typer.Option(help="The dimension of the file that counts the functions.")]
 FormatOption = Annotated[str | None, typer.Option(help="Format of the file; by default it is recognized.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of the functions of a problem.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="What the random choices of a problem depend on.")]
+ChoicesOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="An argument of a problem; may be given several times."),
+]
 
 
 class Source(NamedTuple):
@@ -28,8 +36,9 @@ class Source(NamedTuple):
     sample: str | None = None
     format: str | None = None
     seed: int = 0
-    stream: int = 0
-    """Which of the endless sequences of a problem: training and test data of one seed are different ones."""
+    choices: tuple[str, ...] = ()
+    skip: int = 0
+    """Functions of a problem to leave out at the beginning: those that were taken for training."""
 
 
 def load(source: Source, count: int, *, spread: bool = False) -> tuple[Samples, int]:
@@ -41,8 +50,9 @@ def load(source: Source, count: int, *, spread: bool = False) -> tuple[Samples, 
 
     try:
         if source.data in PROBLEMS and not Path(source.data).exists():
-            key = jax.random.fold_in(jax.random.key(source.seed), source.stream)
-            return PROBLEMS[source.data]().sample(key, count), count
+            problem = build(PROBLEMS[source.data], list(source.choices))
+            samples = problem.sample(jax.random.key(source.seed), source.skip + count)
+            return samples.take(jnp.arange(source.skip, source.skip + count)), count
         from loca.data.files import open as open_data
 
         records = open_data(
@@ -56,9 +66,9 @@ def load(source: Source, count: int, *, spread: bool = False) -> tuple[Samples, 
         taken = min(count, total)
         rows = np.linspace(0, total - 1, taken).round().astype(int) if spread else slice(0, taken)
         return records.load(rows), total
-    except (ValueError, OSError, KeyError, ModuleNotFoundError) as problem:
-        hint = f"(problems that need no file: {', '.join(PROBLEMS)})"
-        raise typer.BadParameter(f"{source.data}: {problem} {hint}") from problem
+    except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError) as error:
+        problems = f"the problems are {', '.join(PROBLEMS)}"
+        raise typer.BadParameter(f"{source.data}: {error} ({problems})", param_hint="DATA") from error
 
 
 def names(given: str | None) -> list[str] | None:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from loca.data import Samples, Shared, Variable
-from loca.domains import Box, Domain, Sphere, Torus
+from loca.domains import Domain, Sphere
 from loca.typing import Measurements
 
 SLICES = 3
@@ -173,13 +173,10 @@ def covers_globe(points: Float[np.ndarray, "P 2"]) -> bool:
 
 
 def extent(domain: Domain | None, points: Float[np.ndarray, "P 2"]) -> tuple[float, float]:
-    """Width and height of a panel in the units of its coordinates."""
-    if isinstance(domain, Sphere):
-        if covers_globe(points):
-            return 2.0, 1.0
-        latitude, longitude = points.T
-        return float(np.ptp(longitude) * np.cos(np.radians(latitude.mean()))), float(np.ptp(latitude))
-    box = domain.cell if isinstance(domain, Torus) else domain
-    if isinstance(box, Box):
-        return box.high[0] - box.low[0], box.high[1] - box.low[1]
-    return float(np.ptp(points[:, 0])), float(np.ptp(points[:, 1]))
+    """Width and height of a panel: in the units of its coordinates, or of a map."""
+    if not isinstance(domain, Sphere):
+        return float(np.ptp(points[:, 0])), float(np.ptp(points[:, 1]))
+    if covers_globe(points):
+        return 2.0, 1.0
+    latitude, longitude = points.T
+    return float(np.ptp(longitude) * np.cos(np.radians(latitude.mean()))), float(np.ptp(latitude))

@@ -66,7 +66,7 @@ def draw_points(
     ax: Axes, points: Float[np.ndarray, "P 2"], colors: Float[np.ndarray, " P"], cmap: Colormap, norm: Normalize
 ) -> None:
     """One dot per location, as large as lets them touch without hiding each other."""
-    size = float(np.clip(2500.0 / len(points), 1.0, 16.0))  # in square points; a panel of an inch has 5184
+    size = float(np.clip(2500.0 / len(points), 2.0, 16.0))  # in square points; a panel of an inch has 5184
     known = np.isfinite(colors)
     ax.scatter(*points[~known].T, s=size, color=MISSING, marker="x", linewidth=0.4)
     ax.scatter(*points[known].T, c=colors[known], s=size, cmap=cmap, norm=norm, linewidth=0.0, rasterized=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,9 @@ SMALLEST, LARGEST = 0.8, 1.5
 """Inches a row may be high: legible at least, no wider than it needs at most."""
 
 CURVE_ASPECT = 1.6
+
+LETTER = 0.062
+"""Inches that a letter of a title takes on average."""
 
 
 def sheet(samples: Samples, rows: int = 4) -> Figure:
@@ -58,7 +62,7 @@ def sheet(samples: Samples, rows: int = 4) -> Figure:
         for j, column in enumerate(columns):
             projection = "mollweide" if is_globe(column) else None
             axes = [figure.add_subplot(grid[i, j], projection=projection) for i in range(count)]
-            fill(figure, axes, column, scale_of(column, columns), starts_side=starts[j])
+            fill(figure, axes, column, scale_of(column, columns), width=height * aspects[j], starts_side=starts[j])
         figure.draw_without_rendering()  # layout is computed in our style, not in that of whoever saves the figure
     return figure
 
@@ -73,15 +77,21 @@ def scale_of(column: Column, columns: list[Column]) -> tuple[Colormap, Normalize
 
 
 def fill(
-    figure: Figure, axes: list[Axes], column: Column, colors: tuple[Colormap, Normalize], *, starts_side: bool
+    figure: Figure,
+    axes: list[Axes],
+    column: Column,
+    colors: tuple[Colormap, Normalize],
+    *,
+    width: float,
+    starts_side: bool,
 ) -> None:
-    """Draw one column, with a color scale below it where it has colors."""
+    """Draw one column, so many inches wide, with a color scale below it where it has colors."""
     side = ("output" if column.is_output else "input") if starts_side else ""
     if column.dimension == 1:
         for i, ax in enumerate(axes):
             draw_curve(ax, column, i)
             ax.tick_params(labelbottom=i == len(axes) - 1)
-        axes[0].set_title(f"{side}\n{with_unit(column.name, column.unit)}")
+        axes[0].set_title(f"{side}\n{with_unit(wrapped(column.name, width), column.unit)}")
         axes[-1].set_xlabel(column.axes[0])
         align(axes, "x")
         return
@@ -96,7 +106,9 @@ def fill(
     factor = enlargement(column.points[0], norm.vmax or 1.0) if is_moved else 1.0
     enlarged = f"×{factor:g}" if factor != 1.0 else ""
     axes[0].set_title(
-        "\n".join(", ".join(filter(None, line)) for line in ((side, column.caption), (column.name, enlarged)))
+        "\n".join(
+            ", ".join(filter(None, line)) for line in ((side, column.caption), (wrapped(column.name, width), enlarged))
+        )
     )
     if not is_globe(column):
         align(axes, "xy")
@@ -141,6 +153,11 @@ def add_colorbar(figure: Figure, axes: list[Axes], column: Column, cmap: Colorma
     bar.outline.set_linewidth(0.5)  # pyright: ignore[reportCallIssue]
     bar.ax.locator_params(nbins=3)
     bar.set_label(with_unit(f"|{column.name}|", column.unit) if column.is_vector else typeset(column.unit))
+
+
+def wrapped(name: str, width: float) -> str:
+    """A name in lines that fit over a column of this many inches."""
+    return textwrap.fill(name, max(8, int(width / LETTER)), break_long_words=False)
 
 
 def with_unit(name: str, unit: str) -> str:
