@@ -13,14 +13,17 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from loca.cli.app import app
+from loca.cli.generate import build
 from loca.data import Variable, work, writing
 from loca.data.store import Store
 from loca.domains import Box
@@ -258,6 +261,27 @@ def test_the_command_names_the_experiments(tmp_path):
     result = command("generate", "weather", "--count", 20, "--out", tmp_path / "a.zarr")
     assert result.exit_code == 2
     assert "antiderivative, darcy" in " ".join(result.output.replace("│", " ").split())
+
+
+@dataclasses.dataclass(frozen=True)
+class Needy(Sums):
+    """Has no use without an argument."""
+
+    path: str = dataclasses.field(kw_only=True)
+    side: Literal["left", "right"] = "left"
+    limits: tuple[float, float] | None = None
+
+
+def test_the_command_asks_for_what_has_no_default():
+    with pytest.raises(typer.BadParameter, match="needs --set path="):
+        build(Needy, ["size=3"])
+    with pytest.raises(typer.BadParameter, match=r"size \(8\), scale \(1.0\), path \(required\)"):
+        build(Needy, ["width=3"])
+    with pytest.raises(typer.BadParameter, match="limits must be tuple, got '3'"):
+        build(Needy, ["path=a.nc", "limits=3"])
+    assert build(Needy, ["path=a.nc", "scale=2", "side=right", "limits=[0.5, 1.0]"]) == (
+        Needy(path="a.nc", scale=2.0, side="right", limits=(0.5, 1.0))
+    )
 
 
 def test_the_command_converts(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
+import types
 import typing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,7 +45,7 @@ def generate(
     try:
         with shown(problem) as progress:
             store = generate_store(chosen, count, out, seed=seed, workers=workers, progress=progress)
-    except (FileExistsError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         typer.echo(f"loca generate: {error}", err=True)
         raise typer.Exit(1) from None
     typer.echo(f"{out} {'is there already' if there else 'is complete'}: {len(store)} samples, sha256 {store.digest}")
@@ -58,13 +59,26 @@ def build(kind: type[Problem], choices: list[str]) -> Problem:
     for choice in choices:
         name, equals, text = choice.partition("=")
         if not equals or name not in known:
-            listed = ", ".join(f"{n} ({field.default!r})" for n, field in known.items()) or "none"
+            listed = ", ".join(map(shown_default, known.values())) or "none"
             raise typer.BadParameter(f"{choice!r} sets no argument; known, with defaults: {listed}", param_hint="--set")
         arguments[name] = parse(name, text, hints[name])
+    if missing := [name for name, field in known.items() if name not in arguments and is_required(field)]:
+        examples = " ".join(f"--set {name}=..." for name in missing)
+        raise typer.BadParameter(f"this experiment needs {examples}", param_hint="--set")
     try:
         return kind(**arguments)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--set") from None
+
+
+def is_required(field: dataclasses.Field[Any]) -> bool:
+    """Whether an argument has no default."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def shown_default(field: dataclasses.Field[Any]) -> str:
+    """An argument and what it is unless it is set."""
+    return f"{field.name} (required)" if is_required(field) else f"{field.name} ({field.default!r})"
 
 
 def parse(name: str, text: str, expected: Any) -> Any:
@@ -75,13 +89,21 @@ def parse(name: str, text: str, expected: Any) -> Any:
         value = text
     if isinstance(value, list):
         value = tuple(value)
-    types = tuple(typing.get_origin(each) or each for each in typing.get_args(expected) or (expected,))
-    if typing.get_origin(expected) is tuple:
-        types = (tuple,)
-    if float in types and type(value) is int:
+    allowed = plain_types(expected)
+    if float in allowed and type(value) is int:
         value = float(value)
     # True is an int to Python, not to whoever types it
-    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        wanted = " or ".join(each.__name__ for each in types if each is not type(None))
+    if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+        wanted = " or ".join(each.__name__ for each in allowed if each is not type(None))
         raise typer.BadParameter(f"{name} must be {wanted}, got {text!r}", param_hint="--set")
     return value
+
+
+def plain_types(hint: Any) -> tuple[type, ...]:
+    """The types of which a value may be, without what they hold."""
+    origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return tuple(type(value) for value in inside)
+    if origin in (typing.Union, types.UnionType):
+        return tuple(plain for each in inside for plain in plain_types(each))
+    return (origin or hint,)
