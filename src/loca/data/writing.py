@@ -193,7 +193,7 @@ class Draft:
             if not missing[shard]:
                 self.pack(shard)
         todo = sorted((rows for each in missing.values() for rows in each), key=lambda rows: rows.start)
-        for rows in carry_out(Piece(read, self.pieces), todo, workers=workers, executor=executor):
+        for rows in carry_out(Piece(read, self.pieces.absolute()), todo, workers=workers, executor=executor):
             start = rows.start - rows.start % self.shard
             shard = range(start, min(start + self.shard, self.layout.count))
             missing[shard].remove(rows)
