@@ -11,6 +11,7 @@ The candidate is chosen on a validation set; test functions are drawn only for t
 
 import argparse
 import json
+import os
 import platform
 import subprocess
 import time
@@ -76,7 +77,7 @@ def record() -> dict:
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout.strip()
     return {
         "command": "python studies/darcy_easy.py", "commit": commit, "seed": SEED,
-        "hardware": f"two cores of {platform.machine()}", "jax": jax.__version__, "target": TARGET, "validation": [],
+        "hardware": f"{os.cpu_count()} cores, {platform.machine()}", "jax": jax.__version__, "target": TARGET, "validation": [],
     }  # fmt: skip
 
 
@@ -94,7 +95,7 @@ def draw(results: dict) -> None:
     axes = figure.add_subplot()
     x = [row["modes"] for row in rows]
     low, median, high = (np.array([row["quartiles"][i] for row in rows]) for i in (1, 2, 3))
-    axes.axhspan(*results["target"], color="#0072b2", alpha=0.2, lw=0, label="error in the paper")
+    axes.axhspan(*results["target"], color="#0072b2", alpha=0.2, lw=0, label="aim: the error in the paper")
     axes.fill_between(x, low, high, color="0.8", label="middle half of the functions")
     axes.plot(x, median, "k--", lw=0.8, label="median")
     axes.plot(x, [row["mean"] for row in rows], "ko-", ms=4, label="mean")
