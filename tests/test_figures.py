@@ -184,6 +184,17 @@ def test_times_are_the_first_the_middle_and_the_last():
     assert mesh_value(axes[4], 0.5, 0.5) == pytest.approx(0.3)  # height = t
 
 
+def test_times_of_their_own_are_gathered():
+    y = jax.random.uniform(jax.random.key(0), (600, 3))
+    samples = Samples(jnp.ones((1, 9, 1)), y, y[None, :, :1], x=jnp.asarray(grid(np.arange(3.0), np.arange(3.0))))
+    axes = panels(sheet(samples, rows=1))[1:]
+    drawn = [np.concatenate([each.get_array() for each in ax.collections if len(each.get_offsets())]) for ax in axes]
+    t = np.sort(y[:, 0])
+    expected = [np.sum(np.abs(t - level) <= np.ptp(t) / 6) for level in (t[0], t[300], t[-1])]
+    assert [len(values) for values in drawn] == expected
+    assert "≈" in axes[0].get_title()
+
+
 def test_all_times_share_one_color_scale():
     axes = panels(sheet(waves(), rows=1))[2::2]
     limits = {mesh.get_clim() for ax in axes for mesh in ax.collections if isinstance(mesh, QuadMesh)}

@@ -247,6 +247,11 @@ def test_near_is_judged_by_distance(distance, near):
     assert nearly_in(a, b)[0] == near
 
 
+def test_missing_values_are_not_repeated_functions():
+    holed = edit(pairs(), u=put(np.nan, slice(0, 50)))
+    assert check(holed, holed.take(jnp.arange(50))).names("error", "warning") == {"not-finite"}
+
+
 def test_levels_and_order():
     report = check(edit(cut_off(pairs(domain=Box((0.0,), (1.0,)))), u=put(np.nan, 0), s=put(0.0, slice(1, 4))))
     assert [finding.level for finding in report.findings] == ["error", "warning", "note"]

@@ -53,9 +53,11 @@ def check_repeated(samples: Samples, part: str) -> Iterator[Finding]:
     of_output = digests(np.asarray(samples.s).reshape(len(samples), -1))
     own_queries = not isinstance(samples.y, Shared)  # then outputs differ because they are asked elsewhere
     same, other = np.zeros(len(samples), bool), np.zeros(len(samples), bool)
-    for i, digest in enumerate(digests(input_rows(samples))):
+    u = input_rows(samples)
+    finite = np.all(np.isfinite(u), axis=1)
+    for i, digest in enumerate(digests(u)):
         j = first.setdefault(digest, i)
-        if j != i:
+        if j != i and finite[i]:
             (same if own_queries or of_output[i] == of_output[j] else other)[i] = True
     if same.any():
         message = f"{rows(same)} of the {part} data repeat the input of an earlier one; they count twice"
@@ -72,7 +74,7 @@ def check_shared(train: Samples, test: Samples) -> Iterator[Finding]:
     """Test functions that a model has seen in training, exactly or as good as exactly."""
     u_train, u_test = input_rows(train), input_rows(test)
     seen = set(digests(u_train))
-    leaked = np.array([digest in seen for digest in digests(u_test)])
+    leaked = np.array([digest in seen for digest in digests(u_test)]) & np.isfinite(u_test).all(axis=1)
     if leaked.any():
         message = f"{rows(leaked)} of the test data are also in the training data; errors there say nothing"
         yield Finding("error", "leak", message)

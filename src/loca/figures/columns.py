@@ -17,6 +17,9 @@ from loca.typing import Measurements
 SLICES = 3
 """Values of a leading coordinate, such as time, that get a column of their own."""
 
+FEWEST = 4
+"""Locations that make a slice of their own."""
+
 COMPONENTS = (r"[_ ]?(x?[1₁]|x)$", r"[_ ]?(x?[2₂]|y)$")
 """How the names of the two components of a vector may end: v1, v_x1, v_x, vx; and the same for the other one."""
 
@@ -33,6 +36,7 @@ class Column:
     caption: str
     axes: tuple[str, ...]
     points: list[Float[np.ndarray, "_ _"]]
+    bounds: Float[np.ndarray, "2 _"]  # the smallest and the largest coordinates of all functions, at all times
     values: list[np.ndarray]
     is_output: bool
     is_shared: bool
@@ -101,6 +105,8 @@ def side(
     domain: Domain | None,
 ) -> Iterator[Column]:
     """The columns of all inputs, or of all outputs."""
+    everywhere = np.concatenate(points)[:, -min(2, len(axes)) :]
+    bounds = np.stack([everywhere.min(axis=0), everywhere.max(axis=0)])
     for caption, rows in slices(points, axes):
         here = [location[row][:, -min(2, location.shape[1]) :] for location, row in zip(points, rows, strict=True)]
         for channels, variable, vector in quantities(variables, len(axes)):
@@ -110,6 +116,7 @@ def side(
                 caption=caption,
                 axes=axes[-min(2, len(axes)) :],
                 points=here,
+                bounds=bounds,
                 values=[
                     each[row][:, channels] if vector else each[row][:, channels[0]]
                     for each, row in zip(values, rows, strict=True)
@@ -129,8 +136,11 @@ def slices(points: list[Float[np.ndarray, "_ _"]], axes: tuple[str, ...]) -> Ite
     leading = np.concatenate([each[:, 0] for each in points])
     levels = np.unique(leading)
     wanted = levels[np.unique(np.linspace(0, len(levels) - 1, SLICES).round().astype(int))]
-    # Where every function has leading coordinates of its own, a slice is all that lies nearest to it.
-    near = 0.0 if all(np.array_equal(np.unique(each[:, 0]), levels) for each in points) else np.ptp(levels) / 2 / SLICES
+    # Where leading coordinates hardly ever repeat within a function, a slice is all that lies near one.
+    repeats = all(
+        np.array_equal(np.unique(each[:, 0]), levels) and FEWEST * len(levels) <= len(each) for each in points
+    )
+    near = 0.0 if repeats else float(np.ptp(levels)) / (2 * SLICES)
     for level in wanted:
         sign = "=" if near == 0.0 else "≈"
         yield (

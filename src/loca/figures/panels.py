@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from loca.data import grid_shape
 from loca.domains import Sphere
 from loca.figures.columns import Column
-from loca.figures.style import INK, INPUT_COLOR, MISSING, OUTPUT_COLOR
+from loca.figures.style import INK, INPUT_COLOR, MISSING, OUTLINE, OUTPUT_COLOR
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,6 +54,9 @@ def draw_field(ax: Axes, column: Column, row: int, cmap: Colormap, norm: Normali
     drawn = points[:, ::-1] if upright else points
     if shape is None:
         draw_points(ax, drawn, colors, cmap, norm)
+        (left, bottom), (right, top) = column.bounds[:, ::-1] if upright else column.bounds
+        ax.update_datalim([(left, bottom), (right, top)])  # a slice has the frame of all
+        ax.autoscale_view()
     else:
         (a, b), field = sorted_grid(points.reshape(*shape, 2), colors.reshape(shape))
         across, up, field = (b, a, field) if upright else (a, b, field.T)
@@ -69,7 +72,9 @@ def draw_points(
     size = float(np.clip(2500.0 / len(points), 2.0, 16.0))  # in square points; a panel of an inch has 5184
     known = np.isfinite(colors)
     ax.scatter(*points[~known].T, s=size, color=MISSING, marker="x", linewidth=0.4)
-    ax.scatter(*points[known].T, c=colors[known], s=size, cmap=cmap, norm=norm, linewidth=0.0, rasterized=True)
+    # an outline, so that dots of the color of paper are seen; none where dots are too small for one
+    line = {"linewidth": 0.2 if size > 4.0 else 0.0, "edgecolor": OUTLINE}
+    ax.scatter(*points[known].T, c=colors[known], s=size, cmap=cmap, norm=norm, rasterized=True, **line)
 
 
 def draw_arrows(ax: Axes, points: Float[np.ndarray, "P 2"], v: Float[np.ndarray, "P 2"], largest: float) -> None:

@@ -103,7 +103,7 @@ def fill(
             draw_field(ax, column, i, cmap, norm)
             frame(ax, column, left=starts_side, bottom=i == len(axes) - 1)
     is_moved = column.is_vector and column.is_displacement
-    factor = enlargement(column.points[0], norm.vmax or 1.0) if is_moved else 1.0
+    factor = enlargement(column.bounds, norm.vmax or 1.0) if is_moved else 1.0
     enlarged = f"×{factor:g}" if factor != 1.0 else ""
     axes[0].set_title(
         "\n".join(
@@ -132,9 +132,11 @@ def frame(ax: Axes, column: Column, *, left: bool, bottom: bool) -> None:
     """Coordinates at the left and at the bottom of a side only; equal lengths look equal where both are space."""
     on_sphere = isinstance(column.domain, Sphere)
     if on_sphere:  # a region: latitude upwards, as on any map
-        ax.set_aspect(1.0 / np.cos(np.radians(column.points[0][:, 0].mean())))
-    elif column.axes[0] != "$t$" and 1 / 4 < np.divide(*extent(column.domain, column.points[0])) < 4:
-        ax.set_aspect("equal")
+        ax.set_aspect(1.0 / np.cos(np.radians(column.bounds[:, 0].mean())))
+    elif column.axes[0] != "$t$":
+        width, height = extent(column.domain, column.bounds)
+        if width < 4.0 * height and height < 4.0 * width:  # a sliver would show nothing
+            ax.set_aspect("equal")
     ax.locator_params(nbins=3)
     ax.tick_params(labelleft=left, labelbottom=bottom)
     across, up = ("longitude", "latitude") if on_sphere else column.axes
@@ -172,7 +174,7 @@ def typeset(unit: str) -> str:
 
 def is_globe(column: Column) -> bool:
     """Whether a column is drawn as maps of the whole sphere."""
-    return column.dimension == 2 and isinstance(column.domain, Sphere) and covers_globe(column.points[0])
+    return column.dimension == 2 and isinstance(column.domain, Sphere) and covers_globe(column.bounds)
 
 
 def aspect_of(column: Column) -> float:
@@ -181,5 +183,5 @@ def aspect_of(column: Column) -> float:
         return CURVE_ASPECT
     if column.axes[0] == "$t$":
         return 1.2
-    width, height = extent(column.domain, column.points[0])
+    width, height = extent(column.domain, column.bounds)
     return float(np.clip(width / height, 0.5, 2.0)) if height > 0.0 else 1.0

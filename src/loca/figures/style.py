@@ -41,7 +41,7 @@ STYLE: dict[Any, Any] = {
 INPUT_COLOR, OUTPUT_COLOR = "#0072B2", "#D55E00"
 """The blue and the vermilion of Okabe and Ito (2008), which all kinds of color vision tell apart."""
 
-INK, MISSING = "#333333", "#dddddd"
+INK, OUTLINE, MISSING = "#333333", "#888888", "#dddddd"
 
 ONE_SIDED = 0.25
 """A field counts as signed when its smaller side reaches this part of its larger one. Below that, three eighths of a
