@@ -76,9 +76,14 @@ def record() -> dict:
         return json.loads(RESULTS.read_text())
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout.strip()
     return {
-        "command": "python studies/darcy_easy.py", "commit": commit, "seed": SEED,
-        "hardware": f"{os.cpu_count()} cores, {platform.machine()}", "jax": jax.__version__, "target": TARGET, "validation": [],
-    }  # fmt: skip
+        "command": "python studies/darcy_easy.py",
+        "commit": commit,
+        "seed": SEED,
+        "hardware": f"{os.cpu_count()} cores, {platform.machine()}",
+        "jax": jax.__version__,
+        "target": TARGET,
+        "validation": [],
+    }
 
 
 def save(results: dict) -> None:

@@ -24,12 +24,11 @@ from typer.testing import CliRunner
 
 from loca.cli.app import app
 from loca.cli.generate import build
-from loca.data import Variable, work, writing
-from loca.data.store import Store
+from loca.data import Store, Variable
+from loca.data.store import work, writing
 from loca.domains import Box
-from loca.problems import generation
-from loca.problems.generation import generate
-from loca.problems.problem import Problem, generators
+from loca.problems import Problem, generate, generation
+from loca.problems.problem import generators
 from loca.typing import Key
 
 LOCA = Path(sys.executable).with_name("loca")

@@ -3,9 +3,11 @@
 from importlib.metadata import version as _version
 
 from loca import attention as attention
+from loca import checks as checks
 from loca import data as data
 from loca import domains as domains
 from loca import encoders as encoders
+from loca import figures as figures
 from loca import kernels as kernels
 from loca import losses as losses
 from loca import metrics as metrics
@@ -31,9 +33,11 @@ __all__ = [
     "Operator",
     "Samples",
     "attention",
+    "checks",
     "data",
     "domains",
     "encoders",
+    "figures",
     "kernels",
     "losses",
     "metrics",

@@ -10,8 +10,8 @@ import pytest
 import scipy.io
 import xarray
 
-from loca.data.files import open as open_records
-from loca.data.formats import pdebench
+from loca.data import open as open_records
+from loca.data.files.formats import pdebench
 from loca.data.queries import Free
 from loca.data.samples import Variable
 from loca.domains import Box, Sphere, Torus

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import xarray
 
-from loca.data.labeled import Labeled
+from loca.data.files.labeled import Labeled
 from loca.data.queries import Free, Shared
 from loca.data.samples import Variable
 from loca.domains import Box, Sphere, Torus

@@ -14,22 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loca.data import (
+    CorruptDataError,
     Free,
     Indexed,
     Normalization,
+    Records,
     Samples,
     Shared,
+    Statistics,
+    Store,
     Variable,
-    conversion,
-    reading,
-    store_layout,
-    writing,
+    convert,
 )
-from loca.data.conversion import convert
-from loca.data.moments import Moments, Statistics
-from loca.data.reading import CorruptDataError
-from loca.data.records import Records
-from loca.data.store import Store, is_store
+from loca.data.store import conversion, is_store, layout, reading, writing
+from loca.data.store.moments import Moments
 from loca.domains import Box, Sphere, Torus
 from loca.typing import Measurements
 
@@ -354,7 +352,7 @@ def test_what_is_no_store_is_refused(tmp_path, getkey):
         Store.open(tmp_path)
     convert(InMemory(samples(getkey())), tmp_path / "data.zarr")
     about = tmp_path / "data.zarr/zarr.json"
-    newer = about.read_text().replace(f'"format": {store_layout.FORMAT}', f'"format": {store_layout.FORMAT + 1}')
+    newer = about.read_text().replace(f'"format": {layout.FORMAT}', f'"format": {layout.FORMAT + 1}')
     about.write_text(newer)
     with pytest.raises(ValueError, match="upgrade"):
         Store.open(tmp_path / "data.zarr")

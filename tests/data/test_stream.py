@@ -13,13 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from loca.cli.app import app
-from loca.data import Variable
-from loca.data.reading import CorruptDataError
-from loca.data.store import Store
-from loca.data.stream import stream
+from loca.data import CorruptDataError, Store, Variable, stream
 from loca.domains import Box
-from loca.problems.generation import generate
-from loca.problems.problem import Problem
+from loca.problems import Problem, generate
 from loca.typing import Key
 
 COUNT, SIZE, SEED = 1000, 12, 5
@@ -96,8 +92,7 @@ def test_resuming_at_100_points_changes_nothing(store, reference):
 CODE = """
 import json, sys
 import numpy as np
-from loca.data.store import Store
-from loca.data.stream import stream
+from loca.data import Store, stream
 path, size, seed, start, steps, *processes = json.loads(sys.argv[1])
 for process in processes:
     batches = stream(Store.open(path), size=size, seed=seed, start=start, process=tuple(process))

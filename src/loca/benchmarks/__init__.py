@@ -5,5 +5,15 @@ from loca.benchmarks.prediction import measure_prediction as measure_prediction
 from loca.benchmarks.step import STEP_SETTINGS as STEP_SETTINGS
 from loca.benchmarks.step import StepTimes as StepTimes
 from loca.benchmarks.step import time_step as time_step
+from loca.benchmarks.streaming import StreamingFigures as StreamingFigures
+from loca.benchmarks.streaming import measure_streaming as measure_streaming
 
-__all__ = ["STEP_SETTINGS", "PredictionFigures", "StepTimes", "measure_prediction", "time_step"]
+__all__ = [
+    "STEP_SETTINGS",
+    "PredictionFigures",
+    "StepTimes",
+    "StreamingFigures",
+    "measure_prediction",
+    "measure_streaming",
+    "time_step",
+]

@@ -17,12 +17,10 @@ import numpy as np
 from jaxtyping import Float
 
 from loca.benchmarks.prediction import peak_megabytes
-from loca.data import Variable
-from loca.data.store import Store
-from loca.data.stream import stream
+from loca.data import Store, Variable, stream
 from loca.domains import Box
-from loca.problems.generation import generate
-from loca.problems.problem import Problem, generators, grid
+from loca.problems import Problem, generate
+from loca.problems.problem import generators, grid
 from loca.typing import Key
 
 SIDE, CHANNELS = 32, 4

@@ -9,8 +9,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from loca.benchmarks import STEP_SETTINGS, PredictionFigures, StepTimes, measure_prediction, time_step
-from loca.benchmarks.streaming import StreamingFigures, measure_streaming
+from loca.benchmarks import (
+    STEP_SETTINGS,
+    PredictionFigures,
+    StepTimes,
+    StreamingFigures,
+    measure_prediction,
+    measure_streaming,
+    time_step,
+)
 
 bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
 

@@ -23,8 +23,8 @@ def convert(
 
     Stopped or killed at any moment, the same command goes on where it was.
     """
-    from loca.data.conversion import convert as convert_records
-    from loca.data.files import open as open_records
+    from loca.data import convert as convert_records
+    from loca.data import open as open_records
 
     there = out.exists()
     try:

@@ -34,7 +34,7 @@ def generate(
     killed at any moment, the same command goes on where it was.
     """
     from loca.problems import PROBLEMS
-    from loca.problems.generation import generate as generate_store
+    from loca.problems import generate as generate_store
 
     if problem not in PROBLEMS:
         raise typer.BadParameter(

@@ -53,7 +53,7 @@ def load(source: Source, count: int, *, spread: bool = False) -> tuple[Samples, 
             problem = build(PROBLEMS[source.data], list(source.choices))
             samples = problem.sample(jax.random.key(source.seed), source.skip + count)
             return samples.take(jnp.arange(source.skip, source.skip + count)), count
-        from loca.data.files import open as open_data
+        from loca.data import open as open_data
 
         records = open_data(
             source.data,

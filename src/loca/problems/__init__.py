@@ -11,6 +11,7 @@ from loca.problems.darcy import Darcy as Darcy
 from loca.problems.darcy_flow import DarcyFlow as DarcyFlow
 from loca.problems.fields import GaussianProcess as GaussianProcess
 from loca.problems.fields import MaternField as MaternField
+from loca.problems.generation import generate as generate
 from loca.problems.mechanical_mnist import MechanicalMNIST as MechanicalMNIST
 from loca.problems.problem import Problem as Problem
 from loca.problems.shallow_water import ShallowWater as ShallowWater
@@ -38,6 +39,7 @@ __all__ = [
     "Ridge",
     "SeasonalRidge",
     "ShallowWater",
+    "generate",
     "skill",
     "weighted_relative_l2",
 ]

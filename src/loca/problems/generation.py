@@ -9,9 +9,7 @@ from concurrent.futures import Executor
 import jax
 import numpy as np
 
-from loca.data.store import Store
-from loca.data.store_layout import Arrays, StoreLayout
-from loca.data.writing import Progress, versions, write_store
+from loca.data.store import Arrays, Progress, Store, StoreLayout, versions, write_store
 from loca.problems.problem import Problem
 from loca.problems.threads import one_thread
 

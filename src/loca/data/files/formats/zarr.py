@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loca.data.formats.layout import Layout, Names
-from loca.data.formats.netcdf import decoded
+from loca.data.files.formats.layout import Layout, Names
+from loca.data.files.formats.netcdf import decoded
 
 
 def recognizes(path: Path) -> bool:

@@ -9,9 +9,9 @@ import h5py
 import xarray
 from xarray.backends import CachingFileManager
 
-from loca.data.formats.layout import Layout, Names, numbered
-from loca.data.formats.lazy import HDF5Array, hdf5, variable
-from loca.data.formats.sniff import hdf5_root, is_hdf5
+from loca.data.files.formats.layout import Layout, Names, numbered
+from loca.data.files.formats.lazy import HDF5Array, hdf5, variable
+from loca.data.files.formats.sniff import hdf5_root, is_hdf5
 
 
 def recognizes(path: Path) -> bool:

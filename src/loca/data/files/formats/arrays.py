@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import xarray
 
-from loca.data.formats.layout import Layout, Names, numbered
-from loca.data.formats.lazy import HDF5Array, variable
+from loca.data.files.formats.layout import Layout, Names, numbered
+from loca.data.files.formats.lazy import HDF5Array, variable
 
 Array = np.ndarray | HDF5Array
 

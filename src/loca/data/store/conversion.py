@@ -9,9 +9,9 @@ import os
 import numpy as np
 
 from loca.data.records import Records, Rows
-from loca.data.store import Store
-from loca.data.store_layout import Arrays, StoreLayout, content_digest, sample_digests, take_apart
-from loca.data.writing import Progress, versions, write_store
+from loca.data.store.layout import Arrays, StoreLayout, content_digest, sample_digests, take_apart
+from loca.data.store.store import Store
+from loca.data.store.writing import Progress, versions, write_store
 
 PIECE_BYTES = 2**24
 """About how much is read at a time."""

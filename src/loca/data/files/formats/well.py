@@ -10,9 +10,9 @@ import numpy as np
 import xarray
 from xarray.backends import CachingFileManager
 
-from loca.data.formats.layout import Layout, Names
-from loca.data.formats.lazy import HDF5Array, hdf5, variable
-from loca.data.formats.sniff import hdf5_root, is_hdf5
+from loca.data.files.formats.layout import Layout, Names
+from loca.data.files.formats.lazy import HDF5Array, hdf5, variable
+from loca.data.files.formats.sniff import hdf5_root, is_hdf5
 
 ORDERS = ("t0_fields", "t1_fields", "t2_fields")
 """Groups of scalar, vector and tensor fields."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from loca.data.formats import arrays
-from loca.data.formats.layout import Layout, Names
-from loca.data.formats.sniff import start
+from loca.data.files.formats import arrays
+from loca.data.files.formats.layout import Layout, Names
+from loca.data.files.formats.sniff import start
 
 
 def recognizes(path: Path) -> bool:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from loca.data.labeled import Labeled, as_names, contents
+from loca.data.files.labeled import Labeled, as_names, contents
 from loca.data.records import Records, Rows
 
 if TYPE_CHECKING:
-    from loca.data.formats.layout import Layout, Names
+    from loca.data.files.formats.layout import Layout, Names
 
 FORMATS = ("loca", "zarr", "well", "pdebench", "camlab", "matlab", "npz", "netcdf")
 """What `open` understands, in the order in which it asks whose file this is."""
@@ -23,7 +23,7 @@ AnyPath = str | os.PathLike[str]
 
 @runtime_checkable
 class Reader(Protocol):
-    """What a module of `loca.data.formats` offers."""
+    """What a module of `loca.data.files.formats` offers."""
 
     def recognizes(self, path: Path) -> bool:
         """Whether the file is of this format."""
@@ -70,7 +70,7 @@ def open(  # noqa: A001
       By default the one that its configurations use for the file.
     - `num_samples_max`: of how many samples "single" takes its tenth; PDEBench's configurations use 1000 or all.
     """
-    from loca.data.formats import pdebench, well
+    from loca.data.files.formats import pdebench, well
 
     files = expand(path)
     if format is not None and format not in FORMATS:
@@ -82,7 +82,7 @@ def open(  # noqa: A001
     if format not in (None, "loca", "camlab") and not readers()[kind].recognizes(files[0]):
         raise ValueError(f"{files[0]} is not of the format {format!r}; leave it out to have the format recognized")
     if kind == "loca":
-        from loca.data.store import Store
+        from loca.data.store.store import Store
 
         if any(option is not None for option in (inputs, outputs, sample, input_times, output_times, split)):
             raise ValueError(f"{files[0]} is a store of loca, whose roles are fixed; open it without other arguments")
@@ -119,7 +119,7 @@ def open(  # noqa: A001
 
 def readers() -> dict[str, Reader]:
     """The reader of every format but our own, in the order of `FORMATS`."""
-    from loca.data.formats import camlab, matlab, netcdf, npz, pdebench, well, zarr
+    from loca.data.files.formats import camlab, matlab, netcdf, npz, pdebench, well, zarr
 
     return {
         "zarr": zarr,
@@ -150,7 +150,7 @@ def expand(path: AnyPath | Sequence[AnyPath]) -> list[Path]:
 
 def recognize(file: Path) -> str:
     """The format of a file, by what is inside."""
-    from loca.data.store import is_store
+    from loca.data.store.store import is_store
 
     if is_store(file):
         return "loca"
@@ -162,7 +162,7 @@ def recognize(file: Path) -> str:
 
 def is_plain_folder(path: Path) -> bool:
     """Whether this is a folder of files, not one that is a file to its format."""
-    from loca.data.formats import zarr
+    from loca.data.files.formats import zarr
 
     return path.is_dir() and not zarr.recognizes(path)
 
@@ -177,8 +177,8 @@ def read(
     queries: str | None,
 ) -> Layout:
     """All files as one data set, with the roles of its format unless others were asked for."""
-    from loca.data.formats.layout import Names
-    from loca.data.formats.lazy import join
+    from loca.data.files.formats.layout import Names
+    from loca.data.files.formats.lazy import join
 
     reader = readers()[kind]
     layouts = [reader.read(file, Names(inputs, outputs, sensors, queries)) for file in files]

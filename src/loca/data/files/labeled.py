@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from loca.data.functions import Functions
-from loca.data.locations import SPATIAL, domain, is_latitude, is_longitude, unit_steps
+from loca.data.files.functions import Functions
+from loca.data.files.locations import SPATIAL, domain, is_latitude, is_longitude, unit_steps
 from loca.data.records import Records, Rows
 from loca.data.samples import Samples, Variable
 from loca.typing import Measurements

@@ -11,9 +11,9 @@ from xarray.backends import BackendArray, CachingFileManager
 from xarray.backends.locks import HDF5_LOCK
 from xarray.core import indexing
 
-from loca.data.formats.layout import Layout, Names, numbered
-from loca.data.formats.lazy import HDF5Array, hdf5, variable
-from loca.data.formats.sniff import hdf5_root, is_hdf5
+from loca.data.files.formats.layout import Layout, Names, numbered
+from loca.data.files.formats.lazy import HDF5Array, hdf5, variable
+from loca.data.files.formats.sniff import hdf5_root, is_hdf5
 
 FLUID = ("density", "pressure", "Vx", "Vy", "Vz")
 """Fields of the compressible flows."""

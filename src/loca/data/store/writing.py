@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from loca.data.moments import Moments, Statistics
-from loca.data.reading import with_tensorstore
-from loca.data.store import Store, group_attributes
-from loca.data.store_layout import Arrays, StoreLayout, content_digest, dimensions, sample_digests
-from loca.data.work import carry_out, lock, sync, write_whole
+from loca.data.store.layout import Arrays, StoreLayout, content_digest, dimensions, sample_digests
+from loca.data.store.moments import Moments, Statistics
+from loca.data.store.reading import with_tensorstore
+from loca.data.store.store import Store, group_attributes
+from loca.data.store.work import carry_out, lock, sync, write_whole
 
 SHARD_BYTES = 2**26
 """About how large a file of a store is: few files, each small enough to be written at once."""
@@ -261,7 +261,7 @@ def write_rows(path: Path, rows: range, values: np.ndarray) -> None:
         spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{path.absolute()}/"}}
         opened = tensorstore.open({**spec, "store_data_equal_to_fill_value": True}, write=True).result()
         opened[rows.start : rows.stop].write(values).result()
-    else:  # the same, some ten times slower
+    else:  # the same, more slowly
         import zarr
 
         array = zarr.open_array(path, mode="r+", config={"write_empty_chunks": True})

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import xarray
 
-from loca.data.formats.layout import Layout, Names
-from loca.data.formats.sniff import is_hdf5, start
+from loca.data.files.formats.layout import Layout, Names
+from loca.data.files.formats.sniff import is_hdf5, start
 
 
 def recognizes(path: Path) -> bool:

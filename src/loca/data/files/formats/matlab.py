@@ -7,10 +7,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from loca.data.formats import arrays
-from loca.data.formats.layout import Layout, Names
-from loca.data.formats.lazy import HDF5Array, hdf5
-from loca.data.formats.sniff import hdf5_root, is_hdf5, start
+from loca.data.files.formats import arrays
+from loca.data.files.formats.layout import Layout, Names
+from loca.data.files.formats.lazy import HDF5Array, hdf5
+from loca.data.files.formats.sniff import hdf5_root, is_hdf5, start
 
 
 def recognizes(path: Path) -> bool:

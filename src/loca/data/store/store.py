@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from loca.data.grids import grid_shape
-from loca.data.moments import Statistics
 from loca.data.normalization import Normalization
-from loca.data.reading import CorruptDataError, RowReader
 from loca.data.records import Records, Rows
 from loca.data.samples import Samples, Variable
-from loca.data.store_layout import FORMAT, content_digest, domain_from_json, put_together, sample_digests
+from loca.data.store.layout import FORMAT, content_digest, domain_from_json, put_together, sample_digests
+from loca.data.store.moments import Statistics
+from loca.data.store.reading import CorruptDataError, RowReader
 from loca.domains import Sphere
 
 if TYPE_CHECKING:

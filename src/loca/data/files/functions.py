@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int
 
-from loca.data.locations import columns, spanned
+from loca.data.files.locations import columns, spanned
 from loca.data.records import Rows
 
 if TYPE_CHECKING:

@@ -1,0 +1,7 @@
+"""Whatever files there are, as labeled pairs that are read when asked for."""
+
+from loca.data.files.labeled import Labeled as Labeled
+from loca.data.files.opening import FORMATS as FORMATS
+from loca.data.files.opening import open as open  # noqa: A004
+
+__all__ = ["FORMATS", "Labeled", "open"]
