@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -39,7 +38,6 @@ class StreamingFigures:
     write_megabytes_per_s: float
     samples_per_s: float
     peak_megabytes: float
-    path: str | None  # where the store was kept, if it was to be
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,32 +77,28 @@ def measure_streaming(
     gigabytes: float = 4.0,
     *,
     directory: Path | None = None,
-    keep: bool = False,
     batch_size: int = 100,
     threads: int = 2,
     seconds: float = 10.0,
 ) -> StreamingFigures:
-    """Write a store of about this size, read batches of it in a fresh process, and delete it unless told otherwise."""
+    """Write a store of about this size, read batches of it in a fresh process, and delete it."""
     count = max(batch_size, round(gigabytes * 2**30 / SAMPLE_BYTES))
-    folder = Path(tempfile.mkdtemp(prefix="loca-stream-", dir=directory))
-    path = folder / "noise.zarr"
-    try:
+    if directory is not None:
+        directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="loca-stream-", dir=directory) as folder:
+        path = Path(folder) / "noise.zarr"
         start = time.perf_counter()
         generate(Noise(), count, path)
         writing = time.perf_counter() - start
         code = f"from loca.benchmarks.streaming import read; read({str(path)!r}, {batch_size}, {threads}, {seconds})"
         fresh = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
         reading = json.loads(fresh.stdout)
-    finally:
-        if not keep:
-            shutil.rmtree(folder)
     return StreamingFigures(
         samples=count,
         gigabytes=count * SAMPLE_BYTES / 2**30,
         batch_size=batch_size,
         threads=threads,
         write_megabytes_per_s=1e-6 * count * SAMPLE_BYTES / writing,
-        path=str(path) if keep else None,
         **reading,
     )
 

@@ -71,16 +71,13 @@ def predict(
 def stream(
     gigabytes: Annotated[float, typer.Option(min=0.0, help="How much is written, and read in shuffled batches.")] = 4.0,
     directory: Annotated[Path | None, typer.Option("--dir", help="Where; by default where temporary files go.")] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the files there.")] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Samples per batch; one has 16 KiB.")] = 100,
     threads: Annotated[int, typer.Option(min=1, help="Batches that are read at once.")] = 2,
     seconds: Annotated[float, typer.Option(min=0.0, help="About how long is read.")] = 10.0,
 ) -> None:
     """Write a store of random functions and stream it in a fresh process; print the rate and the memory as JSON."""
     print_json(
-        measure_streaming(
-            gigabytes, directory=directory, keep=keep, batch_size=batch_size, threads=threads, seconds=seconds
-        )
+        measure_streaming(gigabytes, directory=directory, batch_size=batch_size, threads=threads, seconds=seconds)
     )
 
 

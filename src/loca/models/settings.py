@@ -8,7 +8,7 @@ import math
 import jax
 
 from loca.data import Normalization, Samples
-from loca.domains import Box
+from loca.domains import Box, Domain, Sphere, Torus
 from loca.encoders import Encoder, HarmonicSensors, Scattering1D, Scattering2D
 from loca.kernels import RBF
 from loca.models.deeponet import DeepONet
@@ -63,20 +63,21 @@ class Setting:
             shape=self.sensors, scales=self.scales, angles=self.rotations, channels=self.input_size
         )
 
-    def rule(self) -> Rule:
+    def rule(self, domain: Box) -> Rule:
         """The quadrature of the setting; Monte Carlo nodes are drawn once and shared by all functions."""
         if self.monte_carlo:
-            return MonteCarlo(self.domain, self.nodes, key=jax.random.key(0))
-        return GaussLegendre(self.domain, self.nodes)
+            return MonteCarlo(domain, self.nodes, key=jax.random.key(0))
+        return GaussLegendre(domain, self.nodes)
 
     def loca(self, data: Samples, *, key: Key) -> LOCA:
         """LOCA at the sizes of the paper."""
+        domain = coordinates(data.domain)
         return LOCA.create(
             data,
             key=key,
             encoder=self.encoder(),
-            position=Harmonic(self.domain, self.num_frequencies),
-            rule=self.rule(),
+            position=Harmonic(domain, self.num_frequencies),
+            rule=self.rule(domain),
             kernel=RBF(self.rate),
             num_features=self.num_features,
             lift_size=self.lift_size,
@@ -91,7 +92,7 @@ class Setting:
             data,
             key=key,
             encoder=HarmonicSensors(math.prod(self.sensors), self.input_size, num_frequencies=self.harmonics),
-            position=Harmonic(self.domain, self.harmonics),
+            position=Harmonic(coordinates(data.domain), self.harmonics),
             num_features=self.num_features,
             branch_widths=self.deeponet_widths,
             trunk_widths=self.deeponet_widths,
@@ -102,6 +103,18 @@ class Setting:
         return FNO(
             Normalization.fit(data), Grid.of(data), modes=self.modes, width=self.width, padding=self.padding, key=key
         )
+
+
+def coordinates(domain: Domain) -> Box:
+    """The ranges of the coordinates: the paper takes every domain for a box, the globe too."""
+    match domain:
+        case Box():
+            return domain
+        case Torus(cell=cell):
+            return cell
+        case Sphere():
+            return Box((-90.0, 0.0), (90.0, 360.0))
+    raise ValueError(f"the paper's settings know boxes, tori and the sphere, not {domain}; use LOCA.create")
 
 
 SETTINGS: dict[str, Setting] = {

@@ -46,7 +46,7 @@ class MechanicalMNIST(Problem):
     outwards by d/2 and slide freely along themselves. u is the displacement at the centers of the 28 × 28 pixels at
     d = 6, s that at d = 14; both in pixels, in components along x₁ (to the right) and x₂ (upwards).
 
-    Locations are pixel centers over 28, so they lie in the unit square; the column, x₁, is the slow index and the row
+    Locations are pixel centers, in pixels like the displacements; the column, x₁, is the slow index and the row
     from the bottom, x₂, the fast one. Number i of a key's sequence is the digit at place i of a shuffle of the split,
     so no digit comes twice and a sequence ends with its split.
 
@@ -86,11 +86,11 @@ class MechanicalMNIST(Problem):
 
     @property
     def domain(self) -> Box:
-        return Box.unit(2)
+        return Box((0.0, 0.0), (float(PIXELS), float(PIXELS)))
 
     @property
     def x(self) -> Float[np.ndarray, "m 2"]:
-        axis = (np.arange(PIXELS) + 0.5) / PIXELS
+        axis = np.arange(PIXELS) + 0.5
         return grid(axis, axis)
 
     @property
