@@ -5,8 +5,6 @@ from loca.problems.climate import Climate as Climate
 from loca.problems.climatology import Climatology as Climatology
 from loca.problems.climatology import Ridge as Ridge
 from loca.problems.climatology import SeasonalRidge as SeasonalRidge
-from loca.problems.climatology import skill as skill
-from loca.problems.climatology import weighted_relative_l2 as weighted_relative_l2
 from loca.problems.darcy import Darcy as Darcy
 from loca.problems.darcy_flow import DarcyFlow as DarcyFlow
 from loca.problems.fields import GaussianProcess as GaussianProcess
@@ -40,6 +38,4 @@ __all__ = [
     "SeasonalRidge",
     "ShallowWater",
     "generate",
-    "skill",
-    "weighted_relative_l2",
 ]

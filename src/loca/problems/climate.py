@@ -43,7 +43,7 @@ class Climate(Problem):
     There is no equation to solve: the pairs are the days (or months) of a record, in files on disk that are read once
     per process, when first needed. Locations are (latitude, longitude) in degrees: on a `Sphere` for the globe and
     for land points, in a `Box` for a patch. Predicting the mean field already errs by less than one percent, so
-    report `loca.problems.climatology.skill` with `weights` beside every relative error.
+    report `loca.metrics.skill` with `weights` beside every relative error.
 
     Make one with `Climate.ncep`, `Climate.speedy`, `Climate.era_interim` or `Climate.ncep_monthly`.
 

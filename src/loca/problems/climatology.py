@@ -143,34 +143,6 @@ class SeasonalRidge:
         return self.outputs(time) + self.ridge(np.asarray(u, np.float64) - self.inputs(time))
 
 
-def skill(
-    prediction: Float[Array | np.ndarray, "N P d_s"],
-    truth: Float[Array | np.ndarray, "N P d_s"],
-    climatology: Float[Array | np.ndarray, "N P d_s"],
-    weights: Float[np.ndarray, " P"],
-) -> Float[np.ndarray, " d_s"]:
-    """1 − Σ w (s* − s)² / Σ w (s̄ − s)², per channel: 1 is perfect, 0 no better than knowing the date alone."""
-    return 1.0 - _squared(prediction, truth, weights).sum(0) / _squared(climatology, truth, weights).sum(0)
-
-
-def weighted_relative_l2(
-    prediction: Float[Array | np.ndarray, "N P d_s"],
-    truth: Float[Array | np.ndarray, "N P d_s"],
-    weights: Float[np.ndarray, " P"],
-) -> Float[np.ndarray, "N d_s"]:
-    """(Σ w (s* − s)² / Σ w s²)^½ per function and channel: the relative error as area sees it."""
-    return np.sqrt(_squared(prediction, truth, weights) / _squared(np.zeros_like(truth), truth, weights))
-
-
-def _squared(
-    prediction: Float[Array | np.ndarray, "N P d_s"],
-    truth: Float[Array | np.ndarray, "N P d_s"],
-    weights: Float[np.ndarray, " P"],
-) -> Float[np.ndarray, "N d_s"]:
-    difference = np.asarray(prediction, np.float64) - np.asarray(truth, np.float64)
-    return np.einsum("p,ipc->ic", weights, difference**2)
-
-
 def annual_waves(time: Time, harmonics: int) -> Float[np.ndarray, "N K"]:
     """1, cos 2πt, sin 2πt, cos 4πt, sin 4πt, … with t in years since 2000-01-01."""
     seconds = (time - np.datetime64("2000-01-01", "s")) / np.timedelta64(1, "s")
