@@ -1,0 +1,507 @@
+"""Checkpoints: what was saved comes back bit for bit, or is refused, whatever happens to processes, disks and bits."""
+
+import contextlib
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from loca.data import CorruptDataError, Samples
+from loca.encoders import Sensors
+from loca.models import LOCA
+from loca.training import Encoded, State, advance
+from loca.training.checkpoints import Checkpoints
+from loca.training.interrupts import Interrupts
+from loca.training.manifest import NAME, Manifest
+
+
+def numbers(step: int, size: int = 1000) -> dict[str, jax.Array]:
+    """A state that is a function of the step."""
+    return {"w": jnp.asarray(np.random.default_rng(step).normal(size=size), jnp.float32), "step": jnp.asarray(step)}
+
+
+def same_bits(one, other) -> bool:
+    """Equal in structure, static parts, types and every bit."""
+    arrays, statics = eqx.partition(one, eqx.is_array)
+    other_arrays, other_statics = eqx.partition(other, eqx.is_array)
+    leaves, others = jax.tree.leaves(arrays), jax.tree.leaves(other_arrays)
+    return bool(eqx.tree_equal(statics, other_statics)) and all(
+        x.dtype == y.dtype and x.shape == y.shape and np.asarray(x).tobytes() == np.asarray(y).tobytes()
+        for x, y in zip(leaves, others, strict=True)
+    )
+
+
+@pytest.fixture
+def run(getkey):
+    """A small training run: its first state, and its compiled step, which consumes the state it is given."""
+    x = jnp.linspace(0.0, 1.0, 16)[:, None]
+    u = jax.random.normal(getkey(), (20, 16, 1))
+    data = Samples(u, x, u.cumsum(1) / 16, x=x)
+    model = LOCA.create(data, key=getkey(), encoder=Sensors(16))
+    optimizer = optax.adam(optax.exponential_decay(1e-3, 5, 0.9), mu_dtype=jnp.bfloat16)
+    encoded = Encoded.of(model, data)
+
+    @eqx.filter_jit(donate="all")
+    def step(state):
+        return advance(state, encoded.batch(0, state.step, 5), optimizer)[0]
+
+    return State.start(model, optimizer), step
+
+
+def test_a_resumed_run_is_the_same_run(run, tmp_path):
+    """Saved while training goes on and consumes the saved state; the optimizer has counters and bfloat16 momenta."""
+    state, step = run
+    like = jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, state)
+    assert {str(leaf.dtype) for leaf in jax.tree.leaves(eqx.filter(like, eqx.is_array))} >= {
+        "float32",
+        "bfloat16",
+        "int32",
+    }
+    with Checkpoints(tmp_path) as checkpoints:
+        for i in range(1, 7):
+            state = step(state)
+            if i == 3:
+                at_three = jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, state)
+                checkpoints.save(state, 3, extras={"history": [0.5, 0.25], "name": "run"}, metric=0.25)
+    restored, extras = Checkpoints(tmp_path).restore(like)
+    assert same_bits(restored, at_three)
+    assert not same_bits(restored, like)
+    assert extras == {"history": [0.5, 0.25], "name": "run"}
+    for _ in range(3):
+        restored = step(restored)
+    assert same_bits(restored, state)
+
+
+def test_every_type_of_array(getkey, tmp_path):
+    state = {
+        "odd/na.me['x']": jnp.asarray([True, False]),
+        "empty": jnp.zeros((0, 3)),
+        "nan": jnp.asarray([jnp.nan, -0.0, jnp.inf]),
+        "complex": jnp.asarray([1 + 2j]),
+        "small": jnp.asarray([1, -1], jnp.int8),
+        "half": jnp.asarray([1.5], jnp.float16),
+        "function": jnp.tanh,
+        "nothing": None,
+        "number": 3,
+    }
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(state | {"key": jax.random.key(7)}, 0)
+    like = jax.tree.map(lambda leaf: jnp.zeros_like(leaf) if eqx.is_array(leaf) else leaf, state)
+    restored, extras = Checkpoints(tmp_path).restore(like | {"key": jax.random.key(0)})
+    key = restored.pop("key")
+    assert same_bits(restored, state)
+    assert jax.random.key_data(key).tolist() == jax.random.key_data(jax.random.key(7)).tolist()
+    assert extras == {}
+
+
+def test_keeps_the_newest_and_the_best(tmp_path):
+    with Checkpoints(tmp_path, keep=2) as checkpoints:
+        assert checkpoints.latest() is None
+        assert checkpoints.best() is None
+        for step, metric in enumerate([None, 0.5, 0.1, 0.1, float("nan"), 0.7, None]):
+            checkpoints.save(numbers(step), step, metric=metric)
+            checkpoints.wait()
+            assert checkpoints.latest() == step
+        assert checkpoints.steps() == [3, 5, 6]
+        assert checkpoints.best() == 3  # the newer of two
+        assert same_bits(checkpoints.restore(numbers(0), checkpoints.best())[0], numbers(3))
+        assert same_bits(checkpoints.restore(numbers(0))[0], numbers(6))
+        checkpoints.save(numbers(60), 6, metric=0.0)  # again, otherwise
+    assert checkpoints.steps() == [5, 6]
+    assert same_bits(checkpoints.restore(numbers(0))[0], numbers(60))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["5", "6", "lock"]
+
+
+def test_says_when_a_save_is_due(tmp_path):
+    with Checkpoints(tmp_path, every_seconds=0.2) as checkpoints:
+        assert not checkpoints.due
+        time.sleep(0.25)
+        assert checkpoints.due
+        checkpoints.save(numbers(1), 1)
+        assert not checkpoints.due
+        checkpoints.wait()
+        time.sleep(0.25)
+        assert checkpoints.due
+
+
+def test_refuses_what_does_not_fit(run, tmp_path):
+    state, _ = run
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save({"a": jnp.zeros(3), "b": jnp.zeros((), jnp.int32)}, 4)
+        checkpoints.wait()
+        for like, words in [
+            ({"a": jnp.zeros(4), "b": jnp.zeros((), jnp.int32)}, r"\['a'\] is float32\[3\] in it, and float32\[4\] in"),
+            ({"a": jnp.zeros(3), "b": jnp.zeros(())}, r"\['b'\] is int32\[\] in it, and float32\[\] in the run"),
+            ({"a": jnp.zeros(3)}, r"\['b'\] is int32\[\] in it, and not in the run"),
+            ({"a": jnp.zeros(3), "b": jnp.zeros((), jnp.int32), "c": jnp.ones(1)}, r"\['c'\] is not in it, and float"),
+            (state, "Resume with the model and the optimizer"),
+        ]:
+            with pytest.raises(ValueError, match=words):
+                checkpoints.restore(like)
+        with pytest.raises(FileNotFoundError, match=r"step 5 .* there are \[4\]"):
+            checkpoints.restore(state, 5)
+        for extras in ({"loss": float("nan")}, {"array": jnp.zeros(3)}):
+            with pytest.raises(ValueError, match="extras must be JSON"):
+                checkpoints.save(state, 5, extras=extras)
+    with pytest.raises(RuntimeError, match="with Checkpoints"):
+        checkpoints.save(state, 5)
+    with pytest.raises(FileNotFoundError, match="no finished checkpoint"):
+        Checkpoints(tmp_path / "nowhere").restore(state)
+    with pytest.raises(ValueError, match="keep at least 1"):
+        Checkpoints(tmp_path, keep=0)
+
+
+def test_any_changed_bit_is_refused(tmp_path):
+    """A thousand times one bit, in every file there is; the message names the file."""
+    with Checkpoints(tmp_path) as checkpoints:
+        for step in (1, 2):
+            checkpoints.save(numbers(step), step, extras={"history": [1.0, 0.5]}, metric=1 / step)
+    files = [path for path in (tmp_path / "2").rglob("*") if path.is_file() and path.stat().st_size]
+    assert len(files) > 5
+    assert tmp_path / "2" / NAME in files
+    like, rng = numbers(0), random.Random(0)
+    for i in range(1000):
+        path = files[i % len(files)]
+        bit = rng.randrange(8 * path.stat().st_size)
+        flip(path, bit)
+        with pytest.raises(CorruptDataError, match=f"{re.escape(str(path))} .*remove it to go on from step 1"):
+            checkpoints.restore(like)
+        flip(path, bit)
+    assert same_bits(checkpoints.restore(like)[0], numbers(2))
+
+    for path in files:
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1])
+        with pytest.raises(CorruptDataError, match=re.escape(str(path))):
+            checkpoints.restore(like)
+        path.write_bytes(whole)
+    path.unlink()
+    if path.name != NAME:
+        with pytest.raises(CorruptDataError, match="is missing"):
+            checkpoints.restore(like)
+    assert same_bits(checkpoints.restore(like, 1)[0], numbers(1))
+
+
+def flip(path: Path, bit: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(bit // 8)
+        (byte,) = file.read(1)
+        file.seek(bit // 8)
+        file.write(bytes([byte ^ 1 << bit % 8]))
+
+
+def test_damage_stops_nothing_but_its_own_use(tmp_path):
+    with Checkpoints(tmp_path, keep=1) as checkpoints:
+        checkpoints.save(numbers(1), 1, metric=1.0)
+        checkpoints.wait()
+        flip(tmp_path / "1" / NAME, 77)
+        for step in (2, 3):
+            checkpoints.save(numbers(step), step, metric=2.0)
+        checkpoints.wait()
+        assert checkpoints.steps() == [1, 3]  # the damaged one is left for somebody to look at
+        with pytest.raises(CorruptDataError, match="manifest"):
+            checkpoints.best()  # not known any more
+        assert same_bits(checkpoints.restore(numbers(0))[0], numbers(3))
+
+
+def test_an_unknown_version_is_refused(tmp_path):
+    (tmp_path / "7").mkdir()
+    manifest = Manifest({}, {}, version=2)
+    (tmp_path / "7" / NAME).write_bytes(manifest.encoded())
+    with pytest.raises(ValueError, match="is of version 2, and this loca reads version 1"):
+        Checkpoints(tmp_path).restore(numbers(0))
+
+
+@contextlib.contextmanager
+def full_disk():
+    """No file may grow beyond 64 KiB."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_raises_and_spoils_nothing(tmp_path, caplog):
+    size = 100_000
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(numbers(1, size), 1)
+        checkpoints.wait()
+        with full_disk():
+            checkpoints.save(numbers(2, size), 2)
+            with pytest.raises(OSError, match=r"step 2 could not be written .* step 1 is intact.*\n?.*too large"):
+                checkpoints.wait()
+            checkpoints.wait()  # told once
+            checkpoints.save(numbers(1, size), 1)  # not even when it is to take the place of the old one
+            with pytest.raises(OSError, match="step 1 could not be written"):
+                checkpoints.save(numbers(3, size), 3)
+        assert checkpoints.steps() == [1]
+        assert same_bits(checkpoints.restore(numbers(0, size))[0], numbers(1, size))
+        checkpoints.save(numbers(4, size), 4)
+    assert checkpoints.steps() == [1, 4]
+    assert same_bits(checkpoints.restore(numbers(0, size))[0], numbers(4, size))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "4", "lock"]
+    assert "Traceback" not in caplog.text
+
+    with full_disk(), pytest.raises(KeyError) as raised, Checkpoints(tmp_path) as checkpoints:  # noqa: PT012
+        checkpoints.save(numbers(5, size), 5)
+        raise KeyError("what went wrong first")
+    assert "step 5 could not be written" in raised.value.__notes__[0]
+
+
+def test_a_foreign_directory_is_left_alone(tmp_path):
+    (tmp_path / "2019").mkdir()
+    (tmp_path / "2019" / "data").write_text("precious")
+    with Checkpoints(tmp_path) as checkpoints:
+        assert checkpoints.steps() == []
+        checkpoints.save(numbers(1), 2019)
+        with pytest.raises(OSError, match="step 2019 could not be written"):
+            checkpoints.wait()
+    assert (tmp_path / "2019" / "data").read_text() == "precious"
+
+
+DRIVER = """
+import json, os, sys, traceback
+import jax, jax.numpy as jnp, numpy as np  # once: it takes longer than what is to be killed
+from jax.sharding import NamedSharding, PartitionSpec
+from orbax.checkpoint import v1
+from loca.training.checkpoints import Checkpoints
+
+def numbers(step, size):
+    return {"w": jnp.asarray(np.random.default_rng(step).normal(size=size), jnp.float32), "step": jnp.asarray(step)}
+
+def save_for_ever(report, directory, size):
+    with Checkpoints(directory, keep=2) as checkpoints:
+        step = checkpoints.latest()
+        if step is not None:
+            restored, extras = checkpoints.restore(numbers(0, size))
+            assert int(restored["step"]) == step == extras["step"]
+            assert np.asarray(restored["w"]).tobytes() == np.asarray(numbers(step, size)["w"]).tobytes()
+        step = -1 if step is None else step
+        while True:
+            step += 1
+            checkpoints.save(numbers(step, size), step, extras={"step": step}, metric=step % 7)
+            report(step - 1)  # waited for
+
+def hold(report, directory):
+    with Checkpoints(directory) as checkpoints:
+        checkpoints.save(numbers(1, 10), 1)
+        checkpoints.wait()
+        report(1)
+        sys.stdin.readline()
+
+def layout(devices):
+    assert jax.device_count() == devices
+    mesh = jax.make_mesh((devices,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = jnp.arange(16.0 * 24).reshape(16, 24)
+    everywhere, cut = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("x"))
+    other = NamedSharding(mesh, PartitionSpec(None, "x"))
+    return {"rows": jax.device_put(rows, cut), "columns": jax.device_put(-rows, other),
+            "all": jax.device_put(jnp.arange(5), everywhere)}
+
+def save_on(report, directory, devices):
+    with Checkpoints(directory) as checkpoints:
+        checkpoints.save(layout(devices), 1)
+
+def restore_on(report, directory, devices):
+    truth = layout(devices)
+    restored, _ = Checkpoints(directory).restore(jax.tree.map(jnp.zeros_like, truth))
+    for name, array in truth.items():
+        assert np.array_equal(np.asarray(restored[name]), np.asarray(array)), name
+        assert restored[name].sharding == array.sharding, name
+        assert len(restored[name].sharding.device_set) == devices
+
+def unwritable(report, directory):
+    with Checkpoints(directory) as checkpoints:
+        checkpoints.save(numbers(1, 10), 1)
+        checkpoints.wait()
+        os.chmod(directory, 0o555)
+        me = os.geteuid()
+        if me == 0:
+            os.seteuid(65534)  # nobody, for whom permissions count
+        try:
+            checkpoints.save(numbers(2, 10), 2)
+            checkpoints.wait()
+        except OSError as error:
+            assert "step 2 could not be written" in str(error) and "step 1 is intact" in str(error), error
+            assert "ermission denied" in str(error), error
+        else:
+            raise AssertionError("nothing was raised")
+        os.seteuid(me)
+        os.chmod(directory, 0o755)
+        assert int(checkpoints.restore(numbers(0, 10))[0]["step"]) == 1
+        checkpoints.save(numbers(3, 10), 3)
+    assert checkpoints.steps() == [1, 3]
+
+for line in sys.stdin:
+    name, directory, *more = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        log = os.open(directory + ".log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        status = 1
+        try:
+            if name.endswith("_on"):  # read when the first device is asked for
+                os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={more[0]}"
+            globals()[name](lambda step: os.write(log, b"%d\\n" % step), directory, *more)
+            status = 0
+        except BaseException:
+            os.write(log, traceback.format_exc().encode())
+        os._exit(status)
+    print(pid, flush=True)
+    print(os.waitpid(pid, 0)[1], flush=True)
+"""
+
+
+class Driver:
+    """Starts processes that have imported everything already and have no device yet."""
+
+    def __init__(self, process):
+        self.process = process
+
+    def start(self, *line) -> int:
+        self.process.stdin.write(json.dumps([str(word) if isinstance(word, Path) else word for word in line]) + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def status(self) -> int:
+        return int(self.process.stdout.readline())
+
+    def do(self, *line) -> None:
+        self.start(*line)
+        assert self.status() == 0, log(line[1]).read_text()
+
+
+def log(directory: Path) -> Path:
+    return Path(f"{directory}.log")
+
+
+@pytest.fixture(scope="module")
+def driver():
+    start = [sys.executable, "-W", "ignore", "-c", DRIVER]
+    with subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield Driver(process)
+        process.stdin.close()
+
+
+KILLS = int(os.environ.get("LOCA_KILLS", "12"))
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_of_saving(driver, tmp_path):
+    """SIGKILL while saves follow each other: the newest step is right, and none that was waited for is lost."""
+    directory, size, rng = tmp_path / "run", 250_000, random.Random(0)
+    latest = -1
+    unfinished = 0
+    for _ in range(KILLS):
+        log(directory).write_text("")
+        pid = driver.start("save_for_ever", directory, size)
+        while not log(directory).read_text().count("\n"):  # until it has begun
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0.0, 0.5))
+        os.kill(pid, signal.SIGKILL)
+        assert driver.status() == signal.SIGKILL, log(directory).read_text()
+        promised = int(log(directory).read_text().split()[-1])
+        unfinished += any(path.name.startswith(".") for path in directory.iterdir())
+        checkpoints = Checkpoints(directory)
+        step = checkpoints.latest()
+        if step is None:  # killed before the first was there
+            assert max(latest, promised) == -1
+            continue
+        assert step >= max(latest, promised)
+        assert step <= promised + 2
+        restored, extras = checkpoints.restore(numbers(0, size))
+        assert extras == {"step": step}
+        assert same_bits(restored, numbers(step, size))
+        latest = step
+    assert latest > KILLS
+    assert unfinished > KILLS / 3  # they did hit saves
+    with Checkpoints(directory, keep=2):
+        assert not [path for path in directory.iterdir() if path.name.startswith(".")]
+
+
+def test_killed_between_finishing_and_publishing(tmp_path):
+    """The two moments that random kills are unlikely to meet."""
+    with Checkpoints(tmp_path) as checkpoints:
+        for step in (1, 2):
+            checkpoints.save(numbers(step), step)
+    (tmp_path / "2").rename(tmp_path / ".2")  # finished, not yet in its place
+    shutil.copytree(tmp_path / "1", tmp_path / ".2.old")  # what it was to replace
+    shutil.copytree(tmp_path / "1", tmp_path / ".1.old")  # retired, not yet removed
+    (tmp_path / ".3" / "arrays.orbax-checkpoint-tmp").mkdir(parents=True)
+    assert Checkpoints(tmp_path).steps() == [1]
+    with Checkpoints(tmp_path):
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2", "lock"]
+        assert same_bits(checkpoints.restore(numbers(0))[0], numbers(2))
+
+
+def test_a_second_process_is_refused(driver, tmp_path):
+    directory = tmp_path / "run"
+    pid = driver.start("hold", directory)
+    while not log(directory).exists() or not log(directory).read_text():
+        time.sleep(0.01)
+    with pytest.raises(RuntimeError, match="is being written by another process"), Checkpoints(directory):
+        pass
+    assert same_bits(Checkpoints(directory).restore(numbers(0, 10))[0], numbers(1, 10))  # reading is free
+    os.kill(pid, signal.SIGKILL)
+    assert driver.status() == signal.SIGKILL
+    with Checkpoints(directory) as checkpoints:  # the lock of the dead is no lock
+        assert checkpoints.latest() == 1
+
+
+@pytest.mark.parametrize("devices", [1, 2, 8])
+def test_saved_on_some_devices_and_restored_on_others(devices, driver, tmp_path):
+    driver.do("save_on", tmp_path / "run", devices)
+    for others in {1, 4, 8} if devices == 2 else {2}:
+        driver.do("restore_on", tmp_path / "run", others)
+
+
+def test_an_unwritable_directory_raises_and_spoils_nothing(driver):
+    # not below pytest's own directory, which nobody else may enter
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        driver.do("unwritable", Path(directory) / "run")
+
+
+def test_a_request_to_stop_is_a_flag():
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with Interrupts() as interrupts:
+            assert not interrupts.requested
+            os.kill(os.getpid(), number)
+            assert interrupts.requested
+            os.kill(os.getpid(), signal.SIGTERM)  # patience
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+        assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_other_threads_leave_signals_alone():
+    seen = []
+
+    def elsewhere():
+        with Interrupts() as interrupts:
+            seen.append((interrupts.requested, signal.getsignal(signal.SIGINT)))
+
+    before = signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert seen == [(False, before)]
+    assert signal.getsignal(signal.SIGINT) == before
