@@ -1,0 +1,311 @@
+"""What is saved is loaded: the same tree, the same answers to the last bit, and what the file says of itself."""
+
+import dataclasses
+import importlib
+import inspect as python_inspect
+import json
+import pkgutil
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors
+import safetensors.numpy
+
+import loca
+from loca.attention import Attention, Blocked, Dense, Uncoupled
+from loca.data import Normalization, Variable
+from loca.domains import Box, Domain, Sphere, Torus
+from loca.encoders import Encoder, Fourier, HarmonicSensors, Projection, Scattering1D, Scattering2D, Sensors, Wavelet
+from loca.kernels import RBF, Kernel, Laplacian, Matern, RationalQuadratic
+from loca.models import FNO, LOCA, DeepONet, Operator
+from loca.nets import MLP
+from loca.parameters import Held, count
+from loca.positions import Harmonic, Position
+from loca.rules import GaussLegendre, MonteCarlo, OwnQueries, QuasiMonteCarlo, Rule, SphereProduct, Trapezoid
+from loca.saving import Entry, Header, ModelFileError, inspect, load, save
+from loca.saving.known import CLASSES, FUNCTIONS
+
+SMALL = {
+    "num_features": 3, "lift_size": 4, "lift_widths": (5,), "proposal_widths": (5,), "feature_widths": (5,),
+}  # fmt: skip
+BOX, TORUS, SPHERE = Box((-1.0, 0.0), (1.0, 0.1)), Torus((0.0, 0.0), (1.0, 2.0)), Sphere()
+
+
+def samples(domain: Domain, shape: tuple[int, ...] = (8, 8), channels: int = 1) -> loca.Samples:
+    rng = np.random.default_rng(0)
+    axes = np.meshgrid(*(np.linspace(0.0, 0.9, n) for n in shape), indexing="ij")
+    x = np.stack(axes, axis=-1).reshape(-1, len(shape))
+    y = domain.from_unit(jnp.asarray(rng.uniform(size=(9, domain.dimension)), jnp.float32))
+    u, s = rng.normal(size=(3, len(x), channels)), rng.normal(2.0, 3.0, size=(3, 9, 2))
+    u, s, x = (jnp.asarray(a, jnp.float32) for a in (u, s, x))
+    return loca.Samples(u, y, s, x=x, domain=domain)
+
+
+def loca_with(domain: Domain = BOX, shape: tuple[int, ...] = (8, 8), **parts) -> tuple[LOCA, loca.Samples]:
+    data = samples(domain, shape)
+    sizes = {"encoder": Sensors(len(data.u[0])), **SMALL}
+    return LOCA.create(data, key=jax.random.key(1), **(sizes | parts)), data
+
+
+def deeponet() -> tuple[DeepONet, loca.Samples]:
+    data = samples(TORUS)
+    return DeepONet.create(data, key=jax.random.key(1), num_features=3, branch_widths=(4,), trunk_widths=(4,)), data
+
+
+def fno(domain: Domain = TORUS) -> tuple[FNO, loca.Samples]:
+    data = samples(domain)
+    return FNO.create(data, key=jax.random.key(1), modes=2, width=3, depth=2, padding=(1, 0)), data
+
+
+def key():
+    return jax.random.key(7)
+
+
+MODELS = {
+    "Sensors": lambda: loca_with(),
+    "HarmonicSensors": lambda: loca_with(encoder=HarmonicSensors(64)),
+    "Fourier": lambda: loca_with(encoder=Fourier.create((8, 8), (3, 2))),
+    "Wavelet": lambda: loca_with(encoder=Wavelet.create((8, 8), levels=2, keep=1)),
+    "Projection": lambda: loca_with(encoder=Projection.create(Box.unit(2), 3, sensors=samples(BOX).x)),
+    "Scattering1D": lambda: loca_with(Box.unit(1), (64,), encoder=Scattering1D.create(64, scales=3)),
+    "Scattering2D": lambda: loca_with(encoder=Scattering2D.create((8, 8), scales=2, angles=2)),
+    "RBF": lambda: loca_with(kernel=RBF(Held(0.3))),
+    "Laplacian": lambda: loca_with(kernel=Laplacian(0.3)),
+    "Matern": lambda: loca_with(kernel=Matern(0.5)),
+    "RationalQuadratic": lambda: loca_with(kernel=RationalQuadratic(0.5, Held(2.0))),
+    "combined": lambda: loca_with(kernel=(RBF() + 0.5 * Matern(1.5)) * Laplacian(0.1)),
+    "GaussLegendre": lambda: loca_with(rule=GaussLegendre(BOX, (3, 4))),
+    "MonteCarlo": lambda: loca_with(rule=MonteCarlo(BOX, 11, key=key())),
+    "QuasiMonteCarlo": lambda: loca_with(rule=QuasiMonteCarlo(BOX, 16, key=key())),
+    "OwnQueries": lambda: loca_with(rule=OwnQueries(BOX)),
+    "Trapezoid": lambda: loca_with(TORUS, rule=Trapezoid(TORUS, 4)),
+    "SphereProduct": lambda: loca_with(SPHERE, rule=SphereProduct(SPHERE, 4)),
+    "Dense": lambda: loca_with(attention=Dense()),
+    "Blocked": lambda: loca_with(attention=Blocked(7)),
+    "Uncoupled": lambda: loca_with(attention=Uncoupled()),
+    "Harmonic": lambda: loca_with(position=Harmonic(BOX, 4, start=1, include_raw=False)),
+    "DeepONet": deeponet,
+    "FNO": fno,
+    "FNO-box": lambda: fno(BOX),
+}
+
+
+def bits(tree) -> list[bytes]:
+    return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree)]
+
+
+def same(one, other) -> bool:
+    """Whether two trees are equal in structure, static fields, types and every bit; NumPy compiles nothing."""
+    one, other = (jax.tree.map(np.asarray, tree) for tree in (one, other))
+    return bool(eqx.tree_equal(one, other, typematch=True)) and bits(one) == bits(other)
+
+
+def classes_in(description) -> set[str]:
+    if isinstance(description, list):
+        return set().union(*map(classes_in, description))
+    if isinstance(description, dict):
+        own = {description["class"]} if "class" in description else set()
+        return own.union(*(classes_in(item) for item in description.values()))
+    return set()
+
+
+SEEN: set[str] = set()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_same_model_comes_back(name, tmp_path):
+    model, data = MODELS[name]()
+    path = tmp_path / "model.safetensors"
+    save(model, path, data=data)
+    loaded = load(path)
+    assert same(model, loaded)
+    predict = eqx.filter_jit(lambda model: model.predict(data.u, data.y))
+    assert bits(predict(loaded)) == bits(predict(model))
+    save(loaded, tmp_path / "again.safetensors", data=inspect(path))
+    assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
+    SEEN.update(classes_in(inspect(path).structure))
+
+
+def test_the_models_above_have_every_class_in_them():
+    if len(SEEN) < 10:
+        pytest.skip("needs the tests before it")
+    assert set(CLASSES) == SEEN
+
+
+def test_a_loaded_model_does_all_that_a_model_does(small, data, contents, tmp_path):
+    (tmp_path / "a").write_bytes(contents)
+    loaded = load(tmp_path / "a")
+
+    @eqx.filter_jit
+    def all_of_it(model: LOCA):
+        gradient = eqx.filter_grad(lambda model: jnp.sum(model.predict(data.u, data.y) ** 2))
+        return model.at(data.y.points)(data.u[0]), model(data.u[0], data.y.points), gradient(model)
+
+    assert bits(all_of_it(loaded)) == bits(all_of_it(small))
+    assert count(loaded) == count(small)
+
+
+def test_what_a_file_says_of_itself(small, data, contents, tmp_path):
+    (tmp_path / "a").write_bytes(contents)
+    header = inspect(tmp_path / "a")
+    assert isinstance(header, Header)
+    assert (header.format, header.model, header.size) == (1, "LOCA", len(contents))
+    assert header.parameters == count(small)
+    assert header.arrays["q.weights.0"] == Entry("F32", (11, 3))
+    assert header.domain == data.domain
+    assert header.inputs == (Variable("force", "N"),)
+    assert header.outputs == (Variable("strain", ""),)
+    assert header.normalization["s_scale"] == (float(small.normalization.s_scale[0]),)
+    assert header.metrics == {"relative_l2": 0.25}
+    assert header.provenance == {"seed": 3, "where": ["Θήβα", None, True]}
+    assert header.versions["loca-jax"] == loca.__version__
+    assert contents.count(header.digest.encode()) == 1
+
+
+def test_names_are_made_up_where_none_are_given(small, tmp_path):
+    save(small, tmp_path / "a")
+    header = inspect(tmp_path / "a")
+    assert header.inputs == (Variable("u1"),)
+    assert header.outputs == (Variable("s1"),)
+    assert header.domain == small.rule.domain
+    with pytest.raises(ModelFileError, match="1 input and 2 output channels but the model has 1 and 1"):
+        save(small, tmp_path / "a", data=samples(BOX))
+
+
+def test_any_reader_of_safetensors_reads_it(small, contents, tmp_path):
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(contents)
+    arrays = safetensors.numpy.load_file(path)
+    assert arrays["q.weights.0"].tobytes() == np.asarray(small.q.weights[0]).tobytes()
+    assert sorted(arrays) == sorted(inspect(path).arrays)
+    with safetensors.safe_open(path, framework="np") as file:
+        assert json.loads(file.metadata()["loca"])["format"] == 1
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_activations_come_back_as_the_same_function(name, small, tmp_path):
+    model = eqx.tree_at(lambda m: m.q, small, MLP((11, 3), activation=FUNCTIONS[name], key=key()))
+    save(model, tmp_path / "a")
+    assert load(tmp_path / "a").q.activation is FUNCTIONS[name]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "uint32", "bool"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (3,), (2, 1, 3)])
+def test_every_kind_of_array(dtype, shape, small, tmp_path):
+    array = jnp.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+    model = eqx.tree_at(lambda m: m.q.biases[0], small, array)
+    save(model, tmp_path / "a")
+    assert load(tmp_path / "a").q.biases[0].dtype == array.dtype
+    assert same(load(tmp_path / "a"), model)
+
+
+def test_double_precision_is_never_cut(small, tmp_path):
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda a: a.astype(jnp.float64), small)
+        save(wide, tmp_path / "a")
+        assert bits(load(tmp_path / "a")) == bits(wide)
+    with pytest.raises(ModelFileError, match="enable_x64"):
+        load(tmp_path / "a")
+
+
+def test_an_ensemble_is_a_model_with_one_axis_more(small, tmp_path):
+    ensemble = jax.tree.map(lambda a: jnp.stack([a, a + 1]), small)
+    save(ensemble, tmp_path / "a")
+    assert same(load(tmp_path / "a"), ensemble)
+
+
+class MyKernel(Kernel):
+    powers: dict[str, list[float]]
+    shape: callable = eqx.field(static=True)
+
+    def matrix(self, z, z_):
+        return self.shape(z @ z_.T) + self.powers["a"][0]
+
+
+def my_shape(x):
+    return x**2
+
+
+def test_own_classes_are_loaded_when_they_are_passed(small, data, tmp_path):
+    model = eqx.tree_at(lambda m: m.k, small, MyKernel({"a": [2.0, 3]}, my_shape))
+    save(model, tmp_path / "a")
+    with pytest.raises(ModelFileError, match=r"MyKernel.*load\(path, extra=\[MyKernel\]\)"):
+        load(tmp_path / "a")
+    with pytest.raises(ModelFileError, match="my_shape"):
+        load(tmp_path / "a", extra=[MyKernel])
+    assert inspect(tmp_path / "a").model == "LOCA"
+    loaded = load(tmp_path / "a", extra=[MyKernel, my_shape])
+    assert same(model, loaded)
+    assert bits(loaded.predict(data.u, data.y)) == bits(model.predict(data.u, data.y))
+
+
+def test_an_own_class_never_passes_for_ours(small, tmp_path):
+    class RBF(Kernel):
+        def matrix(self, z, z_):
+            return z @ z_.T
+
+    save(eqx.tree_at(lambda m: m.k, small, RBF()), tmp_path / "a")
+    with pytest.raises(ModelFileError, match=r"extra=\[RBF\]"):
+        load(tmp_path / "a")
+    assert type(load(tmp_path / "a", extra=[RBF]).k) is RBF
+    with pytest.raises(ModelFileError, match="two things called RBF"):
+        load(tmp_path / "a", extra=[RBF, loca.kernels.RBF])
+    with pytest.raises(TypeError, match="Equinox modules"):
+        load(tmp_path / "a", extra=[dict])
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (lambda x: x, "holds functions by name only"),
+        (float("nan"), "finite numbers"),
+        (2**64, "cannot hold"),
+        (object(), "cannot hold"),
+        (1j, "cannot hold"),
+        ({1: 2}, "cannot hold"),
+        (jnp.ones(2, jnp.complex64), "real and imaginary"),
+        (jax.random.key(0), "random keys out"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_by_place(value, message, small, tmp_path):
+    model = eqx.tree_at(lambda m: m.k, small, MyKernel({"a": value}, my_shape))
+    with pytest.raises(ModelFileError, match=rf"`k\.powers\.a`.*{message}"):
+        save(model, tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"metrics": {"error": float("nan")}}, r"metrics\['error'\] is nan"),
+        ({"provenance": {"a": [1, object()]}}, r"provenance\['a'\]\[1\]"),
+        ({"provenance": {"a": "\ud800"}}, "written as JSON"),
+        ({"provenance": {"a": "b" * 2**21}}, "shorten the provenance"),
+    ],
+)
+def test_what_cannot_be_said_is_refused(given, message, small, tmp_path):
+    with pytest.raises(ModelFileError, match=message):
+        save(small, tmp_path / "a", **given)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_knows_every_class_a_model_can_be_made_of():
+    def all_below(cls: type) -> set[type]:
+        return {cls}.union(*map(all_below, cls.__subclasses__()))
+
+    for module in pkgutil.walk_packages(loca.__path__, "loca."):
+        if module.name.split(".")[1] in ("models", "encoders", "kernels", "rules", "positions", "domains", "attention"):
+            importlib.import_module(module.name)
+    kinds = (Operator, Encoder, Kernel, Rule, Position, Domain, Attention, MLP, Normalization)
+    things = {
+        cls
+        for kind in kinds
+        for cls in all_below(kind)
+        if cls.__module__.startswith("loca.") and not python_inspect.isabstract(cls) and not cls.__abstractvars__
+    }
+    assert len(things) > 30
+    assert things - set(CLASSES.values()) == set()
+    assert all(dataclasses.is_dataclass(cls) for cls in CLASSES.values())
