@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from loca.data import CorruptDataError
 from loca.data.store.work import lock, sync
@@ -106,6 +108,8 @@ class Checkpoints:
         plain = orbax.Context()
         plain.array.saving.use_compression = False  # five times the work, for a tenth of the room
         arrays = arrays_of(state)
+        if not stored(arrays):
+            raise ValueError("the state has no JAX arrays: there is nothing to save; give the state of a training run")
         about = {
             "step": step,
             "metric": None if metric is None or not math.isfinite(metric) else float(metric),
@@ -138,7 +142,6 @@ class Checkpoints:
         error = saving.exception()  # not forgotten before this returns: Ctrl-C may come meanwhile
         self._saving = None
         if error is not None:
-            shutil.rmtree(self._hidden(step), ignore_errors=True)
             raise self._failure(step, error) from error
 
     def steps(self) -> list[int]:
@@ -197,7 +200,9 @@ class Checkpoints:
             name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding)
             for name, array in stored(wanted).items()
         }
-        return with_arrays(like, wanted | orbax.load(str(path / ARRAYS), targets)), checked.about["extras"]
+        loaded = orbax.load(str(path / ARRAYS), targets)
+        placed = {name: bound_like(wanted[name], array) for name, array in loaded.items()}
+        return with_arrays(like, wanted | placed), checked.about["extras"]
 
     def _path(self, step: int) -> Path:
         return self.directory / str(step)
@@ -242,6 +247,8 @@ class Checkpoints:
                     shutil.rmtree(path, ignore_errors=True)
 
     def _failure(self, step: int, error: BaseException) -> OSError:
+        """Remove what was begun, and say what is left."""
+        shutil.rmtree(self._hidden(step), ignore_errors=True)
         latest = self.latest()
         intact = "there is no earlier one" if latest is None else f"that of step {latest} is intact"
         return OSError(
@@ -266,6 +273,16 @@ def with_arrays(like: T, arrays: Mapping[str, Array]) -> T:
 def stored(arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Those with numbers in them; Orbax refuses the others, and nothing is to be known of them but the shape."""
     return {name: array for name, array in arrays.items() if array.size}
+
+
+def bound_like(like: Array, array: Array) -> Array:
+    """The same array, bound to its device only if `like` is: for JAX these are two types, each with its own program."""
+    if like.committed or not array.committed:
+        return array
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        kind = jax.random.key_impl(array)
+        return jax.random.wrap_key_data(bound_like(like, jax.random.key_data(array)), impl=kind)
+    return jax.device_put(np.asarray(array), may_alias=False)
 
 
 def kind_of(array: Array) -> str:
