@@ -1,0 +1,117 @@
+"""Many steps at a time, on data that is in memory or streams by."""
+
+from __future__ import annotations
+
+import abc
+import functools
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int
+
+from loca.data import Records, Samples, Stream, stream
+from loca.training.encoded import Encoded
+from loca.training.step import Loss, State, advance
+from loca.typing import PyTree
+
+NEVER = jnp.iinfo(jnp.int32).max
+
+
+class Stretch(NamedTuple):
+    """What happened in some steps: the mean loss, and the first step whose loss was not finite."""
+
+    loss: float
+    broken_at: int | None
+
+
+class Feed(abc.ABC):
+    """Batches for a run, and the compiled step that uses them; compiled once, however many steps are asked for."""
+
+    @abc.abstractmethod
+    def run(self, state: State, until: int) -> tuple[State, Stretch]:
+        """Take all steps before number `until`; the state given is used up."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Let go of what reads ahead."""
+
+
+class InMemory(Feed):
+    """All data encoded and on the device: steps follow each other without coming back to Python."""
+
+    def __init__(
+        self, state: State, data: Samples, optimizer: optax.GradientTransformation, loss: Loss, size: int, seed: int
+    ):
+        self.encoded = Encoded.of(state.model, data)
+        self.constant = eqx.filter(state, eqx.is_array, inverse=True)
+
+        @functools.partial(jax.jit, donate_argnums=0)
+        def stretch(variable: PyTree, encoded: Encoded, until: Int[Array, ""]) -> tuple[PyTree, Array, Array]:
+            def step(carry: tuple[PyTree, Array, Array]) -> tuple[PyTree, Array, Array]:
+                variable, total, _ = carry
+                state = eqx.combine(variable, self.constant)
+                state, value = advance(state, encoded.batch(seed, state.step, size), optimizer, loss)
+                return eqx.filter(state, eqx.is_array), total + value, value
+
+            def more(carry: tuple[PyTree, Array, Array]) -> Array:
+                variable, _, value = carry
+                return (variable.step < until) & jnp.isfinite(value)
+
+            return jax.lax.while_loop(more, step, (variable, jnp.zeros(()), jnp.zeros(())))
+
+        self.stretch = stretch
+
+    def run(self, state: State, until: int) -> tuple[State, Stretch]:
+        before = int(state.step)
+        variable, total, last = self.stretch(
+            eqx.filter(state, eqx.is_array), self.encoded, jnp.asarray(until, jnp.int32)
+        )
+        state = eqx.combine(variable, self.constant)
+        broken = None if jnp.isfinite(last) else int(state.step) - 1
+        return state, Stretch(float(total) / max(1, int(state.step) - before), broken)
+
+    def close(self) -> None:
+        pass
+
+
+class Streamed(Feed):
+    """Batches read while the last one is being used, each encoded when it comes."""
+
+    def __init__(
+        self, state: State, data: Records, optimizer: optax.GradientTransformation, loss: Loss, size: int, seed: int
+    ):
+        self.constant = eqx.filter(state, eqx.is_array, inverse=True)
+        self.open = functools.partial(stream, data, size=size, seed=seed)
+        self.batches: Stream | None = None
+
+        @functools.partial(jax.jit, donate_argnums=(0, 1))
+        def one(variable: PyTree, tally: tuple[Array, Array], batch: Samples) -> tuple[PyTree, tuple[Array, Array]]:
+            total, broken = tally
+            state = eqx.combine(variable, self.constant)
+            step = state.step
+            state, value = advance(state, Encoded.of(state.model, batch), optimizer, loss)
+            broken = jnp.where(jnp.isfinite(value), broken, jnp.minimum(broken, step))
+            return eqx.filter(state, eqx.is_array), (total + value, broken)
+
+        self.one = one
+
+    def run(self, state: State, until: int) -> tuple[State, Stretch]:
+        step = int(state.step)
+        if self.batches is None or self.batches.step != step:
+            self.close()
+            self.batches = self.open(start=step)
+        variable = eqx.filter(state, eqx.is_array)
+        tally: tuple[Float[Array, ""], Int[Array, ""]] = (jnp.zeros(()), jnp.asarray(NEVER))
+        for _ in range(step, until):
+            variable, tally = self.one(variable, tally, next(self.batches))
+        total, broken = float(tally[0]), int(tally[1])
+        loss = total / max(1, until - step)
+        return eqx.combine(variable, self.constant), Stretch(loss, None if broken == NEVER else broken)
+
+    def close(self) -> None:
+        if self.batches is not None:
+            self.batches.close()
+            self.batches = None

@@ -1,0 +1,159 @@
+"""The run: from an operator and data to a better operator."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import optax
+from jaxtyping import Array, Float
+
+from loca.data import Records, Samples
+from loca.losses import mean_squared
+from loca.metrics import relative_l2
+from loca.models import Operator
+from loca.training.averaging import trained
+from loca.training.feeds import Feed, InMemory, Streamed
+from loca.training.history import History
+from loca.training.keeping import Directory, Nowhere
+from loca.training.schedules import default_optimizer
+from loca.training.step import Loss, State
+from loca.typing import Input
+
+DISPATCH_SECONDS = 0.5
+"""About how long the device works before Python is asked what to do next: often enough for a progress bar and for
+Ctrl-C, rarely enough to cost nothing."""
+
+EVERY = 1000
+"""Steps between moments of a history, unless said otherwise."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """Where a run is."""
+
+    step: int
+    steps: int
+    loss: float
+    steps_per_second: float
+    history: History
+
+    @property
+    def seconds_left(self) -> float:
+        """If it goes on at this speed."""
+        return (self.steps - self.step) / self.steps_per_second if self.steps_per_second else float("inf")
+
+
+Callback = Callable[[Progress], object]
+"""Called with where the run is about twice a second; what it returns is ignored."""
+
+
+class BrokenLossError(ArithmeticError):
+    """The loss is not a finite number any more."""
+
+
+def fit(
+    model: Operator,
+    data: Samples | Records,
+    *,
+    steps: int = 20_000,
+    optimizer: optax.GradientTransformation | None = None,
+    loss: Loss = mean_squared,
+    batch_size: int = 100,
+    seed: int = 0,
+    validate: Samples | None = None,
+    every: int = EVERY,
+    callbacks: Sequence[Callback] = (),
+    directory: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = 30.0,
+) -> tuple[Operator, History]:
+    """θ ← argmin of the loss over the data, by so many steps; and the history of the run.
+
+    Data in memory is encoded once and stays on the device, where steps follow each other without returning to Python;
+    `Records` stream by. The batch of a step depends on the seed and the number of the step alone, so both ways see the
+    same functions in the same order.
+
+    **Arguments:**
+
+    - `model`: where to start, from `LOCA.create` or another run.
+    - `data`: pairs in memory, or in a file.
+    - `steps`: how many.
+    - `optimizer`: any Optax transformation; by default `default_optimizer(steps)`. `paper_optimizer()` is the paper's.
+    - `loss`: of standardized values, from `loca.losses` or your own.
+    - `batch_size`: functions per step.
+    - `seed`: what the order of functions depends on.
+    - `validate`: pairs for a mean relative L2 error every so often; never trained on.
+    - `every`: steps between the moments of the history.
+    - `callbacks`: called about twice a second with a `Progress`.
+    - `directory`: where the run is kept. Killed at any moment, the same call goes on from the last checkpoint and ends
+      in the same state, bit for bit; asked to stop by SIGTERM or Ctrl-C, it saves and raises `StoppedError`. The
+      caller sees to it that model, data, optimizer and loss are the same.
+    - `checkpoint_seconds`: between checkpoints; the most that a kill can cost.
+    """
+    chosen = default_optimizer(steps) if optimizer is None else optimizer
+    if steps < 1 or every < 1 or not 0 < batch_size <= len(data):
+        raise ValueError(
+            f"expected steps ≥ 1, every ≥ 1 and 1 ≤ batch_size ≤ {len(data)} functions, "
+            f"got steps={steps}, every={every}, batch_size={batch_size}"
+        )
+    # the run gives its buffers away at every step, so it needs its own: the model passed in stays as it is
+    state = jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, State.start(model, chosen))
+    request = {"steps": steps, "batch_size": batch_size, "seed": seed, "functions": len(data)}
+    error_of = validation(validate)
+    with (
+        Nowhere() if directory is None else Directory(Path(directory), request, checkpoint_seconds) as keeper,
+        contextlib.closing(feed_for(state, data, chosen, loss, batch_size, seed)) as feed,
+    ):
+        state, journal, before = keeper.resume(state)
+        began, length = time.perf_counter() - before, 1
+        while (step := int(state.step)) < steps:
+            stop = min(step + length, steps, (step // every + 1) * every)
+            dispatched = time.perf_counter()
+            state, stretch = feed.run(state, stop)
+            now = time.perf_counter()
+            if stretch.broken_at is not None:
+                raise BrokenLossError(
+                    f"the loss is not finite from step {stretch.broken_at} on. Look at the data with "
+                    "loca.checks.check, take a smaller learning rate, or clip gradients as default_optimizer does"
+                )
+            rate = (stop - step) / (now - dispatched)
+            length = max(1, min(4 * length, round(rate * DISPATCH_SECONDS)))
+            journal.note(stretch.loss, stop - step)
+            if stop % every == 0 or stop == steps:
+                journal.mark(stop, error_of(trained(state)), now - began)
+            for callback in callbacks:
+                callback(Progress(stop, steps, stretch.loss, rate, journal.history))
+            keeper.keep(state, journal, now - began, last=stop == steps)
+    return trained(state), journal.history
+
+
+def feed_for(
+    state: State,
+    data: Samples | Records,
+    optimizer: optax.GradientTransformation,
+    loss: Loss,
+    batch_size: int,
+    seed: int,
+) -> Feed:
+    """Batches from memory if the data is there, and from its file otherwise."""
+    if isinstance(data, Samples):
+        return InMemory(state, data, optimizer, loss, batch_size, seed)
+    return Streamed(state, data, optimizer, loss, batch_size, seed)
+
+
+def validation(data: Samples | None) -> Callable[[Operator], float | None]:
+    """The mean relative L2 error over some functions, as a function of the operator; compiled once."""
+    if data is None:
+        return lambda model: None
+
+    @eqx.filter_jit
+    def error(model: Operator, u: Input, samples: Samples) -> Float[Array, ""]:
+        return relative_l2(model.predict(u, samples.y), samples.s).mean()
+
+    return lambda model: float(error(model, data.u, data))

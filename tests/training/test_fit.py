@@ -1,0 +1,199 @@
+"""The run: the loop that one would write by hand, whatever the way it is cut up, and what stops it."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from loca.data import Store, batch_rows, stream
+from loca.encoders import Sensors
+from loca.losses import mean_squared
+from loca.metrics import relative_l2
+from loca.models import LOCA
+from loca.problems import Antiderivative, generate
+from loca.training import (
+    BrokenLossError,
+    Encoded,
+    History,
+    Moment,
+    State,
+    advance,
+    average_weights,
+    default_optimizer,
+    fit,
+    paper_optimizer,
+    trained,
+)
+from loca.training.feeds import InMemory
+
+PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return PROBLEM.sample(jax.random.key(0), 120)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    widths = {"lift_widths": (16,), "proposal_widths": (16,), "feature_widths": (16,)}
+    return LOCA.create(data, key=jax.random.key(1), encoder=Sensors(40), num_features=10, lift_size=8, **widths)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Store:
+    return generate(PROBLEM, 120, tmp_path_factory.mktemp("fit") / "data.zarr")
+
+
+def distance(one, other) -> float:
+    pairs = zip(
+        jax.tree.leaves(eqx.filter(one, eqx.is_array)), jax.tree.leaves(eqx.filter(other, eqx.is_array)), strict=True
+    )
+    return max(float(jnp.abs(a - b).max()) for a, b in pairs)
+
+
+def test_a_loop_by_hand_does_the_same(model, data):
+    optimizer = paper_optimizer()
+    state, encoded = State.start(model, optimizer), Encoded.of(model, data)
+    step = eqx.filter_jit(lambda state: advance(state, encoded.batch(5, state.step, 30), optimizer))
+    losses = []
+    for _ in range(60):
+        state, loss = step(state)
+        losses.append(float(loss))
+    ours, history = fit(model, data, steps=60, optimizer=optimizer, batch_size=30, seed=5, every=20)
+    assert distance(ours, state.model) < 1e-6
+    np.testing.assert_allclose([m.loss for m in history], np.reshape(losses, (3, 20)).mean(1), rtol=1e-6)
+
+
+def test_a_loop_by_hand_over_a_stream_does_the_same(model, store):
+    optimizer = paper_optimizer()
+    state = State.start(model, optimizer)
+    step = eqx.filter_jit(lambda state, batch: advance(state, Encoded.of(model, batch), optimizer))
+    batches = stream(store, size=30, seed=5)
+    for _ in range(40):
+        state, _ = step(state, next(batches))
+    batches.close()
+    ours, _ = fit(model, store, steps=40, optimizer=optimizer, batch_size=30, seed=5)
+    assert distance(ours, state.model) < 1e-6
+
+
+def test_streamed_and_in_memory_are_one_run(model, store):
+    arguments = {"steps": 50, "batch_size": 30, "seed": 2, "every": 25}
+    one, first = fit(model, store.load(), **arguments)
+    other, second = fit(model, store, **arguments)
+    assert distance(one, other) < 1e-5
+    np.testing.assert_allclose([m.loss for m in first], [m.loss for m in second], rtol=1e-5)
+
+
+def test_it_learns_and_measures_what_it_has_learned(model, data):
+    test = PROBLEM.sample(jax.random.key(7), 50)
+    better, history = fit(model, data, steps=600, batch_size=40, validate=test, every=200)
+    errors = [moment.validation for moment in history]
+    assert [moment.step for moment in history] == [200, 400, 600]
+    assert errors[-1] == pytest.approx(float(relative_l2(better.predict(test.u, test.y), test.s).mean()), rel=1e-5)
+    assert errors[-1] < 0.2 * float(relative_l2(model.predict(test.u, test.y), test.s).mean())
+    assert history.best == min(history, key=lambda moment: moment.validation)
+
+
+def test_the_model_passed_in_is_left_alone(model, data):
+    before = jax.tree.map(jnp.copy, eqx.filter(model, eqx.is_array))
+    fit(model, data, steps=3, batch_size=10)
+    assert distance(model, before) == 0.0
+
+
+def test_cutting_a_run_up_changes_no_bit_and_compiles_nothing(model, data):
+    optimizer = default_optimizer(20)
+
+    def run(stops):
+        state = jax.tree.map(lambda a: a.copy() if eqx.is_array(a) else a, State.start(model, optimizer))
+        feed = InMemory(state, data, optimizer, mean_squared, 30, 0)
+        for stop in stops:
+            state, _ = feed.run(state, stop)
+        assert feed.stretch._cache_size() == 1
+        return state
+
+    assert distance(run([20]), run([1, 2, 7, 19, 20])) == 0.0
+
+
+@pytest.mark.parametrize("form", ["memory", "store"])
+def test_a_broken_loss_is_told_with_its_step(form, model, data, store, monkeypatch):
+    bad = 77
+    broken = eqx.tree_at(lambda samples: samples.s, data, data.s.at[bad, 3].set(jnp.nan))
+    rows = [np.asarray(batch_rows(4, step, 20, 120)) for step in range(20)]
+    first = next(step for step, chosen in enumerate(rows) if bad in chosen)
+    assert first > 0
+    if form == "store":
+        monkeypatch.setattr(Store, "load", lambda self, chosen: broken.take(jnp.asarray(chosen)))
+    with pytest.raises(BrokenLossError, match=f"not finite from step {first} on"):
+        fit(model, store if form == "store" else broken, steps=20, batch_size=20, seed=4, optimizer=optax.adam(1e-3))
+
+
+def test_callbacks_see_the_run_go_on(model, data):
+    seen = []
+    _, history = fit(model, data, steps=45, batch_size=10, every=20, callbacks=[seen.append])
+    steps = [progress.step for progress in seen]
+    assert steps == sorted(set(steps))
+    assert {20, 40, 45} <= set(steps)
+    assert seen[-1].history == history
+    assert seen[-1].seconds_left == 0.0
+
+
+def test_the_papers_rate(model):
+    optimizer, gradient = paper_optimizer(), jnp.ones(())
+    state, sizes = optimizer.init(jnp.zeros(())), []
+    for _ in range(201):
+        update, state = optimizer.update(gradient, state)
+        sizes.append(-float(update))
+    # a constant gradient moves Adam by its rate
+    np.testing.assert_allclose([sizes[0], sizes[100], sizes[200]], [1e-3, 0.99e-3, 0.99**2 * 1e-3], rtol=1e-4)
+
+
+def test_the_default_rate_rises_and_falls_to_nothing():
+    optimizer = default_optimizer(200, rate=1e-2)
+    state, sizes = optimizer.init(jnp.zeros(())), []
+    for _ in range(200):
+        update, state = optimizer.update(jnp.ones(()), state, jnp.zeros(()))
+        sizes.append(-float(update))
+    assert np.argmax(sizes) == 10
+    assert max(sizes) == pytest.approx(1e-2, rel=1e-3)
+    assert sizes[0] < 1e-9
+    assert sizes[-1] < 1e-5
+
+
+def test_an_average_of_weights():
+    optimizer = average_weights(optax.sgd(1.0), decay=0.5)
+    theta, state = jnp.zeros(()), None
+    state, expected = optimizer.init(theta), 0.0
+    for k in range(5):
+        updates, state = optimizer.update(-jnp.ones(()), state, theta)
+        theta = theta + updates
+        d = min(0.5, (1 + k) / (10 + k))
+        expected = d * expected + (1 - d) * (k + 1)
+    assert float(theta) == 5.0
+    assert float(state.average) == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_average_is_what_a_run_gives(model, data):
+    optimizer = average_weights(optax.adam(1e-3))
+    state, encoded = State.start(model, optimizer), Encoded.of(model, data)
+    for _ in range(3):
+        state, _ = advance(state, encoded, optimizer)
+    averaged = trained(state)
+    assert distance(averaged.f, state.model.f) > 0.0
+    assert distance(averaged.normalization, state.model.normalization) == 0.0
+    assert trained(State.start(model, optax.sgd(0.1))) is not None
+
+
+def test_a_history_is_lines_of_json(tmp_path):
+    history = History((Moment(10, 0.5, None, 1.25), Moment(20, 0.25, 0.125, 2.5)))
+    (tmp_path / "history.jsonl").write_text(history.to_lines())
+    assert History.read(tmp_path / "history.jsonl") == history
+    assert '"validation": null' in History((Moment(1, 0.5, float("nan"), 0.0),)).to_lines()
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"batch_size": 0}, {"batch_size": 121}, {"every": 0}])
+def test_impossible_runs_are_refused(wrong, model, data):
+    with pytest.raises(ValueError, match="expected steps ≥ 1"):
+        fit(model, data, **{"steps": 5, **wrong})
