@@ -36,9 +36,12 @@ class Manifest:
 
     @classmethod
     def seal(cls, directory: Path, about: dict[str, Any]) -> Manifest:
-        """Write the manifest of a directory that is otherwise finished, and see it onto the disk."""
-        paths = sorted(path for path in directory.rglob("*") if path.is_file())
-        manifest = cls(about, {path.relative_to(directory).as_posix(): digest(path) for path in paths})
+        """Write the manifest of a directory that is otherwise finished, and see everything onto the disk."""
+        paths = sorted(directory.rglob("*"))
+        for path in paths:
+            sync(path)  # what the manifest vouches for must not reach the disk later than the manifest
+        files = {path.relative_to(directory).as_posix(): digest(path) for path in paths if path.is_file()}
+        manifest = cls(about, files)
         write_whole(directory / NAME, lambda file: file.write(manifest.encoded()))
         sync(directory)
         return manifest
