@@ -33,7 +33,7 @@ going = iter(["going"])
 try:
     model, history = fit(
         model, train, steps=int(sys.argv[2]), batch_size=50, validate=test, every=1000,
-        directory=sys.argv[1], checkpoint_seconds=0.3, callbacks=[lambda _: [print(word, flush=True) for word in going]],
+        directory=sys.argv[1], checkpoint_seconds=0.3, callbacks=[lambda _: [print(w, flush=True) for w in going]],
     )
 except StoppedError as stopped:
     sys.exit(print(stopped))
