@@ -1,0 +1,124 @@
+"""The errors of a report by name, and which of them some data admits."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from loca.data import Queries, Samples, Shared, grid_shape
+from loca.domains import Sphere
+from loca.metrics import max_absolute, relative_l2, relative_l2_squared, rmse, rmse_bands, skill, spectral
+from loca.metrics.bands import EDGES, radius
+
+Values = Float[np.ndarray, "N P d_s"]
+
+
+class Measure(NamedTuple):
+    """What an error is called, whether it has the unit of its channel, and whether more of it is better."""
+
+    title: str
+    in_units: bool = False
+    larger_is_better: bool = False
+
+
+MEASURES = {
+    "relative_l2": Measure("relative L2"),
+    "relative_l2_squared": Measure("relative L2, squared"),
+    "spectral": Measure("relative spectral norm"),
+    "rmse": Measure("RMSE", in_units=True),
+    "rmse_low": Measure("RMSE, |k| < 5", in_units=True),
+    "rmse_mid": Measure("RMSE, 5 ≤ |k| < 13", in_units=True),
+    "rmse_high": Measure("RMSE, 13 ≤ |k|", in_units=True),
+    "max_absolute": Measure("largest error", in_units=True),
+    "skill": Measure("skill", larger_is_better=True),
+}
+"""All errors, in the order in which reports list them."""
+
+BANDS = {"rmse_low": 0, "rmse_mid": EDGES[0], "rmse_high": EDGES[1]}
+"""Waves across the grid at which each begins."""
+
+NEEDS = {
+    "skill": "a `reference` field",
+    "spectral": "queries on an evenly spaced, flat grid of two dimensions",
+    **{band: f"queries on an evenly spaced, flat grid fine enough for |k| ≥ {edge}" for band, edge in BANDS.items()},
+}
+
+BY_NAME_ONLY = {"relative_l2_squared", "spectral"}
+"""Made to compare with the paper's formula and scripts, and said by the others already."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Measuring:
+    """Errors with these names, of functions on a grid of this shape if there is one."""
+
+    names: tuple[str, ...]
+    shape: tuple[int, ...] | None
+    weights: Float[np.ndarray, " P"] | None
+
+    @classmethod
+    def prepare(
+        cls,
+        samples: Samples,
+        metrics: Sequence[str] | None,
+        weights: Float[Array | np.ndarray, " _"] | None,
+        has_reference: bool,
+    ) -> Measuring:
+        """The errors asked for, or all that the data admits; refuses those that it does not."""
+        if weights is not None and not (isinstance(samples.y, Shared) and len(weights) == samples.y.count):
+            raise ValueError(
+                f"{len(weights)} weights were given for {samples.y.count} queries "
+                f"{'shared by all functions' if isinstance(samples.y, Shared) else 'that differ between functions'}; "
+                "pass one weight for each of the shared queries, such as `loca.domains.area_weights(domain, y)`"
+            )
+        shape = None if isinstance(samples.domain, Sphere) else even_grid(samples.y)
+        possible = {
+            "spectral": shape is not None and len(shape) == 2,
+            "skill": has_reference,
+            **{band: shape is not None and radius(shape).max() >= edge for band, edge in BANDS.items()},
+        }
+        admitted = [name for name in MEASURES if possible.get(name, True) and name not in BY_NAME_ONLY]
+        names = tuple(name for name in MEASURES if name in (admitted if metrics is None else metrics))
+        for name in metrics or ():
+            if name not in MEASURES:
+                raise ValueError(f"there is no metric `{name}`; choose from {', '.join(MEASURES)}")
+            if not possible.get(name, True):
+                raise ValueError(f"the metric `{name}` needs {NEEDS[name]}; this data has none, so leave it out")
+        return cls(names, shape, None if weights is None else np.asarray(weights, np.float64))
+
+    def __call__(self, prediction: Values, truth: Values, reference: Values | None) -> dict[str, np.ndarray]:
+        """Every error of some functions, by name; without a reference there is no skill."""
+        pair, weights, shape = (prediction, truth), self.weights, self.shape or ()
+        ways = {
+            "relative_l2": lambda: relative_l2(*pair, weights),
+            "relative_l2_squared": lambda: relative_l2_squared(*pair, weights),
+            "spectral": lambda: spectral(*pair, shape),
+            "rmse": lambda: rmse(*pair, weights),
+            "max_absolute": lambda: max_absolute(*pair),
+        }
+        if reference is not None:
+            ways["skill"] = lambda: skill(*pair, reference, weights)
+        found = {name: np.asarray(way()) for name, way in ways.items() if name in self.names}
+        if BANDS.keys() & set(self.names):
+            bands = rmse_bands(*pair, shape)
+            found |= {f"rmse_{name}": np.asarray(band) for name, band in bands._asdict().items()}
+        return {name: found[name] for name in self.names if name in found}
+
+
+def even_grid(queries: Queries) -> tuple[int, ...] | None:
+    """The shape of the grid that shared queries form, if its points are evenly spaced along every axis."""
+    if not isinstance(queries, Shared):
+        return None
+    shape = grid_shape(queries.y)
+    if shape is None:
+        return None
+    points = np.asarray(queries.y, np.float64)
+    for column in points.T:
+        steps = np.diff(np.unique(column))
+        # coordinates are rounded to single precision
+        if len(steps) and np.ptp(steps) > 1e-3 * steps.mean():
+            return None
+    return shape
