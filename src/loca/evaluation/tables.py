@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
+from loca.evaluation.distribution import Distribution
 from loca.evaluation.measures import MEASURES
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def report_table(report: Report) -> Table:
             cells += [f"{short(spread.lower_quartile)} – {short(spread.upper_quartile)}"]
             cells += [short(float(report.of(metric, channel)[number])), str(number), str(len(spread.outliers))]
             if report.baseline is not None and metric in report.baseline:
-                cells.append(short(float(report.baseline[metric][:, channel].mean())))
+                cells.append(short(Distribution.of(report.baseline[metric][:, channel]).mean))
             table.add_row(*map(Text, cells))
     return table
 
