@@ -15,8 +15,8 @@ from loca.saving.digest import BEGINNING, NO_DIGEST
 from loca.saving.entries import Entry, checked_entry
 from loca.saving.errors import ModelFileError, shown
 
-MAX_HEADER = 2**20
-"""Bytes: room for thousands of arrays, while the most wasteful JSON of this size takes 30 MB of memory."""
+MAX_HEADER = 2**19
+"""Bytes: room for thousands of arrays, while the most wasteful JSON of this size takes 15 MB of memory."""
 
 
 def write_header(text: str, entries: Mapping[str, Entry]) -> bytes:

@@ -55,9 +55,8 @@ def make() -> None:
         double = np.asarray(wide.predict(u.astype(jnp.float64), Shared(y.astype(jnp.float64))))
     np.savez(file.with_suffix(".npz"), u=np.asarray(u), y=np.asarray(y), single=single, double=double)
     error = np.abs(single - double).max() / np.std(double) / np.finfo(np.float32).eps
-    print(
-        f"{file.name}: {file.stat().st_size} bytes; answers in single precision are off by {error:.2f} units of round-off of their spread"
-    )
+    size = file.stat().st_size
+    print(f"{file.name}: {size} bytes; single precision is off by {error:.1f} round-offs of the spread")  # noqa: T201
 
 
 if __name__ == "__main__":
