@@ -31,9 +31,14 @@ def test_a_full_disk_leaves_the_old_file(small, contents, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_directory_that_cannot_be_written(small, contents, tmp_path):
+def test_a_directory_that_cannot_be_written(small, tmp_path):
     with pytest.raises(FileNotFoundError):
         save(small, tmp_path / "missing" / "a")
+    with pytest.raises(OSError, match="/proc/self"):  # nobody may make files there, not even root
+        save(small, "/proc/self/a")
+
+
+def test_a_directory_without_permission_leaves_the_old_file(small, contents, tmp_path):
     if os.geteuid() == 0:
         pytest.skip("root may write everywhere")
     path = tmp_path / "a"
