@@ -7,6 +7,7 @@ from loca import checks as checks
 from loca import data as data
 from loca import domains as domains
 from loca import encoders as encoders
+from loca import evaluation as evaluation
 from loca import figures as figures
 from loca import kernels as kernels
 from loca import losses as losses
@@ -17,12 +18,17 @@ from loca import parameters as parameters
 from loca import positions as positions
 from loca import problems as problems
 from loca import rules as rules
+from loca import saving as saving
 from loca import training as training
 from loca.data import Samples as Samples
+from loca.evaluation import evaluate as evaluate
 from loca.models import FNO as FNO
 from loca.models import LOCA as LOCA
 from loca.models import DeepONet as DeepONet
 from loca.models import Operator as Operator
+from loca.saving import load as load
+from loca.saving import save as save
+from loca.training import fit as fit
 
 __version__ = _version("loca-jax")
 
@@ -37,8 +43,12 @@ __all__ = [
     "data",
     "domains",
     "encoders",
+    "evaluate",
+    "evaluation",
     "figures",
+    "fit",
     "kernels",
+    "load",
     "losses",
     "metrics",
     "models",
@@ -47,5 +57,7 @@ __all__ = [
     "positions",
     "problems",
     "rules",
+    "save",
+    "saving",
     "training",
 ]

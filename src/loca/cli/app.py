@@ -9,7 +9,9 @@ from loca.cli.bench import bench
 from loca.cli.check import check
 from loca.cli.convert import convert
 from loca.cli.generate import generate
+from loca.cli.models import evaluate, inspect, predict
 from loca.cli.show import show
+from loca.cli.train import train
 
 app = typer.Typer(
     name="loca",
@@ -22,6 +24,10 @@ app.command()(generate)
 app.command()(convert)
 app.command()(show)
 app.command()(check)
+app.command()(train)
+app.command()(evaluate)
+app.command()(predict)
+app.command()(inspect)
 app.add_typer(bench, name="bench")
 
 

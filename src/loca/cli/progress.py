@@ -7,7 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from loca.training import Progress
 
 LINE_SECONDS = 10.0
 """How long a log waits for its next line."""
@@ -17,7 +20,7 @@ LINE_SECONDS = 10.0
 def shown(what: str) -> Iterator[Callable[[int, int], None]]:
     """A function of (done, total) that shows both."""
     if Console().is_terminal:
-        with Progress(
+        with Bar(
             TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("samples"), TimeRemainingColumn()
         ) as bar:
             task = bar.add_task(what, total=None)
@@ -38,3 +41,58 @@ def lines(what: str) -> Callable[[int, int], None]:
             print(f"{what}: {done}/{total} samples", flush=True)
 
     return show
+
+
+@contextlib.contextmanager
+def training_shown() -> Iterator[Callable[[Progress], None]]:
+    """A callback for `fit`: a bar with loss, validation error, steps per second and time left, or lines of the same."""
+    if not Console().is_terminal:
+        yield training_lines()
+        return
+    fields = "loss {task.fields[loss]}  validation {task.fields[validation]}  {task.fields[rate]} steps/s"
+    with Bar(
+        TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn(fields), TimeRemainingColumn()
+    ) as bar:
+        task = bar.add_task("training", total=None, loss="", validation="", rate="")
+
+        def show(progress: Progress) -> None:
+            said = numbers(progress)
+            bar.update(
+                task,
+                completed=progress.step,
+                total=progress.steps,
+                loss=said["loss"],
+                validation=said["validation"],
+                rate=said["rate"],
+            )
+
+        yield show
+
+
+def training_lines() -> Callable[[Progress], None]:
+    """Print a line every few seconds, and at the end."""
+    due = 0.0
+
+    def show(progress: Progress) -> None:
+        nonlocal due
+        now = time.monotonic()
+        if now >= due or progress.step == progress.steps:
+            due = now + LINE_SECONDS
+            said = numbers(progress)
+            print(
+                f"step {progress.step}/{progress.steps}: loss {said['loss']}, validation {said['validation']}, "
+                f"{said['rate']} steps/s, {progress.seconds_left:.0f} s left",
+                flush=True,
+            )
+
+    return show
+
+
+def numbers(progress: Progress) -> dict[str, str]:
+    """What is shown of a run, as text."""
+    measured = [moment.validation for moment in progress.history if moment.validation is not None]
+    return {
+        "loss": f"{progress.loss:.2e}",
+        "validation": f"{measured[-1]:.4f}" if measured else "-",
+        "rate": f"{progress.steps_per_second:.0f}",
+    }

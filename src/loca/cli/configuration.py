@@ -1,0 +1,113 @@
+"""What a run is: data, model and training, checked before anything is computed."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+
+Widths = Annotated[tuple[PositiveInt, ...], Field(max_length=64)]
+
+
+class ConfigurationError(ValueError):
+    """A description of a run that cannot be one; says which field, and why."""
+
+
+class Part(BaseModel):
+    """A table of the file; a name that is not known in it is an error, not a wish."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataPart(Part):
+    """Where functions come from: arguments of `loca.data.open`, and what is kept of them."""
+
+    path: str
+    inputs: tuple[str, ...] | None = None
+    outputs: tuple[str, ...] | None = None
+    sample: str | None = None
+    format: str | None = None
+    labels: PositiveInt | None = None
+    """P, labels kept of every training function; all by default."""
+    validation: str | None = None
+    """Another file; by default a part of the first one is set aside."""
+    validation_fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.1
+
+
+class LOCAPart(Part):
+    """Sizes of LOCA; those not given are the defaults of `LOCA.create`."""
+
+    kind: Literal["loca"] = "loca"
+    num_features: PositiveInt | None = None
+    lift_size: PositiveInt | None = None
+    lift_widths: Widths | None = None
+    proposal_widths: Widths | None = None
+    feature_widths: Widths | None = None
+
+
+class DeepONetPart(Part):
+    """Sizes of DeepONet; those not given are the defaults of `DeepONet.create`."""
+
+    kind: Literal["deeponet"]
+    num_features: PositiveInt | None = None
+    branch_widths: Widths | None = None
+    trunk_widths: Widths | None = None
+
+
+class FNOPart(Part):
+    """Sizes of FNO; those not given are the defaults of `FNO.create`."""
+
+    kind: Literal["fno"]
+    modes: PositiveInt | None = None
+    width: PositiveInt | None = None
+    depth: PositiveInt | None = None
+    padding: Annotated[int, Field(ge=0)] | None = None
+
+
+class TrainingPart(Part):
+    """Arguments of `loca.fit`."""
+
+    steps: PositiveInt = 20_000
+    batch_size: PositiveInt = 100
+    optimizer: Literal["default", "paper"] = "default"
+    rate: PositiveFloat | None = None
+    loss: Literal["mean_squared", "relative_l2"] = "mean_squared"
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    every: PositiveInt = 1000
+    checkpoint_seconds: PositiveFloat = 30.0
+
+
+class RunConfiguration(Part):
+    """All of it."""
+
+    data: DataPart
+    model: Annotated[LOCAPart | DeepONetPart | FNOPart, Field(discriminator="kind")] = LOCAPart()
+    training: TrainingPart = TrainingPart()
+
+
+def read_configuration(path: Path | None, changes: dict[str, dict[str, Any]]) -> RunConfiguration:
+    """The run that a TOML file describes, with some fields said otherwise; `ConfigurationError` if it is none."""
+    described: dict[str, Any] = {}
+    if path is not None:
+        try:
+            described = tomllib.loads(path.read_text())
+        except (OSError, ValueError, RecursionError) as error:  # ValueError: no TOML, or no text at all
+            raise ConfigurationError(f"{path}: {error}") from error
+    for table, fields in changes.items():
+        given = {name: value for name, value in fields.items() if value is not None}
+        if isinstance(described.get(table, {}), dict) and given:
+            described[table] = {**described.get(table, {}), **given}
+    return check_configuration(described, str(path) if path is not None else "options")
+
+
+def check_configuration(described: Any, source: str) -> RunConfiguration:
+    """The run that some values describe; every wrong field is named in the error."""
+    if isinstance(described, dict) and isinstance(described.get("model"), dict):
+        described = {**described, "model": {"kind": "loca", **described["model"]}}
+    try:
+        return RunConfiguration.model_validate(described)
+    except ValidationError as error:
+        said = [f"{'.'.join(map(str, each['loc'])) or 'the file'}: {each['msg']}" for each in error.errors()]
+        raise ConfigurationError(f"{source}: {'; '.join(said)}") from None

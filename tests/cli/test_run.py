@@ -1,0 +1,143 @@
+"""From data to a model to predictions, by commands; and descriptions of runs that are none."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import xarray
+from typer.testing import CliRunner
+
+from loca.cli.app import app
+from loca.cli.configuration import ConfigurationError, check_configuration, read_configuration
+from loca.data import Store
+from loca.evaluation import Report
+from loca.metrics import relative_l2
+from loca.problems import Antiderivative, generate
+from loca.saving import inspect, load
+
+PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
+TOML = """
+[data]
+path = "{path}"
+labels = 15
+
+[model]
+num_features = 10
+lift_size = 8
+lift_widths = [16]
+proposal_widths = [16]
+feature_widths = [16]
+
+[training]
+steps = 400
+batch_size = 40
+every = 200
+"""
+
+
+def command(*line, code=0):
+    result = CliRunner().invoke(app, [str(word) for word in line])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = tmp_path_factory.mktemp("run")
+    generate(PROBLEM, 150, place / "train.zarr")
+    generate(PROBLEM, 30, place / "test.zarr", seed=1)
+    (place / "run.toml").write_text(TOML.format(path=place / "train.zarr"))
+    command("train", place / "run.toml", "--out", place / "run", "--steps", 300)
+    return place
+
+
+def test_a_run_leaves_a_model_that_has_learned(place):
+    header = inspect(place / "run/model.safetensors")
+    assert header.provenance["training"]["steps"] == 300  # an option has the last word
+    assert header.provenance["model"]["num_features"] == 10
+    assert header.inputs == PROBLEM.inputs
+    assert 0.0 < header.metrics["validation_relative_l2"] < 0.5
+
+
+def test_evaluate_and_predict_agree_with_the_model(place):
+    command("evaluate", place / "run", place / "test.zarr", "--out", place / "report.json")
+    command("predict", place / "run", place / "test.zarr", "--out", place / "prediction.nc")
+    test = Store.open(place / "test.zarr").load()
+    prediction = load(place / "run/model.safetensors").predict(test.u, test.y)
+    errors = Report.load(place / "report.json").errors["relative_l2"]
+    np.testing.assert_allclose(errors, relative_l2(prediction, test.s), rtol=1e-4)
+    written = xarray.open_dataset(place / "prediction.nc", engine="h5netcdf")
+    np.testing.assert_allclose(written["antiderivative"], prediction[..., 0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(written["y1"], PROBLEM.y[:, 0])
+
+
+def test_inspect_tells_what_it_is(place):
+    said = command("inspect", place / "run")
+    assert "LOCA" in said
+    assert "antiderivative" in said
+
+
+def test_resuming_a_finished_run_changes_nothing(place):
+    before = inspect(place / "run/model.safetensors").digest
+    command("train", "--resume", place / "run")
+    assert inspect(place / "run/model.safetensors").digest == before
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["--out", "r", "--steps", "0", "--data", "d.zarr"], "training.steps: Input should be greater than 0"),
+        (["--out", "r"], "data: Field required"),
+        (["--data", "d.zarr"], "--out DIR, or --resume DIR"),
+        (["--out", "r", "--data", "d.zarr", "--model", "cnn"], "model: Input tag 'cnn'"),
+        (["--out", "r", "--data", "nothing.zarr"], "nothing.zarr"),
+        (["--resume", "nowhere"], "nowhere"),
+    ],
+)
+def test_what_cannot_be_a_run_is_said(line, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert said in " ".join(command("train", *line, code=1).split())
+
+
+def test_the_directory_of_another_run_is_refused(place):
+    said = command("train", place / "run.toml", "--out", place / "run", "--steps", 7, code=1)
+    assert "holds another run" in said
+
+
+def test_a_file_that_is_no_model_is_refused(place):
+    (place / "wrong.safetensors").write_bytes(b"no model at all")
+    command("evaluate", place / "wrong.safetensors", place / "test.zarr", code=2)
+
+
+WRONG = [-1, 0, -0.5, "", [], {}, None, [[]], {"a": 1}, float("nan"), float("inf"), "x" * 1000, 10**400, True]
+"""Things that hardly any field of a run can be."""
+
+
+def test_five_hundred_wrong_descriptions_are_told_or_taken():
+    good = {
+        "data": {"path": "d.zarr"},
+        "model": {"kind": "loca", "num_features": 10},
+        "training": {"steps": 10, "batch_size": 5, "seed": 0},
+    }
+    rng, refused = random.Random(0), 0
+    for _ in range(500):
+        described = json.loads(json.dumps(good))
+        table = rng.choice([*described, "extra"])
+        if rng.random() < 0.2:
+            described[table] = rng.choice(WRONG)
+        else:
+            fields = described.setdefault(table, {})
+            fields[rng.choice([*fields, "optimizer", "unknown", "lift_widths", "labels", "every"])] = rng.choice(WRONG)
+        try:
+            check_configuration(described, "test")
+        except ConfigurationError:
+            refused += 1
+    assert refused > 300
+
+
+def test_a_file_that_is_no_toml_is_refused(tmp_path):
+    for content in (b"[data", b"\xff\xfe\x00", b"a = " + b"[" * 5000):
+        (tmp_path / "run.toml").write_bytes(content)
+        with pytest.raises(ConfigurationError, match=r"run\.toml"):
+            read_configuration(tmp_path / "run.toml", {})
