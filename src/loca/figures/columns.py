@@ -41,7 +41,16 @@ class Column:
     is_output: bool
     is_shared: bool
     domain: Domain | None
+    heading: str
+    """What to write over the first of several columns with the same."""
+
+    scale: str
+    """Columns that say the same share their colors."""
+
     is_displacement: bool = False
+    is_error: bool = False
+    overlay: list[np.ndarray] | None = None
+    """Other values of the same quantity, drawn into the same curves with dashes."""
 
     @property
     def is_vector(self) -> bool:
@@ -59,8 +68,11 @@ class Column:
         return [np.linalg.norm(each, axis=-1) for each in self.values] if self.is_vector else self.values
 
 
-def columns_of(samples: Samples, rows: int) -> list[Column]:
-    """All columns for the first functions: input channels, then output channels, slice by slice."""
+def columns_of(samples: Samples, rows: int, levels: int = SLICES) -> list[Column]:
+    """All columns for the first functions: input channels, then output channels, slice by slice.
+
+    With one more coordinate than can be shown, there are so many `levels` of it; if only one, it is the last.
+    """
     count = min(rows, len(samples))
     if isinstance(samples.u, Measurements):
         keep = np.asarray(samples.u.mask[:count])
@@ -85,8 +97,8 @@ def columns_of(samples: Samples, rows: int) -> list[Column]:
     own_queries = not isinstance(samples.y, Shared)
     sensor_domain = samples.domain if d_x == d_y else None
     return [
-        *side(u, x, samples.inputs, sensor_names, False, not own_sensors, sensor_domain),
-        *side(s, y, samples.outputs, query_names, True, not own_queries, samples.domain),
+        *side(u, x, samples.inputs, sensor_names, False, not own_sensors, sensor_domain, levels),
+        *side(s, y, samples.outputs, query_names, True, not own_queries, samples.domain, levels),
     ]
 
 
@@ -103,11 +115,12 @@ def side(
     is_output: bool,
     is_shared: bool,
     domain: Domain | None,
+    levels: int,
 ) -> Iterator[Column]:
     """The columns of all inputs, or of all outputs."""
     everywhere = np.concatenate(points)[:, -min(2, len(axes)) :]
     bounds = np.stack([everywhere.min(axis=0), everywhere.max(axis=0)])
-    for caption, rows in slices(points, axes):
+    for caption, rows in slices(points, axes, levels):
         here = [location[row][:, -min(2, location.shape[1]) :] for location, row in zip(points, rows, strict=True)]
         for channels, variable, vector in quantities(variables, len(axes)):
             yield Column(
@@ -124,18 +137,22 @@ def side(
                 is_output=is_output,
                 is_shared=is_shared,
                 domain=domain if len(axes) <= 2 else None,
+                heading="output" if is_output else "input",
+                scale=f"{variable.name} {'out' if is_output else 'in'}",
                 is_displacement="displacement" in variable.name.lower(),
             )
 
 
-def slices(points: list[Float[np.ndarray, "_ _"]], axes: tuple[str, ...]) -> Iterator[tuple[str, list[np.ndarray]]]:
+def slices(
+    points: list[Float[np.ndarray, "_ _"]], axes: tuple[str, ...], count: int
+) -> Iterator[tuple[str, list[np.ndarray]]]:
     """What to write, and which locations of every function belong to it: all, or those near one leading coordinate."""
     if len(axes) < 3:
         yield "", [np.arange(len(each)) for each in points]
         return
     leading = np.concatenate([each[:, 0] for each in points])
     levels = np.unique(leading)
-    wanted = levels[np.unique(np.linspace(0, len(levels) - 1, SLICES).round().astype(int))]
+    wanted = levels[np.unique(np.linspace(len(levels) - 1, 0, count).round().astype(int))]
     # Where leading coordinates hardly ever repeat within a function, a slice is all that lies near one.
     repeats = all(
         np.array_equal(np.unique(each[:, 0]), levels) and FEWEST * len(levels) <= len(each) for each in points

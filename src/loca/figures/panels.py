@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from loca.data import grid_shape
 from loca.domains import Sphere
 from loca.figures.columns import Column
-from loca.figures.style import INK, INPUT_COLOR, MISSING, OUTLINE, OUTPUT_COLOR
+from loca.figures.style import ERROR_COLOR, INK, INPUT_COLOR, MISSING, OUTLINE, OUTPUT_COLOR
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,11 +35,20 @@ def draw_curve(ax: Axes, column: Column, row: int) -> None:
     x, values = column.points[row][:, 0], column.values[row]
     order = np.argsort(x, kind="stable")
     few = not column.is_shared and len(x) < CROWDED
-    ax.plot(x[order], values[order], "." if few else "-", color=OUTPUT_COLOR if column.is_output else INPUT_COLOR)
+    ax.plot(x[order], values[order], "." if few else "-", color=curve_color(column))
+    if column.overlay is not None:
+        ax.plot(x[order], column.overlay[row][order], "x" if few else "--", color=INK, linewidth=0.8)
+    if column.is_error:
+        ax.axhline(0.0, color=OUTLINE, linewidth=0.5, zorder=0)
     ax.margins(x=0.0 if not few else 0.02)
     ax.spines[["top", "right"]].set_visible(False)
     ax.locator_params(axis="y", nbins=4)
     ax.locator_params(axis="x", nbins=5)
+
+
+def curve_color(column: Column) -> str:
+    """Blue for what goes in, vermilion for what comes out, green for errors."""
+    return ERROR_COLOR if column.is_error else OUTPUT_COLOR if column.is_output else INPUT_COLOR
 
 
 def draw_field(ax: Axes, column: Column, row: int, cmap: Colormap, norm: Normalize) -> None:

@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from loca.data import Samples
-from loca.domains import Sphere
-from loca.figures.columns import Column, columns_of, covers_globe, extent
-from loca.figures.panels import draw_curve, draw_field, draw_globe, enlargement
-from loca.figures.style import scale, style
+from loca.figures.columns import columns_of
+from loca.figures.layout import draw_columns
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap, Normalize
     from matplotlib.figure import Figure
-
-PRINT_WIDTH = 7.0
-"""Inches across the text of a printed page."""
-
-SMALLEST, LARGEST = 0.8, 1.5
-"""Inches a row may be high: legible at least, no wider than it needs at most."""
-
-CURVE_ASPECT = 1.6
-
-LETTER = 0.062
-"""Inches that a letter of a title takes on average."""
 
 
 def sheet(samples: Samples, rows: int = 4) -> Figure:
@@ -44,144 +25,6 @@ def sheet(samples: Samples, rows: int = 4) -> Figure:
     - `samples`: the data.
     - `rows`: how many functions.
     """
-    from matplotlib.figure import Figure
-
     if rows < 1:
         raise ValueError(f"a sheet needs at least one row, got rows={rows}")
-    columns = columns_of(samples, rows)
-    count = min(rows, len(samples))
-    starts = [j == 0 or columns[j - 1].is_output != column.is_output for j, column in enumerate(columns)]
-    aspects = [aspect_of(column) for column in columns]
-    height = float(np.clip(PRINT_WIDTH / sum(aspects), SMALLEST, LARGEST))
-    has_fields = any(column.dimension > 1 for column in columns)
-    beside = sum(0.42 if start or column.dimension == 1 else 0.1 for start, column in zip(starts, columns, strict=True))
-    with style():
-        figure = Figure(figsize=(height * sum(aspects) + beside, (height + 0.07) * count + 0.55 + 0.5 * has_fields))
-        figure.set_layout_engine("compressed" if all(map(is_framed, columns)) else "constrained")
-        grid = figure.add_gridspec(count, len(columns), width_ratios=aspects)
-        for j, column in enumerate(columns):
-            projection = "mollweide" if is_globe(column) else None
-            axes = [figure.add_subplot(grid[i, j], projection=projection) for i in range(count)]
-            fill(figure, axes, column, scale_of(column, columns), width=height * aspects[j], starts_side=starts[j])
-        figure.draw_without_rendering()  # layout is computed in our style, not in that of whoever saves the figure
-    return figure
-
-
-def scale_of(column: Column, columns: list[Column]) -> tuple[Colormap, Normalize]:
-    """One color scale for all panels of a quantity, at all its times."""
-    same = [each for each in columns if (each.name, each.is_output) == (column.name, column.is_output)]
-    cmap, norm = scale(np.concatenate([values for each in same for values in each.colors]))
-    if column.is_vector:  # sizes begin at nothing
-        norm.vmin = 0.0
-    return cmap, norm
-
-
-def fill(
-    figure: Figure,
-    axes: list[Axes],
-    column: Column,
-    colors: tuple[Colormap, Normalize],
-    *,
-    width: float,
-    starts_side: bool,
-) -> None:
-    """Draw one column, so many inches wide, with a color scale below it where it has colors."""
-    side = ("output" if column.is_output else "input") if starts_side else ""
-    if column.dimension == 1:
-        for i, ax in enumerate(axes):
-            draw_curve(ax, column, i)
-            ax.tick_params(labelbottom=i == len(axes) - 1)
-        axes[0].set_title(f"{side}\n{with_unit(wrapped(column.name, width), column.unit)}")
-        axes[-1].set_xlabel(column.axes[0])
-        align(axes, "x")
-        return
-    cmap, norm = colors
-    for i, ax in enumerate(axes):
-        if is_globe(column):
-            draw_globe(ax, column, i, cmap, norm)
-        else:
-            draw_field(ax, column, i, cmap, norm)
-            frame(ax, column, left=starts_side, bottom=i == len(axes) - 1)
-    is_moved = column.is_vector and column.is_displacement
-    factor = enlargement(column.bounds, norm.vmax or 1.0) if is_moved else 1.0
-    enlarged = f"×{factor:g}" if factor != 1.0 else ""
-    axes[0].set_title(
-        "\n".join(
-            ", ".join(filter(None, line)) for line in ((side, column.caption), (wrapped(column.name, width), enlarged))
-        )
-    )
-    if not is_globe(column):
-        align(axes, "xy")
-    add_colorbar(figure, axes, column, cmap, norm)
-
-
-def align(axes: list[Axes], directions: str) -> None:
-    """The same limits for all panels of a column."""
-    for direction in directions:
-        limits = np.array([getattr(ax, f"get_{direction}lim")() for ax in axes])
-        for ax in axes:
-            getattr(ax, f"set_{direction}lim")(limits.min(), limits.max())
-
-
-def is_framed(column: Column) -> bool:
-    """Whether the panels of a column have a shape of their own, which a layout must not stretch."""
-    return column.dimension > 1 and column.axes[0] != "$t$"
-
-
-def frame(ax: Axes, column: Column, *, left: bool, bottom: bool) -> None:
-    """Coordinates at the left and at the bottom of a side only; equal lengths look equal where both are space."""
-    on_sphere = isinstance(column.domain, Sphere)
-    if on_sphere:  # a region: latitude upwards, as on any map
-        ax.set_aspect(1.0 / np.cos(np.radians(column.bounds[:, 0].mean())))
-    elif column.axes[0] != "$t$":
-        width, height = extent(column.domain, column.bounds)
-        if width < 4.0 * height and height < 4.0 * width:  # a sliver would show nothing
-            ax.set_aspect("equal")
-    ax.locator_params(nbins=3)
-    ax.tick_params(labelleft=left, labelbottom=bottom)
-    across, up = ("longitude", "latitude") if on_sphere else column.axes
-    if bottom:
-        ax.set_xlabel(across)
-    if left:
-        ax.set_ylabel(up)
-
-
-def add_colorbar(figure: Figure, axes: list[Axes], column: Column, cmap: Colormap, norm: Normalize) -> None:
-    """One horizontal color scale below a column, with the unit."""
-    from matplotlib.cm import ScalarMappable
-
-    mappable = ScalarMappable(norm, cmap)
-    bar = figure.colorbar(mappable, ax=axes, location="bottom", aspect=14 * aspect_of(column), pad=0.01, fraction=0.05)
-    bar.outline.set_linewidth(0.5)  # pyright: ignore[reportCallIssue]
-    bar.ax.locator_params(nbins=3)
-    bar.set_label(with_unit(f"|{column.name}|", column.unit) if column.is_vector else typeset(column.unit))
-
-
-def wrapped(name: str, width: float) -> str:
-    """A name in lines that fit over a column of this many inches."""
-    return textwrap.fill(name, max(8, int(width / LETTER)), break_long_words=False)
-
-
-def with_unit(name: str, unit: str) -> str:
-    """`temperature (K)`."""
-    return f"{name} ({typeset(unit)})" if unit else name
-
-
-def typeset(unit: str) -> str:
-    """m s⁻¹ for `m s-1`, the way files write it."""
-    return re.sub(r"(?<=[A-Za-z])(-?\d+)", r"$^{\1}$", unit)
-
-
-def is_globe(column: Column) -> bool:
-    """Whether a column is drawn as maps of the whole sphere."""
-    return column.dimension == 2 and isinstance(column.domain, Sphere) and covers_globe(column.bounds)
-
-
-def aspect_of(column: Column) -> float:
-    """Width over height of the panels of a column."""
-    if column.dimension == 1:
-        return CURVE_ASPECT
-    if column.axes[0] == "$t$":
-        return 1.2
-    width, height = extent(column.domain, column.bounds)
-    return float(np.clip(width / height, 0.5, 2.0)) if height > 0.0 else 1.0
+    return draw_columns(columns_of(samples, rows), min(rows, len(samples)))

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 if TYPE_CHECKING:  # importing it takes as long as importing everything else
+    from matplotlib.axes import Axes
     from matplotlib.colors import Colormap, Normalize
 
 STYLE: dict[Any, Any] = {
@@ -38,8 +39,10 @@ STYLE: dict[Any, Any] = {
 }
 """Sizes in points for a picture printed at its own size."""
 
-INPUT_COLOR, OUTPUT_COLOR = "#0072B2", "#D55E00"
-"""The blue and the vermilion of Okabe and Ito (2008), which all kinds of color vision tell apart."""
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#666666")
+"""Colors of Okabe and Ito (2008), which all kinds of color vision tell apart: blue, vermilion, green, and so on."""
+
+INPUT_COLOR, OUTPUT_COLOR, ERROR_COLOR = PALETTE[:3]
 
 INK, OUTLINE, MISSING = "#333333", "#888888", "#dddddd"
 
@@ -70,3 +73,27 @@ def scale(values: Float[np.ndarray, " _"]) -> tuple[Colormap, Normalize]:
     if low == high:  # one value has no range to show
         low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
     return mpl.colormaps["viridis"].with_extremes(bad=MISSING), Normalize(low, high)
+
+
+def error_scale(values: Float[np.ndarray, " _"]) -> tuple[Colormap, Normalize]:
+    """Purple and orange around white at 0: not to be taken for values."""
+    import matplotlib as mpl
+    from matplotlib.colors import Normalize
+
+    finite = np.abs(values[np.isfinite(values)])
+    largest = float(finite.max()) if finite.size else 0.0
+    return mpl.colormaps["PuOr"].with_extremes(bad=MISSING), Normalize(-(largest or 1.0), largest or 1.0)
+
+
+def log_axis(ax: Axes) -> None:
+    """A logarithmic y axis with few and plain numbers: 0.02, 0.05, 0.1 over up to two decades, 10⁻² over more."""
+    from matplotlib.ticker import FuncFormatter, LogFormatterMathtext, LogLocator, NullFormatter
+
+    ax.set_yscale("log")
+    low, high = ax.get_ylim()
+    is_short = high < 200.0 * low
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}") if is_short else LogFormatterMathtext())
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.grid(axis="y", linewidth=0.3, color="#cccccc")
+    ax.set_axisbelow(True)

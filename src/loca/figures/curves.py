@@ -1,0 +1,101 @@
+"""Losses over steps, and errors over whatever is varied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from loca.evaluation import MEASURES
+from loca.figures.style import PALETTE, log_axis, style
+from loca.training import History
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Points = Sequence[Mapping[str, Any]]
+"""Records that name their numbers, such as `history.to_json()` or `study.points()`."""
+
+DASHES = ("-", "--", ":", "-.")
+"""So that lines are told apart without color too."""
+
+FEW = 30
+"""Places along x up to which each is marked."""
+
+TITLES = {"validation": "validation error", "value": "what is varied"}
+
+
+def curves(
+    lines: Mapping[str, History | Points] | History | Points,
+    x: str = "step",
+    y: str | Sequence[str] = ("loss", "validation"),
+    x_label: str | None = None,
+) -> Figure:
+    """Numbers of one or several runs over another number: one panel for each y, one line for each run.
+
+    Where a run has several values at one place, such as those of several seeds, the line goes through their medians
+    and a band reaches from the least to the largest. The loss and the validation error of histories over their steps;
+    `curves(study.points(), x="value", y="relative_l2", x_label="fraction of labels")` for a study.
+
+    **Arguments:**
+
+    - `lines`: histories or records by the name of the run, or one.
+    - `x`, `y`: which of their numbers; a y that no record has gets no panel.
+    - `x_label`: what to write below, if not the name of x.
+    """
+    from matplotlib.figure import Figure
+
+    named: dict[str, History | Points] = dict(lines) if isinstance(lines, Mapping) else {"": lines}
+    records = {name: line.to_json() if isinstance(line, History) else list(line) for name, line in named.items()}
+    wanted = [y] if isinstance(y, str) else list(y)
+    shown = [each for each in wanted if any(len(series(points, x, each)[0]) for points in records.values())]
+    if not shown:
+        raise ValueError(f"no record has both `{x}` and one of {', '.join(wanted)}; name numbers that they have")
+    with style():
+        figure = Figure(figsize=(0.3 + 2.7 * len(shown), 2.1), layout="constrained")
+        for ax, each in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+            for i, (name, points) in enumerate(records.items()):
+                draw_line(ax, series(points, x, each), name, PALETTE[i % len(PALETTE)], DASHES[i % len(DASHES)])
+            ax.set_xlabel(x_label if x_label is not None else title(x))
+            ax.set_ylabel(title(each))
+            if all(np.all(values > 0.0) for points in records.values() for values in series(points, x, each)[1]):
+                log_axis(ax)
+            ax.spines[["top", "right"]].set_visible(False)
+        if len(records) > 1:
+            figure.axes[0].legend(frameon=False, fontsize=6.5)
+        figure.draw_without_rendering()
+    return figure
+
+
+def draw_line(
+    ax: Axes, data: tuple[Float[np.ndarray, " K"], list[np.ndarray]], name: str, color: str, dash: str
+) -> None:
+    """Medians, and a band around them where there is more than one value."""
+    places, values = data
+    if not len(places):
+        return
+    marker = "o" if len(places) <= FEW else None
+    ax.plot(places, [np.median(each) for each in values], dash, marker=marker, color=color, label=name)
+    if any(len(each) > 1 for each in values):
+        low, high = [each.min() for each in values], [each.max() for each in values]
+        ax.fill_between(places, low, high, color=color, alpha=0.2, linewidth=0.0)
+
+
+def series(points: Iterable[Mapping[str, Any]], x: str, y: str) -> tuple[Float[np.ndarray, " K"], list[np.ndarray]]:
+    """The places in increasing order, and all finite values at each."""
+    found: dict[float, list[float]] = {}
+    for point in points:
+        a, b = point.get(x), point.get(y)
+        if a is not None and b is not None and np.isfinite(b):
+            found.setdefault(float(a), []).append(float(b))
+    places = sorted(found)
+    return np.array(places, np.float64), [np.array(found[place]) for place in places]
+
+
+def title(name: str) -> str:
+    """What to write for the name of a number."""
+    measure = MEASURES.get(name)
+    return measure.title if measure else TITLES.get(name, name.replace("_", " "))

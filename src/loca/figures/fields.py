@@ -1,0 +1,57 @@
+"""Predictions beside the truth."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from loca.data import Samples
+from loca.figures.columns import Column, columns_of
+from loca.figures.layout import draw_columns
+from loca.models import Operator
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def fields(model: Operator, samples: Samples, rows: int | Sequence[int] = 3) -> Figure:
+    """u, s, F(u) and F(u) − s of some functions, one per row: what went in, the truth, the prediction, the error.
+
+    Truth and prediction share one color scale; the error has one of its own, centered at 0. Curves of truth and
+    prediction lie over each other. Of fields with one more coordinate, such as time, the last slice is shown.
+
+    **Arguments:**
+
+    - `model`: the operator.
+    - `samples`: the data.
+    - `rows`: how many functions, or their numbers, such as `report.worst()`.
+    """
+    numbers = list(range(min(rows, len(samples)))) if isinstance(rows, int) else [int(row) for row in rows]
+    if not numbers or not all(0 <= number < len(samples) for number in numbers):
+        raise ValueError(f"rows={rows} names no functions among {len(samples)}; pass how many, or their numbers")
+    shown = samples.take(jnp.asarray(numbers))
+    prediction = eqx.filter_jit(lambda model, u, y: model.predict(u, y))(model, shown.u, shown.y)
+
+    def outputs(s: object) -> list[Column]:
+        columns = columns_of(dataclasses.replace(shown, s=s), len(numbers), levels=1)
+        return [column for column in columns if column.is_output]
+
+    inputs = [column for column in columns_of(shown, len(numbers), levels=1) if not column.is_output]
+    answers = zip(outputs(shown.s), outputs(prediction), outputs(prediction - shown.s), strict=True)
+    return draw_columns([*inputs, *(column for each in answers for column in beside(*each))], len(numbers))
+
+
+def beside(truth: Column, prediction: Column, error: Column) -> Iterator[Column]:
+    """The columns of one quantity: three for fields, two for curves."""
+    if truth.dimension == 1:
+        yield dataclasses.replace(truth, heading="truth (solid), prediction (dashed)", overlay=prediction.values)
+    else:
+        yield dataclasses.replace(truth, heading="truth")
+        yield dataclasses.replace(prediction, heading="prediction")
+    # an error moves nothing, so it is never drawn as a deformed grid
+    scale = f"{error.scale} error"
+    yield dataclasses.replace(error, heading="error", scale=scale, is_error=True, is_displacement=False)

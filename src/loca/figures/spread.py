@@ -1,0 +1,113 @@
+"""How errors are spread over functions, several models side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from loca.evaluation import MEASURES, Distribution, Report
+from loca.figures.layout import with_unit
+from loca.figures.style import INK, PALETTE, log_axis, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+GROUP = 0.8
+"""Part of a channel's place that its boxes fill."""
+
+
+def spread(reports: Mapping[str, Report] | Report, metric: str = "relative_l2") -> Figure:
+    """The paper's box plots: quartiles, whiskers within 1.5 interquartile ranges, and every function beyond as a point.
+
+    Channels lie side by side, those of different units in panels of their own; in each there is one box per model. A
+    dashed line is the median of the reference field, where the first report has one.
+
+    **Arguments:**
+
+    - `reports`: by the names of their models, or one.
+    - `metric`: which error.
+    """
+    from matplotlib.figure import Figure
+
+    named = {"": reports} if isinstance(reports, Report) else dict(reports)
+    if not named:
+        raise ValueError("there are no reports to draw; pass at least one")
+    first = next(iter(named.values()))
+    for name, report in named.items():
+        if report.outputs != first.outputs:
+            raise ValueError(f"the report of {name!r} has the channels {report.outputs}, others have {first.outputs}")
+    groups: dict[str, list[int]] = {}
+    for channel in range(len(first.outputs)):
+        groups.setdefault(first.unit(metric, channel), []).append(channel)
+    widths = [max(1.0, len(channels) * (0.3 + 0.28 * len(named))) for channels in groups.values()]
+    with style():
+        figure = Figure(figsize=(0.35 + sum(widths) + 0.45 * len(groups), 2.2), layout="constrained")
+        axes = figure.subplots(1, len(groups), width_ratios=widths, squeeze=False)[0]
+        for ax, (unit, channels) in zip(axes, groups.items(), strict=True):
+            draw_boxes(ax, named, metric, channels)
+            ax.set_ylabel(with_unit(MEASURES[metric].title, unit))
+        if len(first.outputs) > 1 and len(named) > 1:
+            figure.legend(*legend(named), loc="outside upper center", ncols=len(named), frameon=False)
+        figure.draw_without_rendering()
+    return figure
+
+
+def draw_boxes(ax: Axes, named: Mapping[str, Report], metric: str, channels: list[int]) -> None:
+    """One group of boxes for each channel, in the order of the reports."""
+    first = next(iter(named.values()))
+    width = GROUP / len(named)
+    offsets = (np.arange(len(named)) - 0.5 * (len(named) - 1)) * width
+    for offset, color, report in zip(offsets, colors(named), named.values(), strict=True):
+        boxes = [box(report, metric, channel) for channel in channels]
+        places = np.arange(len(channels)) + offset
+        line = {"color": INK, "linewidth": 0.6}
+        ax.bxp(
+            boxes, positions=places, widths=0.75 * width, patch_artist=True, manage_ticks=False,
+            boxprops={"facecolor": color, "edgecolor": INK, "linewidth": 0.6, "alpha": 0.75},
+            medianprops={"color": "black", "linewidth": 1.1}, whiskerprops=line, capprops=line,
+            flierprops={"marker": "o", "markersize": 1.8, "markerfacecolor": color, "markeredgewidth": 0.0},
+        )  # fmt: skip
+    if first.baseline is not None and metric in first.baseline:
+        for place, channel in enumerate(channels):
+            median = Distribution.of(first.baseline[metric][:, channel]).median
+            ax.hlines(median, place - 0.5 * GROUP, place + 0.5 * GROUP, color=INK, linewidth=0.8, linestyle=(0, (4, 2)))
+            ax.annotate("reference", (place + 0.5 * GROUP, median), (0, 1.5), textcoords="offset points",
+                        ha="right", va="bottom", fontsize=5.5, color=INK)  # fmt: skip
+    alone = len(first.outputs) == 1 and len(named) > 1
+    places, labels = (
+        (offsets, list(named)) if alone else (range(len(channels)), [first.outputs[c].name for c in channels])
+    )
+    ax.set_xticks(list(places), [label.replace("_", " ") for label in labels])
+    ax.set_xlim(-0.5, len(channels) - 0.5)
+    ax.tick_params(axis="x", length=0.0)
+    ax.spines[["top", "right"]].set_visible(False)
+    if not MEASURES[metric].larger_is_better:
+        log_axis(ax)
+
+
+def box(report: Report, metric: str, channel: int) -> dict[str, Any]:
+    """A distribution in matplotlib's words."""
+    found = report.distribution(metric, channel)
+    return {
+        "med": found.median,
+        "q1": found.lower_quartile,
+        "q3": found.upper_quartile,
+        "whislo": found.lower_whisker,
+        "whishi": found.upper_whisker,
+        "fliers": report.of(metric, channel)[list(found.outliers)],
+    }
+
+
+def colors(named: Mapping[str, Report]) -> list[str]:
+    """One for each model, again from the beginning if there are many."""
+    return [PALETTE[i % len(PALETTE)] for i in range(len(named))]
+
+
+def legend(named: Mapping[str, Report]) -> tuple[list[Any], list[str]]:
+    """Patches of color, and the names of the models."""
+    from matplotlib.patches import Patch
+
+    return [Patch(facecolor=color, alpha=0.75) for color in colors(named)], list(named)
