@@ -14,7 +14,7 @@ from loca.models import LOCA
 from loca.problems import Antiderivative
 from loca.training import History, fit
 
-KILLS = int(os.environ.get("LOCA_KILLS", "8"))
+KILLS = int(os.environ.get("LOCA_KILLS", "5"))
 """How often the run is killed; `LOCA_KILLS=100` for the record."""
 
 RUN = """

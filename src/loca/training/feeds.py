@@ -21,9 +21,12 @@ NEVER = jnp.iinfo(jnp.int32).max
 
 
 class Stretch(NamedTuple):
-    """What happened in some steps: the mean loss, and the first step whose loss was not finite."""
+    """What happened in some steps: the sum of all losses so far, and the first step whose loss was not finite.
 
-    loss: float
+    The sum goes on from step to step in the order of the steps, so it does not depend on how a run is cut up.
+    """
+
+    total: float
     broken_at: int | None
 
 
@@ -31,8 +34,8 @@ class Feed(abc.ABC):
     """Batches for a run, and the compiled step that uses them; compiled once, however many steps are asked for."""
 
     @abc.abstractmethod
-    def run(self, state: State, until: int) -> tuple[State, Stretch]:
-        """Take all steps before number `until`; the state given is used up."""
+    def run(self, state: State, until: int, total: float = 0.0) -> tuple[State, Stretch]:
+        """Take all steps before number `until` and add their losses to `total`; the state given is used up."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -49,7 +52,9 @@ class InMemory(Feed):
         self.constant = eqx.filter(state, eqx.is_array, inverse=True)
 
         @functools.partial(jax.jit, donate_argnums=0)
-        def stretch(variable: PyTree, encoded: Encoded, until: Int[Array, ""]) -> tuple[PyTree, Array, Array]:
+        def stretch(
+            variable: PyTree, encoded: Encoded, until: Int[Array, ""], total: Float[Array, ""]
+        ) -> tuple[PyTree, Array, Array]:
             def step(carry: tuple[PyTree, Array, Array]) -> tuple[PyTree, Array, Array]:
                 variable, total, _ = carry
                 state = eqx.combine(variable, self.constant)
@@ -60,18 +65,19 @@ class InMemory(Feed):
                 variable, _, value = carry
                 return (variable.step < until) & jnp.isfinite(value)
 
-            return jax.lax.while_loop(more, step, (variable, jnp.zeros(()), jnp.zeros(())))
+            return jax.lax.while_loop(more, step, (variable, total, jnp.zeros(())))
 
         self.stretch = stretch
 
-    def run(self, state: State, until: int) -> tuple[State, Stretch]:
-        before = int(state.step)
-        variable, total, last = self.stretch(
-            eqx.filter(state, eqx.is_array), self.encoded, jnp.asarray(until, jnp.int32)
+    def run(self, state: State, until: int, total: float = 0.0) -> tuple[State, Stretch]:
+        variable, summed, last = self.stretch(
+            eqx.filter(state, eqx.is_array),
+            self.encoded,
+            jnp.asarray(until, jnp.int32),
+            jnp.asarray(total, jnp.float32),
         )
         state = eqx.combine(variable, self.constant)
-        broken = None if jnp.isfinite(last) else int(state.step) - 1
-        return state, Stretch(float(total) / max(1, int(state.step) - before), broken)
+        return state, Stretch(float(summed), None if jnp.isfinite(last) else int(state.step) - 1)
 
     def close(self) -> None:
         pass
@@ -98,18 +104,17 @@ class Streamed(Feed):
 
         self.one = one
 
-    def run(self, state: State, until: int) -> tuple[State, Stretch]:
+    def run(self, state: State, until: int, total: float = 0.0) -> tuple[State, Stretch]:
         step = int(state.step)
         if self.batches is None or self.batches.step != step:
             self.close()
             self.batches = self.open(start=step)
         variable = eqx.filter(state, eqx.is_array)
-        tally: tuple[Float[Array, ""], Int[Array, ""]] = (jnp.zeros(()), jnp.asarray(NEVER))
+        tally: tuple[Float[Array, ""], Int[Array, ""]] = (jnp.asarray(total, jnp.float32), jnp.asarray(NEVER))
         for _ in range(step, until):
             variable, tally = self.one(variable, tally, next(self.batches))
-        total, broken = float(tally[0]), int(tally[1])
-        loss = total / max(1, until - step)
-        return eqx.combine(variable, self.constant), Stretch(loss, None if broken == NEVER else broken)
+        broken = int(tally[1])
+        return eqx.combine(variable, self.constant), Stretch(float(tally[0]), None if broken == NEVER else broken)
 
     def close(self) -> None:
         if self.batches is not None:

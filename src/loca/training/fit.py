@@ -115,7 +115,7 @@ def fit(
         while (step := int(state.step)) < steps:
             stop = min(step + length, steps, (step // every + 1) * every)
             dispatched = time.perf_counter()
-            state, stretch = feed.run(state, stop)
+            state, stretch = feed.run(state, stop, journal.total)
             now = time.perf_counter()
             if stretch.broken_at is not None:
                 raise BrokenLossError(
@@ -124,11 +124,11 @@ def fit(
                 )
             rate = (stop - step) / (now - dispatched)
             length = max(1, min(4 * length, round(rate * DISPATCH_SECONDS)))
-            journal.note(stretch.loss, stop - step)
+            recent = journal.note(stretch.total, stop - step)
             if stop % every == 0 or stop == steps:
                 journal.mark(stop, error_of(trained(state)), now - began)
             for callback in callbacks:
-                callback(Progress(stop, steps, stretch.loss, rate, journal.history))
+                callback(Progress(stop, steps, recent, rate, journal.history))
             keeper.keep(state, journal, now - began, last=stop == steps)
     return trained(state), journal.history
 

@@ -67,10 +67,12 @@ class Journal:
         self.history = history or History()
         self.total, self.count = total, count
 
-    def note(self, loss: float, steps: int) -> None:
-        """So many more steps with this mean loss."""
-        self.total += loss * steps
+    def note(self, total: float, steps: int) -> float:
+        """So many more steps, after which the sum of the losses is this; gives their mean loss."""
+        loss = (total - self.total) / steps
+        self.total = total
         self.count += steps
+        return loss
 
     def mark(self, step: int, validation: float | None, seconds: float) -> None:
         """A moment: the mean of the losses noted since the last."""
