@@ -15,6 +15,7 @@ from loca.evaluation.blocks import blocks
 from loca.evaluation.measures import Measuring
 from loca.evaluation.report import Report
 from loca.models import Operator
+from loca.typing import PyTree
 
 Reference = Float[Array | np.ndarray, "P d_s"] | Float[Array | np.ndarray, "N P d_s"]
 """One field for all functions, such as a mean, or one for each, such as the climatology of its day."""
@@ -77,13 +78,32 @@ def evaluate(
 
 
 def answers(model: Operator, like: Samples) -> Callable[[Samples], Array]:
-    """A compiled function from samples to predictions; queries shared by all functions are worked on once."""
+    """A function from samples to predictions; queries shared by all functions are worked on once."""
     if not isinstance(like.y, Shared):
-        predict = eqx.filter_jit(lambda model, u, y: model.predict(u, y))
-        return lambda samples: predict(model, samples.u, samples.y)
-    fixed = eqx.filter_jit(lambda model, y: model.at(y))(model, like.y.y)
-    apply = eqx.filter_jit(lambda fixed, u: jax.vmap(fixed)(u))
-    return lambda samples: apply(fixed, samples.u)
+        return lambda samples: predict(model, samples)
+    fixed = fix(model, like.y)
+    return lambda samples: apply(fixed, samples)
+
+
+# compiled here and not where they are used, so that another model of the same sizes needs no compilation
+
+
+@eqx.filter_jit
+def predict(model: Operator, samples: Samples) -> Float[Array, "N P d_s"]:
+    """F(uᵢ)(yᵢ)."""
+    return model.predict(samples.u, samples.y)
+
+
+@eqx.filter_jit
+def fix(model: Operator, queries: Shared) -> PyTree:
+    """The operator with all work on the queries done."""
+    return model.at(queries.y)
+
+
+@eqx.filter_jit
+def apply(fixed: PyTree, samples: Samples) -> Float[Array, "N P d_s"]:
+    """Its answers for some functions."""
+    return jax.vmap(fixed)(samples.u)
 
 
 def join(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.attention import Uncoupled
+from loca.attention import Channels, Uncoupled
 from loca.attention.coupling import inverse_root
 from loca.data import Samples, Shared, Variable
 from loca.domains import Sphere
@@ -52,13 +52,13 @@ def attention(model: Operator, samples: Samples, points: Sequence[int] | None = 
         raise ValueError(
             f"pass {channels} numbers of queries below {len(y)} as `points`, one per channel; got {chosen}"
         )
-    phi = [np.asarray(each) for each in eqx.filter_jit(lambda model, y: model.weights(y))(model, y)]
+    phi = [np.asarray(each) for each in weights(model, y)]
     order = [np.argsort(-each.mean(axis=0), kind="stable")[:features] for each in phi]
     shown = np.stack([each[:, first] for each, first in zip(phi, order, strict=True)])
     names = [f"{RANKS[i]} $\\phi$" for i in range(shown.shape[-1])]
     columns = columns_over(samples, y, shown, names, "phi")
     if not isinstance(model.attention, Uncoupled):
-        kappa = eqx.filter_jit(kernel)(model, y, jnp.asarray(chosen))
+        kappa = kernel(model, y, jnp.asarray(chosen))
         columns += columns_over(samples, y, np.asarray(kappa)[..., None], ["$\\kappa(y, \\cdot)$"], "kappa")
     figure = draw_columns(columns, channels)
     axes = [ax for ax in figure.axes if ax.get_label() != "<colorbar>"]
@@ -72,6 +72,13 @@ def attention(model: Operator, samples: Samples, points: Sequence[int] | None = 
     return figure
 
 
+@eqx.filter_jit
+def weights(model: LOCA, y: Float[Array, "P d_y"]) -> Channels:
+    """φ(y)."""
+    return model.weights(y)
+
+
+@eqx.filter_jit
 def kernel(model: LOCA, y: Float[Array, "P d_y"], points: Array) -> Float[Array, "K P"]:
     """κ(y_k, y) of a few locations with all."""
     z, w = model.rule(y)

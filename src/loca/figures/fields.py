@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from loca.data import Samples
 from loca.figures.columns import Column, columns_of
@@ -34,9 +35,9 @@ def fields(model: Operator, samples: Samples, rows: int | Sequence[int] = 3) -> 
     if not numbers or not all(0 <= number < len(samples) for number in numbers):
         raise ValueError(f"rows={rows} names no functions among {len(samples)}; pass how many, or their numbers")
     shown = samples.take(jnp.asarray(numbers))
-    prediction = eqx.filter_jit(lambda model, u, y: model.predict(u, y))(model, shown.u, shown.y)
+    prediction = predict(model, shown)
 
-    def outputs(s: object) -> list[Column]:
+    def outputs(s: Float[Array, "N P d_s"]) -> list[Column]:
         columns = columns_of(dataclasses.replace(shown, s=s), len(numbers), levels=1)
         return [column for column in columns if column.is_output]
 
@@ -55,3 +56,9 @@ def beside(truth: Column, prediction: Column, error: Column) -> Iterator[Column]
     # an error moves nothing, so it is never drawn as a deformed grid
     scale = f"{error.scale} error"
     yield dataclasses.replace(error, heading="error", scale=scale, is_error=True, is_displacement=False)
+
+
+@eqx.filter_jit
+def predict(model: Operator, samples: Samples) -> Float[Array, "N P d_s"]:
+    """F(uᵢ)(yᵢ)."""
+    return model.predict(samples.u, samples.y)

@@ -1,0 +1,280 @@
+"""Pictures of results show the numbers of the report, the prediction and the model, and nothing covers anything."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from matplotlib.collections import QuadMesh
+
+from loca.attention import Uncoupled
+from loca.data import Variable
+from loca.encoders import Sensors
+from loca.evaluation import Report
+from loca.figures import attention, curves, fields, spread
+from loca.figures.style import error_scale
+from loca.models import LOCA, DeepONet
+from loca.training import History
+from loca.training.history import Moment
+from test_figures import curves as curve_data
+from test_figures import displacements, globe, mesh_value, panels, waves
+from test_figures import fields as field_data
+
+SETS = {"curves": curve_data, "fields": field_data, "waves": waves, "displacements": displacements, "globe": globe}
+
+
+def small(data, kind=LOCA, **options):
+    """A model that has learned nothing."""
+    if kind is LOCA:
+        options |= dict.fromkeys(("lift_widths", "proposal_widths", "feature_widths"), (8,))
+    encoder = Sensors(data.u.shape[1], data.input_size)
+    return kind.create(data, key=jax.random.key(0), encoder=encoder, num_features=7, **options)
+
+
+@pytest.fixture(scope="module", params=SETS)
+def case(request):
+    data = SETS[request.param]()
+    return small(data), data
+
+
+def check_writing(figure):
+    """All writing lies inside the figure, and titles and labels do not touch."""
+    figure.draw_without_rendering()
+    texts = [t for ax in figure.axes for t in (ax.title, ax.xaxis.label, ax.yaxis.label)]
+    boxes = [text.get_window_extent() for text in texts if text.get_text().strip()]
+    boxes += [legend.get_window_extent() for legend in figure.legends]
+    whole = figure.bbox
+    for i, box in enumerate(boxes):
+        assert whole.x0 <= box.x0
+        assert box.x1 <= whole.x1
+        assert whole.y0 <= box.y0
+        assert box.y1 <= whole.y1
+        assert not any(box.overlaps(other) for other in boxes[:i])
+
+
+# --- spread ---
+
+
+MOTION = (Variable("height", "m"), Variable("speed", "m s-1"))
+
+
+def report(seed, outputs=MOTION, baseline=True):
+    random = np.random.default_rng(seed)
+    shape = (200, len(outputs))
+    errors = {"relative_l2": random.lognormal(-4.0, 0.8, shape), "rmse": random.lognormal(2.0, 0.5, shape)}
+    errors["skill"] = 1.0 - random.lognormal(-4.0, 0.8, shape)
+    return Report(outputs, errors, {"relative_l2": np.full(shape, 0.3)} if baseline else None)
+
+
+def boxes_of(ax):
+    """What boxes are drawn, from left to right: (place, lower quartile, upper quartile)."""
+    found = []
+    for patch in ax.patches:
+        x, y = patch.get_path().vertices[:-1].T
+        found.append((x.mean(), y.min(), y.max()))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("metric", ["relative_l2", "rmse", "skill"])
+def test_boxes_are_those_of_the_reports(metric):
+    named = {"LOCA": report(0), "DeepONet": report(1), "FNO": report(2)}
+    figure = spread(named, metric)
+    check_writing(figure)
+    assert len(figure.axes) == (2 if metric == "rmse" else 1)  # meters and meters per second have no common axis
+    drawn = [box for ax in figure.axes for box in boxes_of(ax)]
+    expected = [each.distribution(metric, channel) for channel in range(2) for each in named.values()]
+    np.testing.assert_allclose([box[1] for box in drawn], [each.lower_quartile for each in expected])
+    np.testing.assert_allclose([box[2] for box in drawn], [each.upper_quartile for each in expected])
+    points = np.concatenate([np.empty(0), *(line.get_ydata() for ax in figure.axes for line in ax.lines
+                                            if line.get_marker() == "o")])  # fmt: skip
+    beyond = [
+        each.of(metric, c)[list(each.distribution(metric, c).outliers)] for each in named.values() for c in (0, 1)
+    ]
+    np.testing.assert_allclose(np.sort(points), np.sort(np.concatenate(beyond)))
+    medians = {float(y) for ax in figure.axes for line in ax.lines for y in line.get_ydata()}
+    assert all(each.median in medians for each in expected)
+    assert {ax.get_yscale() for ax in figure.axes} == {"linear" if metric == "skill" else "log"}
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(named)
+
+
+def test_one_channel_names_its_models_below_and_shows_the_reference():
+    outputs = (Variable("air_pressure"),)
+    figure = spread({"LOCA": report(0, outputs), "FNO": report(1, outputs)})
+    (ax,) = figure.axes
+    check_writing(figure)
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["LOCA", "FNO"]
+    assert not figure.legends
+    (line,) = (each for each in ax.collections if len(each.get_segments()) == 1)
+    assert line.get_segments()[0][:, 1] == pytest.approx([0.3, 0.3])
+    alone = spread(report(0, outputs, baseline=False))
+    assert [label.get_text() for label in alone.axes[0].get_xticklabels()] == ["air pressure"]
+
+
+def test_reports_of_other_channels_are_refused():
+    with pytest.raises(ValueError, match="'b' has the channels"):
+        spread({"a": report(0), "b": report(0, (Variable("T"),))})
+    with pytest.raises(ValueError, match="no reports"):
+        spread({})
+    with pytest.raises(ValueError, match="has no `spectral`"):
+        spread(report(0), "spectral")
+
+
+# --- fields ---
+
+
+def test_fields_of_every_kind_keep_their_writing_apart(case):
+    check_writing(fields(*case, rows=2))
+
+
+def test_curves_of_truth_prediction_and_error():
+    data = curve_data()
+    model = small(data)
+    prediction = np.asarray(model.predict(data.u, data.y))
+    axes = panels(fields(model, data, rows=(3, 1)))
+    truth, predicted = axes[2].lines[:2]
+    np.testing.assert_array_equal(truth.get_ydata(), data.s[3, :, 0])
+    np.testing.assert_allclose(predicted.get_ydata(), prediction[3, :, 0], rtol=1e-5)
+    assert (truth.get_linestyle(), predicted.get_linestyle()) == ("-", "--")
+    np.testing.assert_allclose(axes[5].lines[0].get_ydata(), (prediction - data.s)[1, :, 0], atol=1e-7)
+
+
+def test_truth_prediction_and_error_are_where_they_belong():
+    data = field_data()
+    model = small(data)
+    s = np.asarray(model(data.u[1], jnp.array([[0.5, 1.0]]))).item()
+    figure = fields(model, data, rows=2)
+    _, truth, prediction, error = (panels(figure)[2 * j + 1] for j in range(4))
+    assert mesh_value(truth, 0.5, 1.0) == pytest.approx(1 + 0.5 + 10 - 5)
+    assert mesh_value(prediction, 0.5, 1.0) == pytest.approx(s, rel=1e-5)
+    assert mesh_value(error, 0.5, 1.0) == pytest.approx(s - 6.5, rel=1e-4)
+    scales = [mesh.get_clim() for ax in (truth, prediction, error) for mesh in ax.collections]
+    assert scales[0] == scales[1]
+    assert scales[2][0] == -scales[2][1]
+    assert [panels(figure)[2 * j].get_title().split("\n")[0] for j in range(4)] == [
+        "input",
+        "truth",
+        "prediction",
+        "error",
+    ]
+
+
+def test_of_many_times_the_last_is_shown():
+    data = waves()
+    axes = panels(fields(small(data), data, rows=1))
+    assert len(axes) == 2 + 2 * 3
+    assert mesh_value(axes[2], 0.5, 0.5) == pytest.approx(0.5)  # height = t
+
+
+def test_a_displacement_and_its_prediction_have_one_frame():
+    data = displacements()
+    axes = panels(fields(small(data), data, rows=1))
+    assert axes[1].get_xlim() == axes[2].get_xlim()
+    assert axes[1].get_ylim() == axes[2].get_ylim()
+    assert any(type(each).__name__ == "Quiver" for each in axes[3].collections)  # an error deforms nothing
+
+
+@pytest.mark.parametrize("rows", [0, [], [5], [-1]])
+def test_functions_that_are_not_there_are_refused(rows):
+    data = curve_data()
+    with pytest.raises(ValueError, match="names no functions among 5"):
+        fields(small(data), data, rows=rows)
+
+
+def test_errors_are_centered_at_zero_in_colors_of_their_own():
+    cmap, norm = error_scale(np.array([0.1, 3.0, np.nan]))
+    assert (cmap.name, norm.vmin, norm.vmax) == ("PuOr", -3.0, 3.0)
+    assert error_scale(np.zeros(3))[1].vmax > 0.0
+
+
+# --- curves ---
+
+
+def test_loss_and_validation_over_steps():
+    history = History(tuple(Moment(10 * i, 1.0 / (i + 1), None if i % 2 else 0.5**i, float(i)) for i in range(6)))
+    figure = curves({"LOCA": history, "other": history.to_json()})
+    check_writing(figure)
+    loss, validation = figure.axes
+    np.testing.assert_array_equal(loss.lines[0].get_xdata(), 10 * np.arange(6))
+    np.testing.assert_allclose(loss.lines[1].get_ydata(), 1.0 / np.arange(1, 7))
+    np.testing.assert_array_equal(validation.lines[0].get_xdata(), [0, 20, 40])  # where it was measured
+    assert validation.get_ylabel() == "validation error"
+    assert len({line.get_linestyle() for line in loss.lines}) == 2  # told apart without color
+    unmeasured = History(tuple(dataclasses.replace(moment, validation=None) for moment in history))
+    assert len(curves(unmeasured).axes) == 1
+
+
+def test_seeds_make_a_band_around_their_median():
+    values = {0.1: [3.0, 1.0, 2.0], 0.5: [0.5, 0.6, 0.1]}
+    points = [{"value": x, "rmse": y} for x, ys in values.items() for y in ys]
+    (ax,) = curves(points[::-1], x="value", y="rmse", x_label="fraction of labels").axes
+    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[0.1, 2.0], [0.5, 0.5]])
+    band = ax.collections[0].get_paths()[0].vertices
+    for x, ys in values.items():
+        assert {min(ys), max(ys)} == {y for place, y in band if place == x}
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("fraction of labels", "RMSE")
+
+
+def test_numbers_that_are_not_there_are_refused():
+    with pytest.raises(ValueError, match="no record has both `step` and one of loss"):
+        curves([{"value": 1.0}])
+
+
+# --- attention ---
+
+
+def test_attention_of_every_kind_keeps_its_writing_apart(case):
+    check_writing(attention(*case))
+
+
+def test_the_largest_weights_are_drawn():
+    data = field_data()
+    model = small(data)
+    (phi,) = model.weights(data.y.y)
+    axes = panels(attention(model, data, features=2))
+    order = np.argsort(-phi.mean(axis=0))
+    there = model.weights(jnp.array([[1.0, 0.5]]))[0][0]
+    for ax, i in zip(axes[:2], order[:2], strict=True):
+        assert ax.texts[0].get_text() == f"$i = {i}$"
+        assert mesh_value(ax, 1.0, 0.5) == pytest.approx(float(there[i]), rel=1e-4)
+    limits = [mesh.get_clim() for ax in axes[:2] for mesh in ax.collections if isinstance(mesh, QuadMesh)]
+    assert limits[0] == limits[1]
+
+
+def test_kappa_is_symmetric_and_its_cross_is_where_it_was_asked():
+    """κ(a, b) drawn around a equals κ(b, a) drawn around b."""
+    data = field_data()
+    model = small(data)
+    a, b = 10, 40
+    drawn = {point: panels(attention(model, data, points=[point]))[-1] for point in (a, b)}
+    y = np.asarray(data.y.y)
+    assert mesh_value(drawn[a], *y[b]) == pytest.approx(mesh_value(drawn[b], *y[a]), rel=1e-4)
+    np.testing.assert_allclose(drawn[a].lines[-1].get_xydata()[0], y[a])  # the cross
+
+
+def test_kappa_is_that_of_the_scores():
+    """g̃ = Σ w κ g: with the queries as nodes, κ as drawn gives back the scores of the model."""
+    data = curve_data()
+    model = small(data)
+    z, w = model.rule(data.y.y)
+    at_nodes = dataclasses.replace(data, y=type(data.y)(z), s=jnp.zeros((5, len(z), 1)))
+    line = panels(attention(model, at_nodes, points=[3]))[-1].lines[0]
+    order = np.argsort(np.asarray(z)[:, 0], kind="stable")
+    (g,) = model.propose(model.lift(z))
+    by_hand = np.sum(np.asarray(w)[order, None] * line.get_ydata()[:, None] * np.asarray(g)[order], axis=0)
+    np.testing.assert_allclose(by_hand, model.scores(z)[0][3], rtol=1e-3, atol=1e-5)
+
+
+def test_without_coupling_there_is_no_kappa():
+    data = curve_data()
+    assert len(panels(attention(small(data, attention=Uncoupled()), data))) == 3
+
+
+def test_other_models_and_wrong_points_are_refused():
+    data = curve_data()
+    with pytest.raises(ValueError, match="only LOCA has an attention to show, got a DeepONet"):
+        attention(small(data, DeepONet), data)
+    with pytest.raises(ValueError, match="pass 1 numbers of queries below 50"):
+        attention(small(data), data, points=[50])
+    with pytest.raises(ValueError, match="between one and 6"):
+        attention(small(data), data, features=0)
