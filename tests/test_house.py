@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -19,11 +20,11 @@ SOURCES = sorted((ROOT / "src/loca").rglob("*.py"))
 
 
 def run_fresh(code: str) -> str:
-    """What a fresh process prints. It may write bytecode, as any installed package has it."""
+    """What a fresh process prints, in a directory of its own. It may write bytecode, as any installed package has it."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], env=environment, capture_output=True, text=True, timeout=120
-    )
+    with tempfile.TemporaryDirectory() as place:
+        line = [sys.executable, "-W", "error", "-c", code]
+        done = subprocess.run(line, env=environment, cwd=place, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
