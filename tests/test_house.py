@@ -20,7 +20,7 @@ SOURCES = sorted((ROOT / "src/loca").rglob("*.py"))
 
 
 def run_fresh(code: str) -> str:
-    """What a fresh process prints, in a directory of its own. It may write bytecode, as any installed package has it."""
+    """What a fresh process prints, in its own directory. It may write bytecode, as any installed package has it."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryDirectory() as place:
         line = [sys.executable, "-W", "error", "-c", code]
