@@ -18,12 +18,13 @@ from loca.saving import load, save
 def test_a_full_disk_leaves_the_old_file(small, contents, tmp_path):
     path = tmp_path / "a"
     path.write_bytes(contents)
+    other = jax.block_until_ready(jax.tree.map(lambda a: a + 1, small))  # before: JAX writes what it has compiled
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
     try:
         with pytest.raises(OSError, match="too large"):
-            save(jax.tree.map(lambda a: a + 1, small), path)
+            save(other, path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
