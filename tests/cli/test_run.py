@@ -105,6 +105,11 @@ def test_the_directory_of_another_run_is_refused(place):
     assert "holds another run" in said
 
 
+def test_a_mistyped_path_leaves_nothing_behind(tmp_path):
+    command("train", "--data", tmp_path / "nothing.zarr", "--out", tmp_path / "run", code=1)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_that_is_no_model_is_refused(place):
     (place / "wrong.safetensors").write_bytes(b"no model at all")
     command("evaluate", place / "wrong.safetensors", place / "test.zarr", code=2)

@@ -77,7 +77,7 @@ def inspect(model: ModelArgument) -> None:
 
 def table_of(header: Header) -> Table:
     """What is to be known of a model at a glance."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
     def listed(variables: tuple[Variable, ...]) -> str:
         return ", ".join(f"{v.name} ({v.unit})" if v.unit else v.name for v in variables)
@@ -94,7 +94,7 @@ def table_of(header: Header) -> Table:
         "size": f"{header.size:,} bytes",
         "sha256": header.digest,
     }
-    table = Table(show_header=False, box=None)
+    table = Table("name", Column("value", overflow="fold"), show_header=False, box=None)
     for name, value in rows.items():
         table.add_row(name, value)
     return table

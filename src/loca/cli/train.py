@@ -58,8 +58,9 @@ def train(
             configuration = check_configuration(described, str(resume / CONFIGURATION))
         else:
             configuration = read_configuration(config, changes)
-            begin(directory, configuration)
-        error = carry_out(configuration, directory)
+        parts = load_parts(configuration)
+        begin(directory, configuration)  # not before: a mistyped path is to leave nothing behind
+        error = carry_out(configuration, directory, *parts)
     except StoppedError as stopped:
         typer.echo(str(stopped).replace("run the same", f"`loca train --resume {directory}`"))
         return
@@ -80,14 +81,13 @@ def begin(directory: Path, configuration: RunConfiguration) -> None:
     write_whole(path, lambda file: file.write(text.encode()))
 
 
-def carry_out(configuration: RunConfiguration, directory: Path) -> float:
+def carry_out(configuration: RunConfiguration, directory: Path, training: Samples, validation: Samples) -> float:
     """Train, save the model, and give its validation error."""
     from loca import losses
     from loca.saving import save
     from loca.training import fit
 
     chosen = configuration.training
-    training, validation = load_parts(configuration)
     model = create(configuration, training)
     with training_shown() as shown:
         model, history = fit(
