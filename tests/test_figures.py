@@ -17,6 +17,7 @@ from loca.figures.columns import vector_stem
 from loca.figures.panels import thinned
 from loca.figures.style import scale
 from loca.typing import Measurements
+from writing import check_writing
 
 
 def grid(*axes):
@@ -108,19 +109,7 @@ def panels(figure):
 
 @pytest.mark.parametrize("samples", SETS)
 def test_writing_stays_inside_and_apart(samples):
-    figure = sheet(samples(), rows=3)
-    figure.draw_without_rendering()
-    boxes = []
-    for ax in figure.axes:
-        writing = [ax.title, ax.xaxis.label, ax.yaxis.label]
-        boxes += [text.get_window_extent() for text in writing if text.get_text().strip()]
-    whole = figure.bbox
-    for i, box in enumerate(boxes):
-        assert whole.x0 <= box.x0
-        assert box.x1 <= whole.x1
-        assert whole.y0 <= box.y0
-        assert box.y1 <= whole.y1
-        assert not any(box.overlaps(other) for other in boxes[:i])
+    check_writing(sheet(samples(), rows=3))
 
 
 @pytest.mark.parametrize("name", ["sheet.png", "sheet.pdf"])

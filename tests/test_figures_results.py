@@ -20,6 +20,7 @@ from loca.training.history import Moment
 from test_figures import curves as curve_data
 from test_figures import displacements, globe, mesh_value, panels, waves
 from test_figures import fields as field_data
+from writing import check_writing
 
 SETS = {"curves": curve_data, "fields": field_data, "waves": waves, "displacements": displacements, "globe": globe}
 
@@ -36,21 +37,6 @@ def small(data, kind=LOCA, **options):
 def case(request):
     data = SETS[request.param]()
     return small(data), data
-
-
-def check_writing(figure):
-    """All writing lies inside the figure, and titles and labels do not touch."""
-    figure.draw_without_rendering()
-    texts = [t for ax in figure.axes for t in (ax.title, ax.xaxis.label, ax.yaxis.label)]
-    boxes = [text.get_window_extent() for text in texts if text.get_text().strip()]
-    boxes += [legend.get_window_extent() for legend in figure.legends]
-    whole = figure.bbox
-    for i, box in enumerate(boxes):
-        assert whole.x0 <= box.x0
-        assert box.x1 <= whole.x1
-        assert whole.y0 <= box.y0
-        assert box.y1 <= whole.y1
-        assert not any(box.overlaps(other) for other in boxes[:i])
 
 
 # --- spread ---

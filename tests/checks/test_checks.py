@@ -178,10 +178,15 @@ def test_the_experiments_pass(name):
     assert report.is_fine, report
 
 
+def real(name):
+    """A file of real data, where there is one."""
+    if not (DATA / name).exists():
+        pytest.skip(f"needs {DATA / name}")
+    return DATA / name
+
+
 def test_real_displacements_pass():
-    file = DATA / "mmnist_equibiaxial_ref300.npz"
-    if not file.exists():
-        pytest.skip(f"needs {file}")
+    file = real("mmnist_equibiaxial_ref300.npz")
     with np.load(file) as stored:
         moved = jnp.asarray(stored["disp"].swapaxes(2, 3).reshape(300, 2, 784, 2))
     middles = np.arange(28) + 0.5
@@ -192,9 +197,7 @@ def test_real_displacements_pass():
 
 
 def test_simulated_climate_passes():
-    file = DATA / "speedy_daily.npz"
-    if not file.exists():
-        pytest.skip(f"needs {file}")
+    file = real("speedy_daily.npz")
     problem = Climate.speedy(file)
     days = jnp.arange(0, 1825, 9)  # five years each
     report = check(problem.train.take(days), problem.test.take(days))
@@ -202,9 +205,7 @@ def test_simulated_climate_passes():
 
 
 def test_real_weather_passes():
-    file = DATA / "erainterim_daily_weurope.npz"
-    if not file.exists():
-        pytest.skip(f"needs {file}")
+    file = real("erainterim_daily_weurope.npz")
     with np.load(file) as stored:
         u, s, lat, lon = (stored[name] for name in ("t850", "mslp", "lat", "lon"))
     x = jnp.asarray(np.stack(np.meshgrid(lat, lon, indexing="ij"), axis=-1).reshape(-1, 2), jnp.float32)
@@ -216,9 +217,7 @@ def test_real_weather_passes():
 
 
 def test_a_season_against_another_is_drift():
-    file = DATA / "erainterim_daily_weurope.npz"
-    if not file.exists():
-        pytest.skip(f"needs {file}")
+    file = real("erainterim_daily_weurope.npz")
     with np.load(file) as stored:
         u, s = (jnp.asarray(stored[name].reshape(-1, 143, 1)) for name in ("t850", "mslp"))
     y = jnp.arange(143.0)[:, None]
