@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as arrays
 
 from loca.data import Variable
 from loca.evaluation import MEASURES, Distribution, Report
+from loca.evaluation.tables import short
 
 ANY = st.floats(-1e100, 1e100) | st.sampled_from([math.nan, math.inf, -math.inf])
 
@@ -81,13 +82,41 @@ def test_the_table_says_what_is_worst_in_which_unit():
         {"rmse": np.array([[1.0, 4.0], [3.0, 2.0]]), "skill": np.array([[0.9, 0.1], [0.2, 0.8]])},
         {"rmse": np.array([[7.0, 8.0], [9.0, 8.0]])},
     )
-    rows = [line.split() for line in str(report).splitlines() if line.strip().startswith(("RMSE", "skill"))]
-    assert rows == [
-        ["RMSE", "T", "(K)", "2", "2", "1.5", "–", "2.5", "3", "1", "0", "8"],
-        ["RMSE", "speed", "([m/s])", "3", "3", "2.5", "–", "3.5", "4", "0", "0", "8"],
-        ["skill", "T", "0.55", "0.55", "0.375", "–", "0.725", "0.2", "1", "0"],
-        ["skill", "speed", "0.45", "0.45", "0.275", "–", "0.625", "0.1", "0", "0"],
+    heads = ["mean", "25", "%", "median", "75", "%", "worst", "outliers"]
+    assert [line.split() for line in str(report).splitlines() if line and "─" not in line] == [
+        ["Errors", "of", "2", "functions"],
+        ["T", "(K)"],
+        heads,
+        ["RMSE", "2", "1.5", "2", "2.5", "3", "(#1)", "0"],
+        ["reference", "8", "7.5", "8", "8.5"],
+        ["skill", "0.55", "0.375", "0.55", "0.725", "0.2", "(#1)", "0"],
+        ["speed", "([m/s])"],
+        heads,
+        ["RMSE", "3", "2.5", "3", "3.5", "4", "(#0)", "0"],
+        ["reference", "8", "8", "8", "8"],
+        ["skill", "0.45", "0.275", "0.45", "0.625", "0.1", "(#0)", "0"],
     ]
+
+
+def test_a_table_of_awkward_numbers_fits_into_80_columns():
+    """All metrics that a report has by default, thousands of functions, and numbers of all sizes."""
+    metrics = [name for name in MEASURES if name not in ("relative_l2_squared", "spectral")]
+    random = np.random.default_rng(0)
+    outputs = (Variable("air_pressure_at_mean_sea_level", "Pa"), Variable("eastward_wind_at_10_m", "m s-1"))
+    errors = {name: random.lognormal(-8.0, 5.0, (9999, 2)) for name in metrics}
+    lines = str(Report(outputs, errors, errors, True, "somewhere/test.zarr")).splitlines()
+    assert max(map(len, lines)) <= 80
+    # title; for each channel an empty line, its name, heads, a rule, and one line each for model and reference
+    assert len(lines) == 1 + 2 * (4 + 2 * len(metrics))
+    for line in (line for line in lines if "#" in line):
+        assert line.split()[-1].isdigit()  # the outliers, the last number: nothing is cut off
+
+
+@given(st.floats(-1e100, 1e100))
+def test_numbers_in_tables_are_right_to_three_digits(value):
+    text = short(value)
+    assert float(text) == pytest.approx(value, rel=0.005, abs=1e-320)
+    assert len(text.lstrip("-")) <= 7 or not 1e-9 < abs(value) < 1e9
 
 
 def test_the_worst_come_first_and_the_hopeless_before_them():
