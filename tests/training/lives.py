@@ -1,0 +1,112 @@
+"""What the processes that the tests start and kill do with their lives; each reports as it goes."""
+
+import hashlib
+import os
+import time
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+from orbax.checkpoint import v1  # noqa: F401  # here, once, and not in each life
+
+from loca.problems import Antiderivative
+from loca.saving import load
+from loca.training import State, StoppedError, default_optimizer, fit
+from loca.training.checkpoints import Checkpoints
+
+PROBLEM = Antiderivative(length=0.3, sensors=20, queries=10)
+
+
+def train(report, directory, model, steps, seconds):
+    """A run with a checkpoint every so many seconds; at its end the digest of its whole last state, and its history."""
+    model = load(model)
+    data, test = PROBLEM.sample(jax.random.key(0), 100), PROBLEM.sample(jax.random.key(1), 20)
+    try:
+        _, history = fit(
+            model, data, steps=steps, batch_size=20, validate=test, every=250, directory=directory,
+            checkpoint_seconds=seconds, callbacks=[lambda now: report(step=now.step, time=time.time())],
+        )  # fmt: skip
+    except StoppedError as stopped:
+        report(stopped=str(stopped))
+        return
+    last, _ = Checkpoints(directory / "checkpoints").restore(State.start(model, default_optimizer(steps)))
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(eqx.filter(last, eqx.is_array)):
+        digest.update(np.asarray(leaf).tobytes())
+    report(sha256=digest.hexdigest(), history=[(m.step, m.loss, m.validation) for m in history])
+
+
+def numbers(step: int, size: int = 1000) -> dict[str, jax.Array]:
+    """A state that is a function of the step."""
+    return {"w": jnp.asarray(np.random.default_rng(step).normal(size=size), jnp.float32), "step": jnp.asarray(step)}
+
+
+def save_for_ever(report, directory, size):
+    """Save after save, on from what the last life has left; each is reported when it has been waited for."""
+    with Checkpoints(directory, keep=2) as checkpoints:
+        step = -1
+        if checkpoints.latest() is not None:
+            restored, extras = checkpoints.restore(numbers(0, size))
+            step = int(restored["step"])
+            assert step == checkpoints.latest() == extras["step"]
+            assert np.asarray(restored["w"]).tobytes() == np.asarray(numbers(step, size)["w"]).tobytes()
+        while True:
+            step += 1
+            checkpoints.save(numbers(step, size), step, extras={"step": step}, metric=step % 7)
+            report(step=step - 1)
+
+
+def hold(report, directory):
+    with Checkpoints(directory) as checkpoints:
+        checkpoints.save(numbers(1, 10), 1)
+        checkpoints.wait()
+        report(step=1)
+        time.sleep(600)
+
+
+def save_on(report, directory, devices):
+    with Checkpoints(directory) as checkpoints:
+        checkpoints.save(layout(devices), 1)
+
+
+def restore_on(report, directory, devices):
+    truth = layout(devices)
+    restored, _ = Checkpoints(directory).restore(jax.tree.map(jnp.zeros_like, truth))
+    for name, array in truth.items():
+        assert np.array_equal(np.asarray(restored[name]), np.asarray(array)), name
+        assert restored[name].sharding == array.sharding
+        assert restored[name].committed
+        assert len(restored[name].sharding.device_set) == devices
+
+
+def layout(devices):
+    """The same arrays on so many devices: cut by rows, cut by columns, and whole on each."""
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"  # read at the first use of a device
+    assert jax.device_count() == devices
+    mesh = jax.make_mesh((devices,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = np.arange(16.0 * 24, dtype=np.float32).reshape(16, 24)
+    places = {"rows": PartitionSpec("x"), "columns": PartitionSpec(None, "x"), "all": PartitionSpec()}
+    arrays = {"rows": rows, "columns": -rows, "all": np.arange(5)}
+    return {name: jax.device_put(arrays[name], NamedSharding(mesh, places[name])) for name in arrays}
+
+
+def unwritable(report, directory):
+    with Checkpoints(directory) as checkpoints:
+        checkpoints.save(numbers(1, 10), 1)
+        checkpoints.wait()
+        directory.chmod(0o555)
+        me = os.geteuid()
+        if me == 0:
+            os.seteuid(65534)  # nobody, for whom permissions count
+        try:
+            checkpoints.save(numbers(2, 10), 2)
+            checkpoints.wait()
+        except OSError as error:
+            report(refused=str(error))
+        os.seteuid(me)
+        directory.chmod(0o755)
+        assert int(checkpoints.restore(numbers(0, 10))[0]["step"]) == 1
+        checkpoints.save(numbers(3, 10), 3)
+    report(steps=checkpoints.steps())
