@@ -1,15 +1,12 @@
 """Checkpoints: what was saved comes back bit for bit, or is refused, whatever happens to processes, disks and bits."""
 
 import contextlib
-import json
 import os
 import random
 import re
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -21,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from lives import numbers
+from zygote import zygote
 
 from loca.data import CorruptDataError, Samples
 from loca.encoders import Sensors
@@ -29,11 +28,6 @@ from loca.training import Encoded, State, advance
 from loca.training.checkpoints import Checkpoints
 from loca.training.interrupts import Interrupts
 from loca.training.manifest import NAME, Manifest
-
-
-def numbers(step: int, size: int = 1000) -> dict[str, jax.Array]:
-    """A state that is a function of the step."""
-    return {"w": jnp.asarray(np.random.default_rng(step).normal(size=size), jnp.float32), "step": jnp.asarray(step)}
 
 
 def same_bits(one, other) -> bool:
@@ -57,7 +51,8 @@ def run(getkey):
     x = jnp.linspace(0.0, 1.0, 16)[:, None]
     u = jax.random.normal(getkey(), (20, 16, 1))
     data = Samples(u, x, u.cumsum(1) / 16, x=x)
-    model = LOCA.create(data, key=getkey(), encoder=Sensors(16))
+    widths = {"lift_widths": (8,), "proposal_widths": (8,), "feature_widths": (8,), "num_features": 4, "lift_size": 4}
+    model = LOCA.create(data, key=getkey(), encoder=Sensors(16), **widths)
     optimizer = optax.adam(optax.exponential_decay(1e-3, 5, 0.9), mu_dtype=jnp.bfloat16)
     encoded = Encoded.of(model, data)
 
@@ -281,147 +276,27 @@ def test_a_foreign_directory_is_left_alone(tmp_path):
     assert (tmp_path / "2019" / "data").read_text() == "precious"
 
 
-DRIVER = """
-import json, os, sys, traceback
-import jax, jax.numpy as jnp, numpy as np  # once: it takes longer than what is to be killed
-from jax.sharding import NamedSharding, PartitionSpec
-from orbax.checkpoint import v1
-from loca.training.checkpoints import Checkpoints
-
-def numbers(step, size):
-    return {"w": jnp.asarray(np.random.default_rng(step).normal(size=size), jnp.float32), "step": jnp.asarray(step)}
-
-def save_for_ever(report, directory, size):
-    with Checkpoints(directory, keep=2) as checkpoints:
-        step = checkpoints.latest()
-        if step is not None:
-            restored, extras = checkpoints.restore(numbers(0, size))
-            assert int(restored["step"]) == step == extras["step"]
-            assert np.asarray(restored["w"]).tobytes() == np.asarray(numbers(step, size)["w"]).tobytes()
-        step = -1 if step is None else step
-        while True:
-            step += 1
-            checkpoints.save(numbers(step, size), step, extras={"step": step}, metric=step % 7)
-            report(step - 1)  # waited for
-
-def hold(report, directory):
-    with Checkpoints(directory) as checkpoints:
-        checkpoints.save(numbers(1, 10), 1)
-        checkpoints.wait()
-        report(1)
-        sys.stdin.readline()
-
-def layout(devices):
-    assert jax.device_count() == devices
-    mesh = jax.make_mesh((devices,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
-    rows = jnp.arange(16.0 * 24).reshape(16, 24)
-    everywhere, cut = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("x"))
-    other = NamedSharding(mesh, PartitionSpec(None, "x"))
-    return {"rows": jax.device_put(rows, cut), "columns": jax.device_put(-rows, other),
-            "all": jax.device_put(jnp.arange(5), everywhere)}
-
-def save_on(report, directory, devices):
-    with Checkpoints(directory) as checkpoints:
-        checkpoints.save(layout(devices), 1)
-
-def restore_on(report, directory, devices):
-    truth = layout(devices)
-    restored, _ = Checkpoints(directory).restore(jax.tree.map(jnp.zeros_like, truth))
-    for name, array in truth.items():
-        assert np.array_equal(np.asarray(restored[name]), np.asarray(array)), name
-        assert restored[name].sharding == array.sharding and restored[name].committed, name
-        assert len(restored[name].sharding.device_set) == devices
-
-def unwritable(report, directory):
-    with Checkpoints(directory) as checkpoints:
-        checkpoints.save(numbers(1, 10), 1)
-        checkpoints.wait()
-        os.chmod(directory, 0o555)
-        me = os.geteuid()
-        if me == 0:
-            os.seteuid(65534)  # nobody, for whom permissions count
-        try:
-            checkpoints.save(numbers(2, 10), 2)
-            checkpoints.wait()
-        except OSError as error:
-            assert "step 2 could not be written" in str(error) and "step 1 is intact" in str(error), error
-            assert "ermission denied" in str(error), error
-        else:
-            raise AssertionError("nothing was raised")
-        os.seteuid(me)
-        os.chmod(directory, 0o755)
-        assert int(checkpoints.restore(numbers(0, 10))[0]["step"]) == 1
-        checkpoints.save(numbers(3, 10), 3)
-    assert checkpoints.steps() == [1, 3]
-
-for line in sys.stdin:
-    name, directory, *more = json.loads(line)
-    pid = os.fork()
-    if pid == 0:
-        log = os.open(directory + ".log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        status = 1
-        try:
-            if name.endswith("_on"):  # read when the first device is asked for
-                os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={more[0]}"
-            globals()[name](lambda step: os.write(log, b"%d\\n" % step), directory, *more)
-            status = 0
-        except BaseException:
-            os.write(log, traceback.format_exc().encode())
-        os._exit(status)
-    print(pid, flush=True)
-    print(os.waitpid(pid, 0)[1], flush=True)
-"""
-
-
-class Driver:
-    """Starts processes that have imported everything already and have no device yet."""
-
-    def __init__(self, process):
-        self.process = process
-
-    def start(self, *line) -> int:
-        self.process.stdin.write(json.dumps([str(word) if isinstance(word, Path) else word for word in line]) + "\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline())
-
-    def status(self) -> int:
-        return int(self.process.stdout.readline())
-
-    def do(self, *line) -> None:
-        self.start(*line)
-        assert self.status() == 0, log(line[1]).read_text()
-
-
-def log(directory: Path) -> Path:
-    return Path(f"{directory}.log")
-
-
 @pytest.fixture(scope="module")
-def driver():
-    start = [sys.executable, "-W", "ignore", "-c", DRIVER]
-    with subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield Driver(process)
-        process.stdin.close()
+def lives():
+    with zygote() as parent:
+        yield parent
 
 
 KILLS = int(os.environ.get("LOCA_KILLS", "12"))
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_of_saving(driver, tmp_path):
+def test_killed_at_random_moments_of_saving(lives, tmp_path):
     """SIGKILL while saves follow each other: the newest step is right, and none that was waited for is lost."""
     directory, size, rng = tmp_path / "run", 250_000, random.Random(0)
     latest = -1
     unfinished = 0
     for _ in range(KILLS):
-        log(directory).write_text("")
-        pid = driver.start("save_for_ever", directory, size)
-        while not log(directory).read_text().count("\n"):  # until it has begun
-            time.sleep(0.01)
+        life = lives.start("save_for_ever", directory, size)
+        life.until(bool)
         time.sleep(rng.uniform(0.0, 0.5))
-        os.kill(pid, signal.SIGKILL)
-        assert driver.status() == signal.SIGKILL, log(directory).read_text()
-        promised = int(log(directory).read_text().split()[-1])
+        life.kill()
+        promised = life.told()[-1]["step"]
         unfinished += any(path.name.startswith(".") for path in directory.iterdir())
         checkpoints = Checkpoints(directory)
         step = checkpoints.latest()
@@ -455,32 +330,34 @@ def test_killed_between_finishing_and_publishing(tmp_path):
         assert same_bits(checkpoints.restore(numbers(0))[0], numbers(2))
 
 
-def test_a_second_process_is_refused(driver, tmp_path):
+def test_a_second_process_is_refused(lives, tmp_path):
     directory = tmp_path / "run"
-    pid = driver.start("hold", directory)
-    while not log(directory).exists() or not log(directory).read_text():
-        time.sleep(0.01)
+    life = lives.start("hold", directory)
+    life.until(bool)
     with pytest.raises(RuntimeError, match="is being written by another process"), Checkpoints(directory):
         pass
     assert same_bits(Checkpoints(directory).restore(numbers(0, 10))[0], numbers(1, 10))  # reading is free
-    os.kill(pid, signal.SIGKILL)
-    assert driver.status() == signal.SIGKILL
+    life.kill()
     with Checkpoints(directory) as checkpoints:  # the lock of the dead is no lock
         assert checkpoints.latest() == 1
 
 
 @pytest.mark.parametrize("devices", [1, 2, 8])
-def test_saved_on_some_devices_and_restored_on_others(devices, driver, tmp_path):
-    driver.do("save_on", tmp_path / "run", devices)
+def test_saved_on_some_devices_and_restored_on_others(devices, lives, tmp_path):
+    lives.do("save_on", tmp_path / "run", devices)
     for others in {1, 4, 8} if devices == 2 else {2}:
-        driver.do("restore_on", tmp_path / "run", others)
+        lives.do("restore_on", tmp_path / "run", others)
 
 
-def test_an_unwritable_directory_raises_and_spoils_nothing(driver):
+def test_an_unwritable_directory_raises_and_spoils_nothing(lives):
     # not below pytest's own directory, which nobody else may enter
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)
-        driver.do("unwritable", Path(directory) / "run")
+        refusal, end = lives.do("unwritable", Path(directory) / "run")
+    assert "step 2 could not be written" in refusal["refused"]
+    assert "step 1 is intact" in refusal["refused"]
+    assert "ermission denied" in refusal["refused"]
+    assert end == {"steps": [1, 3]}
 
 
 def test_a_request_to_stop_is_a_flag():

@@ -111,7 +111,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_state(start, tmp_path):
     counts when it is written. So a kill costs at most the interval, one dispatch, whose end the run reports, and one
     save: twice the longest that was seen to end is allowed, for a killed one could have been the longest.
     """
-    steps, directory, rng = 2000 * KILLS, tmp_path / "killed", random.Random(0)
+    steps, directory, rng = 1000 * KILLS, tmp_path / "killed", random.Random(0)
     undisturbed = start(tmp_path / "undisturbed", steps)
     assert undisturbed.status() == 0, undisturbed.told()
     deaths, resumed = [], []
@@ -119,7 +119,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_state(start, tmp_path):
         life = start(directory, steps)
         first = life.until(bool)[0]["step"]
         resumed.append(first - 1)  # the first dispatch is of one step
-        goal = first + rng.randrange(1500)
+        goal = first + rng.randrange(700)
         life.until(lambda told, goal=goal: told[-1].get("step", goal) >= goal)
         if kill % 2:
             wait_for_a_save(directory)
