@@ -1,5 +1,6 @@
 """Training: the run, the state, one pure step, and data prepared for it."""
 
+from loca.training import loggers as loggers
 from loca.training.averaging import Averaged as Averaged
 from loca.training.averaging import average_weights as average_weights
 from loca.training.averaging import trained as trained
@@ -34,6 +35,7 @@ __all__ = [
     "average_weights",
     "default_optimizer",
     "fit",
+    "loggers",
     "paper_optimizer",
     "trained",
 ]
