@@ -5,12 +5,16 @@ Sizes in the annotations are the paper's: `N` functions, `m` sensors, `P` querie
 """
 
 import equinox as eqx
+import jaxtyping
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-__all__ = ["Array", "Input", "Key", "Measurements", "PyTree"]
+__all__ = ["Array", "Input", "Key", "Keys", "Measurements", "PyTree"]
 
 Key = PRNGKeyArray
 """A typed random key, from `jax.random.key`."""
+
+Keys = jaxtyping.Key[Array, " N"]
+"""A key for each of N functions."""
 
 
 class Measurements(eqx.Module):

@@ -7,9 +7,10 @@ import numpy as np
 import optax
 import pytest
 
-from loca.data import Store, batch_rows, stream
+from loca.data import Part, Samples, Store, batch_rows, stream
 from loca.encoders import Sensors
 from loca.losses import mean_squared
+from loca.losses import relative_l2 as relative_l2_loss
 from loca.metrics import relative_l2
 from loca.models import LOCA
 from loca.problems import Antiderivative, generate
@@ -26,7 +27,7 @@ from loca.training import (
     paper_optimizer,
     trained,
 )
-from loca.training.feeds import InMemory
+from loca.training.feeds import InMemory, Recipe
 
 PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
 
@@ -87,6 +88,54 @@ def test_streamed_and_in_memory_are_one_run(model, store):
     np.testing.assert_allclose([m.loss for m in first], [m.loss for m in second], rtol=1e-5)
 
 
+def test_labels_without_weight_are_as_good_as_none(model, data):
+    """A weight of zero leaves a label out: so trains a run on the other labels alone."""
+    kept = np.array([0, 3, 4, 9, 10, 11, 19])
+    fewer = Samples(data.u, data.y.points[kept], data.s[:, kept], x=data.x, domain=data.domain)
+    weights = np.zeros(20)
+    weights[kept] = 5.0  # a common factor does not matter
+    arguments = {"steps": 30, "batch_size": 30, "every": 10}
+    for loss in (mean_squared, relative_l2_loss):
+        one, first = fit(model, data, weights=weights, validate=data, loss=loss, **arguments)
+        other, second = fit(model, fewer, validate=fewer, loss=loss, **arguments)
+        assert distance(one, other) < 1e-5
+        for a, b in zip(first, second, strict=True):
+            np.testing.assert_allclose([a.loss, a.validation], [b.loss, b.validation], rtol=1e-5)
+
+
+def test_weights_follow_the_labels_that_are_kept(model, data):
+    """A label of weight 3 counts as three of weight 1, wherever the labels of each function lie."""
+    observed = data.observe(jax.random.key(3), 8)
+    weights = np.where(np.arange(20) % 2, 3.0, 1.0)
+    batch, each = Encoded.of(model, observed, jnp.asarray(weights)), []
+    prediction = model.respond(batch.codes, batch.queries)
+    for i in range(len(observed)):
+        times = weights[observed.y.index[i]].astype(int)
+        each.append(np.repeat(((prediction - batch.s) ** 2)[i, :, 0], times))
+    assert float(mean_squared(prediction, batch.s, batch.weights)) == pytest.approx(
+        np.concatenate(each).mean(), rel=1e-5
+    )
+
+
+def test_weights_of_other_locations_are_refused(model, data):
+    with pytest.raises(ValueError, match="7 weights were given, but the functions are asked at 20 locations"):
+        fit(model, data, steps=1, batch_size=10, weights=np.ones(7))
+
+
+def test_a_part_of_a_store_is_the_same_in_pieces_and_in_a_stream(model, store):
+    part = Part(store, np.arange(100, 20, -1), key=jax.random.key(4), labels=7)
+    whole = part.load()
+    piece = part.load([5, 60, 2])
+    np.testing.assert_array_equal(piece.y.index, whole.y.index[jnp.array([5, 60, 2])])
+    np.testing.assert_array_equal(piece.s, whole.s[jnp.array([5, 60, 2])])
+    full = store.load([95, 40, 98])
+    np.testing.assert_array_equal(piece.s, jnp.take_along_axis(full.s, piece.y.index[..., None], axis=1))
+    arguments = {"steps": 30, "batch_size": 30, "seed": 2}
+    one, _ = fit(model, whole, **arguments)
+    other, _ = fit(model, part, **arguments)
+    assert distance(one, other) < 1e-5
+
+
 def test_it_learns_and_measures_what_it_has_learned(model, data):
     test = PROBLEM.sample(jax.random.key(7), 50)
     better, history = fit(model, data, steps=600, batch_size=40, validate=test, every=200)
@@ -108,7 +157,7 @@ def test_cutting_a_run_up_changes_no_bit_and_compiles_nothing(model, data):
 
     def run(stops):
         state = jax.tree.map(lambda a: a.copy() if eqx.is_array(a) else a, State.start(model, optimizer))
-        feed = InMemory(state, data, optimizer, mean_squared, 30, 0)
+        feed = InMemory(state, data, Recipe(optimizer, mean_squared, 30, 0))
         for stop in stops:
             state, _ = feed.run(state, stop)
         assert feed.stretch._cache_size() == 1

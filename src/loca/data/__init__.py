@@ -5,6 +5,7 @@ from loca.data.files import open as open  # noqa: A004
 from loca.data.grids import grid_shape as grid_shape
 from loca.data.normalization import Normalization as Normalization
 from loca.data.order import batch_rows as batch_rows
+from loca.data.part import Part as Part
 from loca.data.queries import Free as Free
 from loca.data.queries import Indexed as Indexed
 from loca.data.queries import Queries as Queries
@@ -25,6 +26,7 @@ __all__ = [
     "Indexed",
     "Labeled",
     "Normalization",
+    "Part",
     "Queries",
     "Records",
     "Samples",

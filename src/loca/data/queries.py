@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from loca.typing import Key
+from loca.typing import Key, Keys
 
 
 class Queries(eqx.Module):
@@ -30,8 +31,16 @@ class Queries(eqx.Module):
         """The locations of each of `functions` functions, written out."""
 
     @abc.abstractmethod
+    def spread(self, values: Float[Array, " M"]) -> Float[Array, " P"] | Float[Array, "N P"]:
+        """Numbers given at `points`, brought to the queries: of each function, or of all where they share them."""
+
+    @abc.abstractmethod
+    def each(self, change: Callable[[Array], Array]) -> Queries:
+        """With a change made to whatever has a row for each function."""
+
     def take(self, rows: Int[Array, " B"]) -> Queries:
         """The queries of some of the functions."""
+        return self.each(lambda array: array[rows])
 
     @abc.abstractmethod
     def choose(self, columns: Int[Array, "N count"]) -> Queries:
@@ -54,7 +63,10 @@ class Shared(Queries):
     def locations(self, functions: int) -> Float[Array, "N P d_y"]:
         return jnp.broadcast_to(self.y, (functions, *self.y.shape))
 
-    def take(self, rows: Int[Array, " B"]) -> Shared:
+    def spread(self, values: Float[Array, " M"]) -> Float[Array, " P"] | Float[Array, "N P"]:
+        return values
+
+    def each(self, change: Callable[[Array], Array]) -> Shared:
         return self
 
     def choose(self, columns: Int[Array, "N count"]) -> Indexed:
@@ -78,8 +90,11 @@ class Indexed(Queries):
     def locations(self, functions: int) -> Float[Array, "N P d_y"]:
         return self.y[self.index]
 
-    def take(self, rows: Int[Array, " B"]) -> Indexed:
-        return Indexed(self.y, self.index[rows])
+    def spread(self, values: Float[Array, " M"]) -> Float[Array, " P"] | Float[Array, "N P"]:
+        return values[self.index]
+
+    def each(self, change: Callable[[Array], Array]) -> Indexed:
+        return Indexed(self.y, change(self.index))
 
     def choose(self, columns: Int[Array, "N count"]) -> Indexed:
         return Indexed(self.y, jnp.take_along_axis(self.index, columns, axis=1))
@@ -101,17 +116,20 @@ class Free(Queries):
     def locations(self, functions: int) -> Float[Array, "N P d_y"]:
         return self.y
 
-    def take(self, rows: Int[Array, " B"]) -> Free:
-        return Free(self.y[rows])
+    def spread(self, values: Float[Array, " M"]) -> Float[Array, " P"] | Float[Array, "N P"]:
+        return values.reshape(self.y.shape[:2])
+
+    def each(self, change: Callable[[Array], Array]) -> Free:
+        return Free(change(self.y))
 
     def choose(self, columns: Int[Array, "N count"]) -> Free:
         return Free(jnp.take_along_axis(self.y, columns[:, :, None], axis=1))
 
 
-def random_columns(key: Key, functions: int, total: int, count: int) -> Int[Array, "N count"]:
-    """For every function `count` of `total` columns, without replacement, in increasing order."""
+def random_columns(keys: Keys, total: int, count: int) -> Int[Array, "N count"]:
+    """For every function, each with its own key, `count` of `total` columns, without replacement and in order."""
 
     def draw(key: Key) -> Int[Array, " count"]:
         return jnp.sort(jax.random.permutation(key, total)[:count])
 
-    return jax.lax.map(draw, jax.random.split(key, functions), batch_size=256)
+    return jax.lax.map(draw, keys, batch_size=256)

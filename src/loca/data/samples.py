@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 from loca.data.order import batch_rows
 from loca.data.queries import Free, Queries, Shared, random_columns
 from loca.domains import Box, Domain
-from loca.typing import Input, Key, Measurements
+from loca.typing import Input, Key, Keys, Measurements
 
 
 class Variable(NamedTuple):
@@ -102,12 +102,12 @@ class Samples(eqx.Module):
         """The functions of one training step: a pure function of (seed, step), every function once per epoch."""
         return self.take(batch_rows(seed, step, size, len(self)))
 
-    def observe(self, key: Key, count: int) -> Samples:
-        """Keep `count` (P) labels of every function, drawn for each without replacement."""
+    def observe(self, key: Key | Keys, count: int) -> Samples:
+        """Keep `count` (P) labels of every function, drawn for each without replacement; a key, or one per function."""
         total = self.y.count
         if not 0 < count <= total:
             raise ValueError(f"asked for {count} labels per function, but there are {total}; pass 1 to {total}")
-        columns = random_columns(key, len(self), total, count)
+        columns = random_columns(key if key.ndim else jax.random.split(key, len(self)), total, count)
         s = jnp.take_along_axis(self.s, columns[:, :, None], axis=1)
         return dataclasses.replace(self, y=self.y.choose(columns), s=s)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Int
@@ -11,22 +13,39 @@ from loca.models import Operator
 
 
 class Encoded(eqx.Module):
-    """Encoded input functions, their queries, and standardized outputs, for one model."""
+    """Encoded input functions, their queries and how much these count, and standardized outputs, for one model."""
 
     codes: Float[Array, "N ..."]
     queries: Queries
     s: Float[Array, "N P d_s"]
+    weights: Float[Array, " P"] | Float[Array, "N P"] | None = None
 
     @classmethod
-    def of(cls, model: Operator, samples: Samples) -> Encoded:
-        """Encode some samples once, so that no step has to."""
+    def of(cls, model: Operator, samples: Samples, weights: Float[Array, " M"] | None = None) -> Encoded:
+        """Encode some samples once, so that no step has to; with a weight for each of the locations `y.points`."""
         codes = eqx.filter_jit(lambda u: jax.lax.map(model.encode, u, batch_size=256))(samples.u)
-        return cls(codes, samples.y, model.normalization.standardize_output(samples.s))
+        s = model.normalization.standardize_output(samples.s)
+        return cls(codes, samples.y, s, None if weights is None else weights_at(samples.y, weights))
+
+    def each(self, change: Callable[[Array], Array]) -> Encoded:
+        """With a change made to whatever has a row for each function."""
+        weights = self.weights if self.weights is None or self.weights.ndim == 1 else change(self.weights)
+        return Encoded(change(self.codes), self.queries.each(change), change(self.s), weights)
 
     def take(self, rows: Int[Array, " B"]) -> Encoded:
         """Some of the functions, in the order given."""
-        return Encoded(self.codes[rows], self.queries.take(rows), self.s[rows])
+        return self.each(lambda array: array[rows])
 
     def batch(self, seed: int | Int[Array, ""], step: int | Int[Array, ""], size: int) -> Encoded:
         """The functions of one training step: a pure function of (seed, step), every function once per epoch."""
         return self.take(batch_rows(seed, step, size, len(self.s)))
+
+
+def weights_at(queries: Queries, weights: Float[Array, " M"]) -> Float[Array, " P"] | Float[Array, "N P"]:
+    """Weights of all locations, brought to the queries; refused if there are not as many as locations."""
+    if len(weights) != len(queries.points):
+        raise ValueError(
+            f"{len(weights)} weights were given, but the functions are asked at {len(queries.points)} locations; "
+            "give one for each, such as loca.domains.area_weights(data.domain, data.y.points)"
+        )
+    return queries.spread(weights)

@@ -10,10 +10,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from loca.data import Records, Samples, Stream, stream
 from loca.training.encoded import Encoded
+from loca.training.placement import replicate, split
 from loca.training.step import Loss, State, advance
 from loca.typing import PyTree
 
@@ -28,6 +30,24 @@ class Stretch(NamedTuple):
 
     total: float
     broken_at: int | None
+
+
+class Recipe(NamedTuple):
+    """What is done at every step: batches of so many functions in the order of a seed, a loss, an optimizer.
+
+    `weights` say how much each location counts, and `mesh` is what the functions of a batch are split over.
+    """
+
+    optimizer: optax.GradientTransformation
+    loss: Loss
+    size: int
+    seed: int
+    weights: Float[Array, " M"] | None = None
+    mesh: Mesh | None = None
+
+    def advance(self, state: State, batch: Encoded) -> tuple[State, Float[Array, ""]]:
+        """One step."""
+        return advance(state, split(batch, self.mesh), self.optimizer, self.loss)
 
 
 class Feed(abc.ABC):
@@ -45,10 +65,8 @@ class Feed(abc.ABC):
 class InMemory(Feed):
     """All data encoded and on the device: steps follow each other without coming back to Python."""
 
-    def __init__(
-        self, state: State, data: Samples, optimizer: optax.GradientTransformation, loss: Loss, size: int, seed: int
-    ):
-        self.encoded = Encoded.of(state.model, data)
+    def __init__(self, state: State, data: Samples, recipe: Recipe):
+        self.encoded = replicate(Encoded.of(state.model, data, recipe.weights), recipe.mesh)
         self.constant = eqx.filter(state, eqx.is_array, inverse=True)
 
         @functools.partial(jax.jit, donate_argnums=0)
@@ -58,7 +76,7 @@ class InMemory(Feed):
             def step(carry: tuple[PyTree, Array, Array]) -> tuple[PyTree, Array, Array]:
                 variable, total, _ = carry
                 state = eqx.combine(variable, self.constant)
-                state, value = advance(state, encoded.batch(seed, state.step, size), optimizer, loss)
+                state, value = recipe.advance(state, encoded.batch(recipe.seed, state.step, recipe.size))
                 return eqx.filter(state, eqx.is_array), total + value, value
 
             def more(carry: tuple[PyTree, Array, Array]) -> Array:
@@ -86,11 +104,9 @@ class InMemory(Feed):
 class Streamed(Feed):
     """Batches read while the last one is being used, each encoded when it comes."""
 
-    def __init__(
-        self, state: State, data: Records, optimizer: optax.GradientTransformation, loss: Loss, size: int, seed: int
-    ):
+    def __init__(self, state: State, data: Records, recipe: Recipe):
         self.constant = eqx.filter(state, eqx.is_array, inverse=True)
-        self.open = functools.partial(stream, data, size=size, seed=seed)
+        self.open = functools.partial(stream, data, size=recipe.size, seed=recipe.seed)
         self.batches: Stream | None = None
 
         @functools.partial(jax.jit, donate_argnums=(0, 1))
@@ -98,7 +114,7 @@ class Streamed(Feed):
             total, broken = tally
             state = eqx.combine(variable, self.constant)
             step = state.step
-            state, value = advance(state, Encoded.of(state.model, batch), optimizer, loss)
+            state, value = recipe.advance(state, Encoded.of(state.model, batch, recipe.weights))
             broken = jnp.where(jnp.isfinite(value), broken, jnp.minimum(broken, step))
             return eqx.filter(state, eqx.is_array), (total + value, broken)
 

@@ -11,20 +11,23 @@ from pathlib import Path
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 import optax
+from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
 from loca.data import Records, Samples
 from loca.losses import mean_squared
-from loca.metrics import relative_l2
 from loca.models import Operator
 from loca.training.averaging import trained
-from loca.training.feeds import Feed, InMemory, Streamed
+from loca.training.feeds import InMemory, Recipe, Streamed
 from loca.training.history import History
 from loca.training.keeping import Directory, Nowhere
+from loca.training.placement import check_mesh, replicate
 from loca.training.schedules import default_optimizer
 from loca.training.step import Loss, State
-from loca.typing import Input
+from loca.training.validation import validation
 
 DISPATCH_SECONDS = 0.5
 """About how long the device works before Python is asked what to do next: often enough for a progress bar and for
@@ -67,11 +70,13 @@ def fit(
     loss: Loss = mean_squared,
     batch_size: int = 100,
     seed: int = 0,
+    weights: Float[Array | np.ndarray, " M"] | None = None,
     validate: Samples | None = None,
     every: int = EVERY,
     callbacks: Sequence[Callback] = (),
     directory: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = 30.0,
+    mesh: Mesh | None = None,
 ) -> tuple[Operator, History]:
     """θ ← argmin of the loss over the data, by so many steps; and the history of the run.
 
@@ -88,6 +93,8 @@ def fit(
     - `loss`: of standardized values, from `loca.losses` or your own.
     - `batch_size`: functions per step.
     - `seed`: what the order of functions depends on.
+    - `weights`: how much each of the locations `data.y.points` counts, in the loss and in the validation error, such as
+      `loca.domains.area_weights(data.domain, data.y.points)`.
     - `validate`: pairs for a mean relative L2 error every so often; never trained on.
     - `every`: steps between the moments of the history.
     - `callbacks`: called about twice a second with a `Progress`.
@@ -95,6 +102,8 @@ def fit(
       in the same state, bit for bit; asked to stop by SIGTERM or Ctrl-C, it saves and raises `StoppedError`. The
       caller sees to it that model, data, optimizer and loss are the same.
     - `checkpoint_seconds`: between checkpoints; the most that a kill can cost.
+    - `mesh`: devices over which the functions of every batch are split, with one axis, "functions". A run may go on
+      with more or fewer devices than it was saved with.
     """
     chosen = default_optimizer(steps) if optimizer is None else optimizer
     if steps < 1 or every < 1 or not 0 < batch_size <= len(data):
@@ -102,13 +111,19 @@ def fit(
             f"expected steps ≥ 1, every ≥ 1 and 1 ≤ batch_size ≤ {len(data)} functions, "
             f"got steps={steps}, every={every}, batch_size={batch_size}"
         )
+    check_mesh(mesh, batch_size)
+    weights = None if weights is None else jnp.asarray(weights, jnp.float32)
     # the run gives its buffers away at every step, so it needs its own: the model passed in stays as it is
     state = jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, State.start(model, chosen))
+    state = replicate(state, mesh)
+    recipe = Recipe(chosen, loss, batch_size, seed, weights, mesh)
     request = {"steps": steps, "batch_size": batch_size, "seed": seed, "functions": len(data)}
-    error_of = validation(validate)
+    error_of = validation(model, validate, batch_size, weights)
     with (
         Nowhere() if directory is None else Directory(Path(directory), request, checkpoint_seconds) as keeper,
-        contextlib.closing(feed_for(state, data, chosen, loss, batch_size, seed)) as feed,
+        contextlib.closing(
+            InMemory(state, data, recipe) if isinstance(data, Samples) else Streamed(state, data, recipe)
+        ) as feed,
     ):
         state, journal, before = keeper.resume(state)
         began, length = time.perf_counter() - before, 1
@@ -131,29 +146,3 @@ def fit(
                 callback(Progress(stop, steps, recent, rate, journal.history))
             keeper.keep(state, journal, now - began, last=stop == steps)
     return trained(state), journal.history
-
-
-def feed_for(
-    state: State,
-    data: Samples | Records,
-    optimizer: optax.GradientTransformation,
-    loss: Loss,
-    batch_size: int,
-    seed: int,
-) -> Feed:
-    """Batches from memory if the data is there, and from its file otherwise."""
-    if isinstance(data, Samples):
-        return InMemory(state, data, optimizer, loss, batch_size, seed)
-    return Streamed(state, data, optimizer, loss, batch_size, seed)
-
-
-def validation(data: Samples | None) -> Callable[[Operator], float | None]:
-    """The mean relative L2 error over some functions, as a function of the operator; compiled once."""
-    if data is None:
-        return lambda model: None
-
-    @eqx.filter_jit
-    def error(model: Operator, u: Input, samples: Samples) -> Float[Array, ""]:
-        return relative_l2(model.predict(u, samples.y), samples.s).mean()
-
-    return lambda model: float(error(model, data.u, data))

@@ -16,8 +16,11 @@ from loca.parameters import trainable
 from loca.training.encoded import Encoded
 from loca.typing import PyTree
 
-Loss = Callable[[Float[Array, "N P d_s"], Float[Array, "N P d_s"]], Float[Array, ""]]
-"""From predicted and true values of a batch, in standardized units, to the number that training makes small."""
+Loss = Callable[..., Float[Array, ""]]
+"""loss(prediction, truth): from values of a batch, in standardized units, to the number that training makes small.
+
+With weighted queries it is called as loss(prediction, truth, weights).
+"""
 
 
 class State(eqx.Module):
@@ -47,7 +50,8 @@ def advance(
 
     def objective(learned: PyTree) -> Float[Array, ""]:
         model: Operator = eqx.combine(learned, given)
-        return loss(model.respond(batch.codes, batch.queries), batch.s)
+        weights = () if batch.weights is None else (batch.weights,)
+        return loss(model.respond(batch.codes, batch.queries), batch.s, *weights)
 
     value, gradient = jax.value_and_grad(objective)(learned)
     updates, optimizer_state = optimizer.update(gradient, state.optimizer_state, learned)

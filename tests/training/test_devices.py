@@ -1,0 +1,85 @@
+"""A run on several devices: the same run, and one that goes on with more or fewer of them."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+RUN = """
+import json, os, shutil, signal, sys
+import equinox as eqx, jax, jax.numpy as jnp, numpy as np
+from loca.encoders import Sensors
+from loca.models import LOCA
+from loca.problems import Antiderivative
+from loca.training import StoppedError, fit
+
+def mesh(count):
+    return jax.sharding.Mesh(np.array(jax.devices()[:count]), ("functions",))
+
+problem = Antiderivative(length=0.3, sensors=40, queries=20)
+train, test = problem.sample(jax.random.key(0), 200), problem.sample(jax.random.key(1), 50)
+train = train.observe(jax.random.key(2), 15)
+widths = dict(lift_widths=(16,), proposal_widths=(16,), feature_widths=(16,), num_features=10, lift_size=8)
+model = LOCA.create(train, key=jax.random.key(1), encoder=Sensors(40), **widths)
+
+def stop_half_way(progress):
+    if progress.step == 100:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+def run(count, directory, **more):
+    arguments = dict(steps=200, batch_size=40, validate=test, every=100, directory=directory, mesh=mesh(count))
+    return fit(model, train, **arguments, **more)
+
+def numbers(model, history):
+    leaves = jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))
+    return {
+        "parameters": np.concatenate([np.ravel(leaf) for leaf in leaves]).tolist(),
+        "losses": [moment.loss for moment in history],
+        "errors": [moment.validation for moment in history],
+        "devices": sorted({len(leaf.sharding.device_set) for leaf in leaves}),
+    }
+
+told = {"plain": numbers(*fit(model, train, steps=200, batch_size=40, validate=test, every=100))}
+told["plain"]["devices"] = [1]
+try:
+    run(2, sys.argv[1], callbacks=[stop_half_way])
+except StoppedError as stopped:
+    told["stopped"] = str(stopped)
+for count in (1, 2, 4, 8):
+    directory = sys.argv[1] + str(count)
+    shutil.copytree(sys.argv[1], directory)
+    told[str(count)] = numbers(*run(count, directory))
+try:
+    fit(model, train, steps=1, batch_size=30, mesh=mesh(8))
+except ValueError as refused:
+    told["refused"] = str(refused)
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", RUN, str(tmp_path_factory.mktemp("devices") / "run")],
+        capture_output=True, text=True, check=False, env={**os.environ, "XLA_FLAGS": flags}, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("count", ["1", "2", "4", "8"])
+def test_saved_on_two_devices_it_goes_on_with_any_number(told, count):
+    assert "stopped at step 100" in told["stopped"]
+    assert told[count]["devices"] == [int(count)]
+    # sums over functions are taken in another order, so not the same bits; 200 steps of Adam apart
+    np.testing.assert_allclose(told[count]["losses"], told["plain"]["losses"], rtol=1e-4)
+    np.testing.assert_allclose(told[count]["errors"], told["plain"]["errors"], rtol=1e-3)
+    np.testing.assert_allclose(told[count]["parameters"], told["plain"]["parameters"], atol=1e-3)
+
+
+def test_a_batch_that_cannot_be_split_is_refused(told):
+    assert told["refused"] == "batches of 30 cannot be split evenly over 8 devices"
