@@ -1,6 +1,7 @@
 """Pictures of results show the numbers of the report, the prediction and the model, and nothing covers anything."""
 
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from loca.data import Variable
 from loca.encoders import Sensors
 from loca.evaluation import Report
 from loca.figures import attention, curves, fields, spread
-from loca.figures.style import error_scale
+from loca.figures.style import error_scale, scale
 from loca.models import LOCA, DeepONet
 from loca.training import History
 from loca.training.history import Moment
@@ -97,6 +98,26 @@ def test_one_channel_names_its_models_below_and_shows_the_reference():
     assert [label.get_text() for label in alone.axes[0].get_xticklabels()] == ["air pressure"]
 
 
+def test_long_names_of_models_lie_side_by_side():
+    outputs = (Variable("air_pressure"),)
+    names = ["a_model_of_the_globe_that_took_weeks", "runs/2026-11-15/loca-large-relative", "c"]
+    figure = spread({name: report(i, outputs) for i, name in enumerate(names)})
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
+    assert figure.bbox.x0 <= boxes[0].x0
+    assert boxes[-1].x1 <= figure.bbox.x1
+
+
+def test_errors_that_hardly_differ_still_have_numbers_beside_them():
+    errors = np.random.default_rng(0).uniform(0.0271, 0.0289, (50, 1))
+    (ax,) = spread(Report((Variable("T"),), {"relative_l2": errors})).axes
+    low, high = ax.get_ylim()
+    shown = [label.get_text() for y, label in zip(ax.get_yticks(), ax.get_yticklabels(), strict=True) if low < y < high]
+    assert 2 <= len(shown) <= 6
+    assert max(map(len, shown)) <= len("0.0285")
+
+
 def test_reports_of_other_channels_are_refused():
     with pytest.raises(ValueError, match="'b' has the channels"):
         spread({"a": report(0), "b": report(0, (Variable("T"),))})
@@ -143,6 +164,41 @@ def test_truth_prediction_and_error_are_where_they_belong():
         "prediction",
         "error",
     ]
+
+
+def test_captions_stand_on_the_left_of_their_rows(case):
+    figure = fields(*case, rows=(2, 0), captions=["typical (#2)\nerror 0.1", "worst (#0)\nerror 0.9"])
+    check_writing(figure)
+    assert [ax.get_ylabel().split()[0] for ax in panels(figure)[:2]] == ["typical", "worst"]
+    assert not any("#" in ax.get_ylabel() for ax in panels(figure)[2:])
+    with pytest.raises(ValueError, match="1 captions were given for 2 functions"):
+        fields(*case, rows=2, captions=["one"])
+
+
+def test_a_bad_prediction_does_not_make_a_quantity_signed():
+    truth = np.array([0.0, 1.0])
+    cmap, norm = scale(truth, np.array([-0.5, 1.5]))
+    assert (cmap.name, norm.vmin, norm.vmax) == ("viridis", -0.5, 1.5)
+    assert scale(np.concatenate([truth, [-0.5]]))[0].name == "RdBu_r"
+    data = field_data()
+    figure = fields(small(data), dataclasses.replace(data, s=data.s - data.s.min()), rows=1)
+    meshes = [mesh for ax in panels(figure)[1:3] for mesh in ax.collections]
+    assert [mesh.get_cmap().name for mesh in meshes] == ["viridis", "viridis"]
+
+
+@pytest.mark.parametrize(
+    ("factor", "power", "unit"), [(1e5, 3, "$10^{3}$ Pa"), (2e-3, -3, "$10^{-3}$ Pa"), (20.0, 0, "Pa")]
+)
+def test_powers_stand_with_the_unit_and_not_over_it(factor, power, unit):
+    data = field_data()
+    data = dataclasses.replace(data, s=data.u / jnp.max(jnp.abs(data.u)) * factor)
+    figure = fields(small(data), data, rows=1)
+    bar = [ax for ax in figure.axes if ax.get_label() == "<colorbar>"][1]
+    assert bar.get_xlabel() == unit
+    assert bar.xaxis.get_offset_text().get_text() == ""
+    ticks = zip(bar.get_xticks(), bar.get_xticklabels(), strict=True)
+    for value, label in ticks:
+        assert float(label.get_text().replace("−", "-")) * 10.0**power == pytest.approx(value, abs=1e-6 * factor)
 
 
 def test_of_many_times_the_last_is_shown():

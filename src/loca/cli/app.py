@@ -8,6 +8,7 @@ import typer
 from loca.cli.bench import bench
 from loca.cli.check import check
 from loca.cli.convert import convert
+from loca.cli.figures import figures
 from loca.cli.generate import generate
 from loca.cli.models import evaluate, inspect, predict
 from loca.cli.show import show
@@ -27,6 +28,7 @@ app.command()(check)
 app.command()(train)
 app.command()(evaluate)
 app.command()(predict)
+app.command()(figures)
 app.command()(inspect)
 app.add_typer(bench, name="bench")
 

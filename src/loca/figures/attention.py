@@ -66,7 +66,7 @@ def attention(model: Operator, samples: Samples, points: Sequence[int] | None = 
         for c, ax in enumerate(axes[j * channels : (j + 1) * channels]):
             if j < shown.shape[-1]:
                 name = f" {samples.outputs[c].name.replace('_', ' ')}" if channels > 1 and j == 0 else ""
-                write(ax, f"$i = {order[c][j]}${name}")
+                write(ax, f"$i = {order[c][j]}${name}", inset=0.0 if is_globe(column) else 0.03)
             else:
                 mark(ax, column, np.asarray(y[chosen[c]]))
     return figure
@@ -118,10 +118,10 @@ def central(y: Float[np.ndarray, "P d_y"], count: int) -> list[int]:
     return [int(np.argmin(np.linalg.norm((y - each) / size, axis=1))) for each in wanted]
 
 
-def write(ax: Axes, text: str) -> None:
-    """A few words in the upper left corner of a panel."""
+def write(ax: Axes, text: str, inset: float) -> None:
+    """A few words in the upper left corner of a panel, set in by this part of it."""
     box = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.0}
-    ax.text(0.03, 0.97, text, transform=ax.transAxes, ha="left", va="top", fontsize=6.0, bbox=box)
+    ax.text(inset, 1.0 - inset, text, transform=ax.transAxes, ha="left", va="top", fontsize=6.0, bbox=box)
 
 
 def mark(ax: Axes, column: Column, point: Float[np.ndarray, " d_y"]) -> None:

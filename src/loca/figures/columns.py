@@ -49,6 +49,7 @@ class Column:
 
     is_displacement: bool = False
     is_error: bool = False
+    is_prediction: bool = False
     overlay: list[np.ndarray] | None = None
     """Other values of the same quantity, drawn into the same curves with dashes."""
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def fields(model: Operator, samples: Samples, rows: int | Sequence[int] = 3) -> Figure:
+def fields(
+    model: Operator, samples: Samples, rows: int | Sequence[int] = 3, captions: Sequence[str] | None = None
+) -> Figure:
     """u, s, F(u) and F(u) − s of some functions, one per row: what went in, the truth, the prediction, the error.
 
     Truth and prediction share one color scale; the error has one of its own, centered at 0. Curves of truth and
@@ -30,10 +32,13 @@ def fields(model: Operator, samples: Samples, rows: int | Sequence[int] = 3) -> 
     - `model`: the operator.
     - `samples`: the data.
     - `rows`: how many functions, or their numbers, such as `report.worst()`.
+    - `captions`: what to write on the left of each.
     """
     numbers = list(range(min(rows, len(samples)))) if isinstance(rows, int) else [int(row) for row in rows]
     if not numbers or not all(0 <= number < len(samples) for number in numbers):
         raise ValueError(f"rows={rows} names no functions among {len(samples)}; pass how many, or their numbers")
+    if captions is not None and len(captions) != len(numbers):
+        raise ValueError(f"{len(captions)} captions were given for {len(numbers)} functions; pass one for each")
     shown = samples.take(jnp.asarray(numbers))
     prediction = predict(model, shown)
 
@@ -43,7 +48,8 @@ def fields(model: Operator, samples: Samples, rows: int | Sequence[int] = 3) -> 
 
     inputs = [column for column in columns_of(shown, len(numbers), levels=1) if not column.is_output]
     answers = zip(outputs(shown.s), outputs(prediction), outputs(prediction - shown.s), strict=True)
-    return draw_columns([*inputs, *(column for each in answers for column in beside(*each))], len(numbers))
+    columns = [*inputs, *(column for each in answers for column in beside(*each))]
+    return draw_columns(columns, len(numbers), captions)
 
 
 def beside(truth: Column, prediction: Column, error: Column) -> Iterator[Column]:
@@ -52,7 +58,7 @@ def beside(truth: Column, prediction: Column, error: Column) -> Iterator[Column]
         yield dataclasses.replace(truth, heading="truth (solid), prediction (dashed)", overlay=prediction.values)
     else:
         yield dataclasses.replace(truth, heading="truth")
-        yield dataclasses.replace(prediction, heading="prediction")
+        yield dataclasses.replace(prediction, heading="prediction", is_prediction=True)
     # an error moves nothing, so it is never drawn as a deformed grid
     scale = f"{error.scale} error"
     yield dataclasses.replace(error, heading="error", scale=scale, is_error=True, is_displacement=False)

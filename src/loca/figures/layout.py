@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,8 +32,11 @@ LETTER = 0.062
 """Inches that a letter of a title takes on average."""
 
 
-def draw_columns(columns: list[Column], count: int) -> Figure:
-    """One panel for each of so many functions in every column: curves, fields or maps, with color scales below."""
+def draw_columns(columns: list[Column], count: int, captions: Sequence[str] | None = None) -> Figure:
+    """One panel for each of so many functions in every column: curves, fields or maps, with color scales below.
+
+    A caption stands on the left of each row, turned to read upwards.
+    """
     from matplotlib.figure import Figure
 
     starts = [j == 0 or columns[j - 1].is_output != column.is_output for j, column in enumerate(columns)]
@@ -39,9 +44,12 @@ def draw_columns(columns: list[Column], count: int) -> Figure:
     aspects = [aspect_of(column) for column in columns]
     height = float(np.clip(PRINT_WIDTH / sum(aspects), SMALLEST, LARGEST))
     has_fields = any(column.dimension > 1 for column in columns)
-    beside = sum(0.42 if start or column.dimension == 1 else 0.1 for start, column in zip(starts, columns, strict=True))
+    gaps = [0.42 if start or column.dimension == 1 else 0.1 for start, column in zip(starts, columns, strict=True)]
+    beside = sum(gaps) + (0.0 if captions is None else 0.3)
+    around = 0.12 * any(column.heading or column.caption for column in columns) + 0.45 * has_fields
+    around += 0.3 if all(map(is_globe, columns)) else 0.43  # maps have no coordinates below
     with style():
-        figure = Figure(figsize=(height * sum(aspects) + beside, (height + 0.07) * count + 0.55 + 0.5 * has_fields))
+        figure = Figure(figsize=(height * sum(aspects) + beside, (height + 0.07) * count + around))
         figure.set_layout_engine("compressed" if all(map(is_framed, columns)) else "constrained")
         grid = figure.add_gridspec(count, len(columns), width_ratios=aspects)
         panels: dict[str, list[Axes]] = {}
@@ -52,6 +60,8 @@ def draw_columns(columns: list[Column], count: int) -> Figure:
             fill(figure, axes, column, scale_of(column, columns), heading, width=width, starts_side=starts[j])
             if column.dimension > 1 and not is_globe(column):
                 panels.setdefault(column.scale, []).extend(axes)
+        for ax, caption in zip(figure.axes, captions or (), strict=False):  # the first column comes first
+            ax.set_ylabel(f"{caption}\n{ax.get_ylabel()}".rstrip())
         for same in panels.values():  # what shares its colors shares its frame
             align(same, "xy")
         figure.draw_without_rendering()  # layout is computed in our style, not in that of whoever saves the figure
@@ -61,8 +71,11 @@ def draw_columns(columns: list[Column], count: int) -> Figure:
 def scale_of(column: Column, columns: list[Column]) -> tuple[Colormap, Normalize]:
     """One color scale for all panels of a quantity, at all its times."""
     same = [each for each in columns if each.scale == column.scale]
-    values = np.concatenate([values for each in same for values in each.colors])
-    cmap, norm = error_scale(values) if column.is_error and not column.is_vector else scale(values)
+    values = np.concatenate([values for each in same for values in each.colors if not each.is_prediction])
+    predicted = [values for each in same for values in each.colors if each.is_prediction]
+    if column.is_error and not column.is_vector:
+        return error_scale(values)
+    cmap, norm = scale(values, np.concatenate(predicted) if predicted else None)
     if column.is_vector:  # sizes begin at nothing
         norm.vmin = 0.0
     return cmap, norm
@@ -83,7 +96,7 @@ def fill(
         for i, ax in enumerate(axes):
             draw_curve(ax, column, i)
             ax.tick_params(labelbottom=i == len(axes) - 1)
-        axes[0].set_title(f"{heading}\n{with_unit(wrapped(column.name, width), column.unit)}")
+        axes[0].set_title("\n".join(filter(None, (heading, with_unit(wrapped(column.name, width), column.unit)))))
         axes[-1].set_xlabel(column.axes[0])
         align(axes, "x")
         return
@@ -97,12 +110,8 @@ def fill(
     is_moved = column.is_vector and column.is_displacement
     factor = enlargement(column.bounds, norm.vmax or 1.0) if is_moved else 1.0
     enlarged = f"×{factor:g}" if factor != 1.0 else ""
-    axes[0].set_title(
-        "\n".join(
-            ", ".join(filter(None, line))
-            for line in ((heading, column.caption), (wrapped(column.name, width), enlarged))
-        )
-    )
+    lines = (heading, column.caption), (wrapped(column.name, width), enlarged)
+    axes[0].set_title("\n".join(filter(None, (", ".join(filter(None, line)) for line in lines))))
     add_colorbar(figure, axes, column, cmap, norm)
 
 
@@ -140,12 +149,27 @@ def frame(ax: Axes, column: Column, *, left: bool, bottom: bool) -> None:
 def add_colorbar(figure: Figure, axes: list[Axes], column: Column, cmap: Colormap, norm: Normalize) -> None:
     """One horizontal color scale below a column, with the unit."""
     from matplotlib.cm import ScalarMappable
+    from matplotlib.ticker import FuncFormatter
 
     mappable = ScalarMappable(norm, cmap)
-    bar = figure.colorbar(mappable, ax=axes, location="bottom", aspect=14 * aspect_of(column), pad=0.01, fraction=0.05)
+    aspect, fraction = 14 * aspect_of(column), 0.15 / len(axes)
+    bar = figure.colorbar(mappable, ax=axes, location="bottom", aspect=aspect, pad=0.01, fraction=fraction)
     bar.outline.set_linewidth(0.5)  # pyright: ignore[reportCallIssue]
     bar.ax.locator_params(nbins=3)
-    bar.set_label(with_unit(f"|{column.name}|", column.unit) if column.is_vector else typeset(column.unit))
+    power = thousands(norm)
+    bar.formatter = FuncFormatter(lambda value, _: f"{round(value / 10.0**power, 6) + 0.0:g}".replace("-", "−"))
+    factor = f"$10^{{{power}}}$" if power else ""
+    lines = (f"|{column.name}|" if column.is_vector else "", f"{factor} {typeset(column.unit)}".strip())
+    bar.set_label("\n".join(filter(None, lines)))
+
+
+def thousands(norm: Normalize) -> int:
+    """The power of 10³ to write beside a scale, so that its numbers have no more than three digits before the point.
+
+    None where they are short as they are. Matplotlib would write it over the unit.
+    """
+    largest = max(abs(norm.vmin or 0.0), abs(norm.vmax or 0.0))
+    return 0 if largest == 0.0 or 1e-2 <= largest < 1e4 else 3 * math.floor(math.log10(largest) / 3.0)
 
 
 def wrapped(name: str, width: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 
 GROUP = 0.8
 """Part of a channel's place that its boxes fill."""
+
+
+LETTERS = 16
+"""Of a name in one line below a box."""
+
+LETTER = 0.055
+"""Inches that each takes."""
 
 
 def spread(reports: Mapping[str, Report] | Report, metric: str = "relative_l2") -> Figure:
@@ -42,7 +50,9 @@ def spread(reports: Mapping[str, Report] | Report, metric: str = "relative_l2") 
     groups: dict[str, list[int]] = {}
     for channel in range(len(first.outputs)):
         groups.setdefault(first.unit(metric, channel), []).append(channel)
-    widths = [max(1.0, len(channels) * (0.3 + 0.28 * len(named))) for channels in groups.values()]
+    label = max((len(line) for name in named for line in written(name).split("\n")), default=0)
+    box_width = 0.28 if len(first.outputs) > 1 else max(0.28, LETTER * label)  # names of models stand below boxes
+    widths = [max(1.0, len(channels) * (0.3 + box_width * len(named))) for channels in groups.values()]
     with style():
         figure = Figure(figsize=(0.35 + sum(widths) + 0.45 * len(groups), 2.2), layout="constrained")
         axes = figure.subplots(1, len(groups), width_ratios=widths, squeeze=False)[0]
@@ -80,7 +90,7 @@ def draw_boxes(ax: Axes, named: Mapping[str, Report], metric: str, channels: lis
     places, labels = (
         (offsets, list(named)) if alone else (range(len(channels)), [first.outputs[c].name for c in channels])
     )
-    ax.set_xticks(list(places), [label.replace("_", " ") for label in labels])
+    ax.set_xticks(list(places), [written(label) for label in labels])
     ax.set_xlim(-0.5, len(channels) - 0.5)
     ax.tick_params(axis="x", length=0.0)
     ax.spines[["top", "right"]].set_visible(False)
@@ -99,6 +109,11 @@ def box(report: Report, metric: str, channel: int) -> dict[str, Any]:
         "whishi": found.upper_whisker,
         "fliers": report.of(metric, channel)[list(found.outliers)],
     }
+
+
+def written(name: str) -> str:
+    """A name without underscores, in lines of at most so many letters."""
+    return textwrap.fill(name.replace("_", " "), LETTERS)
 
 
 def colors(named: Mapping[str, Report]) -> list[str]:

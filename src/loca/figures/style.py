@@ -60,19 +60,31 @@ def style() -> Iterator[None]:
         yield
 
 
-def scale(values: Float[np.ndarray, " _"]) -> tuple[Colormap, Normalize]:
-    """A color map and its limits: diverging and centered at 0 for signed values, viridis over their range otherwise."""
+def scale(values: Float[np.ndarray, " _"], alike: Float[np.ndarray, " _"] | None = None) -> tuple[Colormap, Normalize]:
+    """A color map and its limits: diverging and centered at 0 for signed values, viridis over their range otherwise.
+
+    Others that are to be like the values, such as predictions of them, widen the limits, but do not choose the map: a
+    pressure does not become a signed quantity by being predicted badly.
+    """
     import matplotlib as mpl
     from matplotlib.colors import Normalize
 
-    finite = values[np.isfinite(values)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    low, high = limits(values)
+    is_signed = low < 0.0 < high and min(-low, high) > ONE_SIDED * max(-low, high)
+    if alike is not None:
+        low, high = limits(np.concatenate([values, alike]))
     largest = max(abs(low), abs(high))
-    if low < 0.0 < high and min(-low, high) > ONE_SIDED * largest:
+    if is_signed:
         return mpl.colormaps["RdBu_r"].with_extremes(bad=MISSING), Normalize(-largest, largest)
     if low == high:  # one value has no range to show
         low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
     return mpl.colormaps["viridis"].with_extremes(bad=MISSING), Normalize(low, high)
+
+
+def limits(values: Float[np.ndarray, " _"]) -> tuple[float, float]:
+    """The least and the largest of the values that are known."""
+    finite = values[np.isfinite(values)]
+    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
 
 
 def error_scale(values: Float[np.ndarray, " _"]) -> tuple[Colormap, Normalize]:
@@ -87,12 +99,23 @@ def error_scale(values: Float[np.ndarray, " _"]) -> tuple[Colormap, Normalize]:
 
 def log_axis(ax: Axes) -> None:
     """A logarithmic y axis with few and plain numbers: 0.02, 0.05, 0.1 over up to two decades, 10⁻² over more."""
-    from matplotlib.ticker import FuncFormatter, LogFormatterMathtext, LogLocator, NullFormatter
+    from matplotlib.ticker import (
+        FuncFormatter,
+        LogFormatterMathtext,
+        LogLocator,
+        MaxNLocator,
+        NullFormatter,
+        NullLocator,
+    )
 
     ax.set_yscale("log")
     low, high = ax.get_ylim()
     is_short = high < 200.0 * low
-    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,)))
+    locator = LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,))
+    if high < 5.0 * low:  # too short for two such numbers to be sure
+        locator = MaxNLocator(nbins=5, steps=[1, 2, 5, 10])
+        ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_locator(locator)
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}") if is_short else LogFormatterMathtext())
     ax.yaxis.set_minor_formatter(NullFormatter())
     ax.grid(axis="y", linewidth=0.3, color="#cccccc")
