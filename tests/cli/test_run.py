@@ -3,18 +3,24 @@
 import json
 import random
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray
 from typer.testing import CliRunner
 
+from loca.cli import runs
 from loca.cli.app import app
 from loca.cli.configuration import ConfigurationError, check_configuration, read_configuration
 from loca.data import Store
 from loca.evaluation import Report
 from loca.metrics import relative_l2
+from loca.models import SETTINGS
 from loca.problems import Antiderivative, generate
 from loca.saving import inspect, load
+from loca.training import History
 
 PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
 TOML = """
@@ -48,7 +54,8 @@ def place(tmp_path_factory):
     generate(PROBLEM, 150, place / "train.zarr")
     generate(PROBLEM, 30, place / "test.zarr", seed=1)
     (place / "run.toml").write_text(TOML.format(path=place / "train.zarr"))
-    command("train", place / "run.toml", "--out", place / "run", "--steps", 300)
+    line = ["train", place / "run.toml", "--out", place / "run", "--steps", 300, "--test", place / "test.zarr"]
+    (place / "said.txt").write_text(command(*line))
     return place
 
 
@@ -72,6 +79,49 @@ def test_evaluate_and_predict_agree_with_the_model(place):
     np.testing.assert_allclose(written["y1"], PROBLEM.y[:, 0])
 
 
+def test_a_run_with_test_data_is_evaluated_at_once(place):
+    command("evaluate", place / "run", place / "test.zarr", "--out", place / "report.json")
+    assert Report.load(place / "run/report.json") == Report.load(place / "report.json")
+    metrics = inspect(place / "run/model.safetensors").metrics
+    mean = Report.load(place / "report.json").distribution().mean
+    assert metrics["test_relative_l2"] == pytest.approx(mean, rel=1e-6)
+    assert "Errors of 30 functions" in (place / "said.txt").read_text()
+
+
+def test_a_run_that_streams_is_the_same_run(place):
+    """Batches from the file, in place of memory: what differs is what the data looks like from its first functions."""
+    command("train", place / "run.toml", "--out", place / "streamed", "--steps", 300, "--stream")
+    assert json.loads((place / "streamed/run.json").read_text())["data"]["stream"] is True
+    one, other = (History.read(place / run / "history.jsonl") for run in ("run", "streamed"))
+    np.testing.assert_allclose([m.loss for m in one], [m.loss for m in other], rtol=1e-4)
+    np.testing.assert_allclose([m.validation for m in one], [m.validation for m in other], rtol=1e-3)
+
+
+def test_what_would_fill_the_memory_streams(place, monkeypatch):
+    configuration = read_configuration(place / "run.toml", {})
+    assert not runs.Parts(configuration).is_streamed
+    functions, numbers = 135, 40 + 15
+    monkeypatch.setattr(runs, "physical_memory", lambda: 2 * 4 * functions * numbers - 1)
+    assert runs.Parts(configuration).is_streamed
+    monkeypatch.setattr(runs, "physical_memory", lambda: 2 * 4 * functions * numbers)
+    assert not runs.Parts(configuration).is_streamed
+
+
+@pytest.mark.parametrize("model", ["loca", "deeponet", "fno"])
+def test_a_setting_of_the_paper_has_all_sizes(place, model):
+    described = {"data": {"path": str(place / "paper.zarr")}, "model": {"kind": model, "setting": "antiderivative"}}
+    data = Antiderivative().sample(jax.random.key(0), 4)
+    built = runs.create(check_configuration(described, "test"), data)
+    build = getattr(SETTINGS["antiderivative"], model)
+    assert eqx.tree_equal(
+        jax.tree.map(jnp.shape, eqx.filter(built, eqx.is_array)),
+        jax.tree.map(jnp.shape, eqx.filter(build(data, key=jax.random.key(1)), eqx.is_array)),
+    )
+    described["model"]["width" if model == "fno" else "num_features"] = 3
+    with pytest.raises(ConfigurationError, match="'antiderivative' has all sizes; leave out"):
+        check_configuration(described, "test")
+
+
 def test_inspect_tells_what_it_is(place):
     said = command("inspect", place / "run")
     assert "LOCA" in said
@@ -91,6 +141,8 @@ def test_resuming_a_finished_run_changes_nothing(place):
         (["--out", "r"], "data: Field required"),
         (["--data", "d.zarr"], "--out DIR, or --resume DIR"),
         (["--out", "r", "--data", "d.zarr", "--model", "cnn"], "model: Input tag 'cnn'"),
+        (["--out", "r", "--data", "d.zarr", "--setting", "darci"], "model.loca.setting: Input should be"),
+        (["--out", "r", "--data", "d.zarr", "--log", "paper"], "training.loggers.0: Input should be"),
         (["--out", "r", "--data", "nothing.zarr"], "nothing.zarr"),
         (["--resume", "nowhere"], "nowhere"),
     ],

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
 Widths = Annotated[tuple[PositiveInt, ...], Field(max_length=64)]
 
@@ -34,10 +34,32 @@ class DataPart(Part):
     validation: str | None = None
     """Another file; by default a part of the first one is set aside."""
     validation_fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.1
+    test: str | None = None
+    """A file on which the trained model is evaluated."""
+    stream: bool | None = None
+    """Whether training reads its batches from the file instead of memory; by default if it would take half of it."""
 
 
-class LOCAPart(Part):
-    """Sizes of LOCA; those not given are the defaults of `LOCA.create`."""
+class ModelPart(Part):
+    """Sizes of a model: each given, or left to its `create`, or all those of one of the paper's experiments."""
+
+    setting: Literal["antiderivative", "darcy", "mechanical-mnist", "shallow-water", "climate"] | None = None
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """Those that are given."""
+        return self.model_dump(exclude={"kind", "setting"}, exclude_none=True)
+
+    @model_validator(mode="after")
+    def check_sizes(self) -> ModelPart:
+        """A setting has all sizes."""
+        if self.setting is not None and self.sizes:
+            raise ValueError(f"setting {self.setting!r} has all sizes; leave out {', '.join(self.sizes)}")
+        return self
+
+
+class LOCAPart(ModelPart):
+    """Sizes of LOCA."""
 
     kind: Literal["loca"] = "loca"
     num_features: PositiveInt | None = None
@@ -47,8 +69,8 @@ class LOCAPart(Part):
     feature_widths: Widths | None = None
 
 
-class DeepONetPart(Part):
-    """Sizes of DeepONet; those not given are the defaults of `DeepONet.create`."""
+class DeepONetPart(ModelPart):
+    """Sizes of DeepONet."""
 
     kind: Literal["deeponet"]
     num_features: PositiveInt | None = None
@@ -56,8 +78,8 @@ class DeepONetPart(Part):
     trunk_widths: Widths | None = None
 
 
-class FNOPart(Part):
-    """Sizes of FNO; those not given are the defaults of `FNO.create`."""
+class FNOPart(ModelPart):
+    """Sizes of FNO."""
 
     kind: Literal["fno"]
     modes: PositiveInt | None = None
@@ -74,9 +96,13 @@ class TrainingPart(Part):
     optimizer: Literal["default", "paper"] = "default"
     rate: PositiveFloat | None = None
     loss: Literal["mean_squared", "relative_l2"] = "mean_squared"
+    weights: Literal["equal", "area"] = "equal"
+    """How much locations count: all the same, or as much as the area they stand for, on a sphere."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     every: PositiveInt = 1000
     checkpoint_seconds: PositiveFloat = 30.0
+    loggers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
+    """Who else is told of losses and errors, besides history.jsonl; each is an extra to install."""
 
 
 class RunConfiguration(Part):

@@ -120,6 +120,6 @@ def opened(
 
 def file_of(model: Path) -> Path:
     """The model file of a run, if it is the directory of one."""
-    from loca.cli.train import MODEL
+    from loca.cli.runs import MODEL
 
     return model / MODEL if model.is_dir() else model
