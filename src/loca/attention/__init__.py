@@ -9,6 +9,8 @@ from loca.attention.coupling import couple as couple
 from loca.attention.coupling import coupling as coupling
 from loca.attention.coupling import expectation as expectation
 from loca.attention.dense import Dense as Dense
+from loca.attention.nystrom import Nystrom as Nystrom
+from loca.attention.random_features import RandomFeatures as RandomFeatures
 from loca.attention.uncoupled import Uncoupled as Uncoupled
 
 __all__ = [
@@ -17,7 +19,9 @@ __all__ = [
     "Channels",
     "Dense",
     "Nodes",
+    "Nystrom",
     "Proposal",
+    "RandomFeatures",
     "Uncoupled",
     "couple",
     "coupling",

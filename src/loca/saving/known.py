@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from loca import attention, domains, encoders, kernels, models, nets, parameters, positions, rules
+from loca.attention.random_features import FixedNoise
 from loca.data import Normalization
 from loca.encoders.scattering1d import Band
 from loca.encoders.scattering2d import Axis
@@ -22,6 +23,9 @@ from loca.saving.errors import ModelFileError
 CLASSES: dict[str, type[eqx.Module]] = {
     "attention.Blocked": attention.Blocked,
     "attention.Dense": attention.Dense,
+    "attention.Nystrom": attention.Nystrom,
+    "attention.RandomFeatures": attention.RandomFeatures,
+    "attention.RandomFeatures.FixedNoise": FixedNoise,
     "attention.Uncoupled": attention.Uncoupled,
     "data.Normalization": Normalization,
     "domains.Box": domains.Box,
