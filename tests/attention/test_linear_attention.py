@@ -1,0 +1,414 @@
+"""Ways of linear cost: exact limits, error laws, positivity, gradients, and the cost itself."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.scipy as jsp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.test_util import check_grads
+
+from loca.attention import Dense, Nystrom, RandomFeatures
+from loca.attention.landmarks import CANDIDATES, landmarks
+from loca.attention.nystrom import cholesky
+from loca.attention.random_features import gaussian_features, orthogonal_normal
+from loca.domains import Box
+from loca.kernels import RBF, Laplacian, Matern, RationalQuadratic
+from loca.nets import MLP
+from loca.parameters import count as parameter_count
+from loca.rules import GaussLegendre
+
+KERNELS = [RBF(0.5), Matern(0.5), Matern(1.5), Matern(2.5), Laplacian(0.3), RationalQuadratic(), RBF() + 2.0 * Matern()]
+GAUSSIAN = [RBF(0.5), 3.0 * RBF(0.5), RBF(0.5) * RBF(0.2), RBF(0.5) + 2.0 * RBF(0.1)]
+P, Q, L, N, D_S = 7, 11, 3, 4, 2
+
+
+class Scores(eqx.Module):
+    """g, as a model holds it."""
+
+    net: MLP
+
+    def __call__(self, q_z):
+        return tuple(jnp.split(self.net(q_z), D_S, axis=-1))
+
+
+def example(key, scale=1.0):
+    y_key, z_key, w_key, g_key = jax.random.split(key, 4)
+    q_y, q_z = scale * jax.random.normal(y_key, (P, L)), scale * jax.random.normal(z_key, (Q, L))
+    w = jax.random.uniform(w_key, (Q,), minval=0.1)
+    return Scores(MLP((L, 5, D_S * N), key=g_key)), q_y, q_z, w
+
+
+@eqx.filter_jit
+def scores(way, k, g, q_y, q_z, w):
+    """g̃ of all channels as one array (d_s, P, n)."""
+    return jnp.stack(way.scores(k, g, q_y, way.nodes(k, g, q_z, w)))
+
+
+def ways():
+    return [Nystrom(5), RandomFeatures(L, 8, key=jax.random.key(5))]
+
+
+def each_way(**kwargs):
+    return pytest.mark.parametrize("index", [0, 1], ids=["nystrom", "features"], **kwargs)
+
+
+# exact limits
+
+
+@pytest.mark.parametrize("count", [Q, 10 * Q])
+@pytest.mark.parametrize("k", KERNELS, ids=lambda k: type(k).__name__)
+def test_with_all_nodes_as_landmarks_it_is_dense(k, count, getkey):
+    """Values and gradients."""
+    with jax.enable_x64(True):
+        g, q_y, q_z, w = example(getkey())
+
+        def total(parts, way):
+            k, g, q_y, q_z = parts
+            value = scores(way, k, g, q_y, q_z, w)
+            return jnp.sum(jnp.sin(value)), value
+
+        (_, value), gradient = eqx.filter_value_and_grad(total, has_aux=True)((k, g, q_y, q_z), Dense())
+        (_, value_), gradient_ = eqx.filter_value_and_grad(total, has_aux=True)((k, g, q_y, q_z), Nystrom(count))
+        assert jnp.allclose(value, value_, rtol=0.0, atol=1e-8)
+        for a, b in zip(jax.tree.leaves(gradient), jax.tree.leaves(gradient_), strict=True):
+            assert jnp.allclose(a, b, atol=1e-8)
+
+
+def test_an_approximation_is_exact_where_one_of_two_points_is_a_landmark(getkey):
+    with jax.enable_x64(True):
+        k, q_z = RBF(0.5), jax.random.normal(getkey(), (40, L))
+        chosen = landmarks(k, q_z, 12)
+        k_zl = k.matrix(q_z, q_z[chosen])
+        approximation = k_zl @ jsp.linalg.cho_solve((cholesky(k_zl[chosen]), True), k_zl.T)
+        exact = k.matrix(q_z, q_z)
+        assert jnp.allclose(approximation[chosen], exact[chosen], atol=1e-12)
+        others = jnp.setdiff1d(jnp.arange(40), chosen)
+        assert jnp.abs(approximation - exact)[others][:, others].max() > 1e-3
+
+
+@each_way()
+def test_a_flat_kernel_averages_the_proposals(index):
+    """Closed form: k → 1 gives κ = 1/∫1, so g̃ is the average of g; one landmark or feature is then enough."""
+    with jax.enable_x64(True):
+        rule = GaussLegendre(Box((0.0, 1.0), (2.0, 4.0)), 4)
+        way = [Nystrom(1), RandomFeatures(2, 1, key=jax.random.key(0))][index]
+        g_tilde = scores(way, RBF(1e-14), lambda z: (z, z**2), rule.z[:3], rule.z, rule.w)
+        assert jnp.allclose(g_tilde[0], jnp.array([1.0, 2.5]), atol=1e-6)
+        assert jnp.allclose(g_tilde[1], jnp.array([4.0 / 3.0, 7.0]), atol=1e-6)
+
+
+def test_a_local_kernel_leaves_the_proposals_of_landmarks_alone(getkey):
+    """As k concentrates on single nodes, coupling is the identity at landmarks, and other nodes are out of reach."""
+    with jax.enable_x64(True):
+        g, _, q_z, w = example(getkey())
+        k = RBF(1e6)
+        chosen = landmarks(k, q_z, 5)
+        g_tilde, expected = scores(Nystrom(5), k, g, q_z, q_z, w), jnp.stack(g(q_z))
+        assert jnp.allclose(g_tilde[:, chosen], expected[:, chosen], rtol=1e-9)
+        assert jnp.allclose(jnp.delete(g_tilde, chosen, axis=1), 0.0)
+
+
+@each_way()
+def test_amplitude_and_a_common_factor_of_the_weights_cancel(index, getkey):
+    with jax.enable_x64(True):
+        way = ways()[index]
+        g, q_y, q_z, w = example(getkey())
+        expected = scores(way, RBF(0.5), g, q_y, q_z, w)
+        assert jnp.allclose(scores(way, 37.0 * RBF(0.5), g, q_y, q_z, w), expected, rtol=1e-9)
+        assert jnp.allclose(scores(way, RBF(0.5), g, q_y, q_z, 37.0 * w), expected, rtol=1e-9)
+
+
+@each_way()
+def test_moving_all_points_changes_nothing(index, getkey):
+    """k knows differences only, and so must its approximations, though features are not made of differences."""
+    with jax.enable_x64(True):
+        way = ways()[index]
+        g, q_y, q_z, w = example(getkey())
+        g_z, shift = g(q_z), jnp.array([5.0, -3.0, 20.0])
+        fixed = lambda _: g_z  # noqa: E731
+        there, here = (scores(way, RBF(0.5), fixed, q_y + s, q_z + s, w) for s in (shift, 0.0))
+        assert jnp.allclose(there, here, rtol=1e-9, atol=1e-12)
+
+
+@each_way()
+def test_a_score_does_not_depend_on_its_company(index, getkey):
+    with jax.enable_x64(True):
+        way = ways()[index]
+        g, q_y, q_z, w = example(getkey())
+        nodes = way.nodes(RBF(0.5), g, q_z, w)
+        alone = [jnp.stack(way.scores(RBF(0.5), g, q_y[i : i + 1], nodes)) for i in range(P)]
+        together = jnp.stack(way.scores(RBF(0.5), g, q_y, nodes))
+        assert jnp.allclose(jnp.concatenate(alone, axis=1), together, rtol=1e-10)
+
+
+# error laws
+
+
+@pytest.mark.parametrize("rate", [2.0, 30.0])
+def test_landmarks_obey_the_law_of_greedy_choices(rate, getkey):
+    """max diag(K − K̂ᵣ) ≤ 2 minₘ (Σ_{j>m} λⱼ)^((r−m)/r), and no rank-r matrix beats λᵣ₊₁.
+
+    The upper bound is DeVore, Petrova & Wojtaszczyk (2013), σᵣ ≤ √2 minₘ dₘ^((r−m)/r) for a greedy choice in a Hilbert
+    space: σᵣ² is the largest diagonal element that is left, and the width dₘ² of the nodes is at most the trace that
+    the first m eigenvectors leave. The lower one is Eckart–Young.
+    """
+    with jax.enable_x64(True):
+        k, q_z = RBF(rate), jax.random.uniform(getkey(), (300, 2), minval=-1.0)
+        exact = k.matrix(q_z, q_z)
+        eigenvalues = np.maximum(np.linalg.eigvalsh(exact)[::-1], 0.0)
+        tails = eigenvalues.sum() - np.cumsum(eigenvalues)
+        left = []
+        for r in (38, 60):  # 8 candidates for each are then all nodes
+            chosen = landmarks(k, q_z, r)
+            k_zl = k.matrix(q_z, q_z[chosen])
+            approximation = k_zl @ jsp.linalg.cho_solve((cholesky(k_zl[chosen]), True), k_zl.T)
+            rest = np.asarray(exact - approximation)
+            bound = 2.0 * min(max(tails[m - 1], 0.0) ** ((r - m) / r) for m in range(1, r))
+            round_off = 100 * r * np.finfo(float).eps
+            assert np.diag(rest).max() <= bound + round_off
+            assert np.linalg.norm(rest, 2) >= eigenvalues[r] - round_off
+            left.append(np.trace(rest) / (tails[r - 1] + 300 * round_off))
+        # observed: 2 to 4 times the trace that the best of all approximations of the same rank leaves
+        assert max(left) < 10.0
+
+
+def test_the_error_falls_with_the_eigenvalues(getkey):
+    """On a smooth kernel the error of g̃ is exponential in r: eight landmarks more win a digit or more, observed."""
+    with jax.enable_x64(True):
+        g, _, _, _ = example(getkey())
+        q_y, q_z = (jax.random.uniform(getkey(), (n, L), minval=-1.0) * jnp.array([1, 1, 0.0]) for n in (50, 300))
+        k, w = RBF(0.5), jnp.ones(300)
+        exact = scores(Dense(), k, g, q_y, q_z, w)
+        errors = [float(jnp.abs(scores(Nystrom(r), k, g, q_y, q_z, w) - exact).max()) for r in (4, 12, 28)]
+        assert errors[1] < errors[0] / 10.0
+        assert errors[2] < errors[1] / 100.0
+
+
+def kernel_estimates(k, size, count, keys, a, q_l, orthogonal=True):
+    """ψ(a)·ψ(b) for all pairs, one matrix per key."""
+
+    def one(key):
+        way = RandomFeatures(size, count, key=key, orthogonal=orthogonal)
+        psi = way.features(k, a, q_l)
+        return psi @ psi.T
+
+    return jax.vmap(one)(keys)
+
+
+@pytest.mark.parametrize("k", GAUSSIAN, ids=["rbf", "scaled", "product", "sum"])
+def test_features_are_unbiased(k, getkey):
+    """The mean over n independent sets of r features is k, up to O((n r)^(−1/2))."""
+    with jax.enable_x64(True):
+        a, q_l = (0.5 * jax.random.normal(getkey(), (n, L)) for n in (6, 8))
+        exact, most = k.matrix(a, a), 4096
+        work, errors = [], []
+        for count in (8, 32):
+            estimates = kernel_estimates(k, L, count, jax.random.split(getkey(), most), a, q_l)
+            for keys in (16, 64, 256):
+                means = estimates.reshape(-1, keys, *exact.shape).mean(axis=1)
+                errors.append(float(jnp.sqrt(jnp.mean((means - exact) ** 2))))
+                work.append(keys * count)
+            spread = estimates.std(axis=0) / np.sqrt(most)
+            assert (jnp.abs(estimates.mean(axis=0) - exact) < 5.0 * spread).all()
+        slope, _ = np.polyfit(np.log(work), np.log(errors), 1)
+        assert slope == pytest.approx(-0.5, abs=0.1)
+
+
+def test_the_variance_around_one_landmark_is_as_derived(getkey):
+    """One landmark: the relative variance of a single feature is exp(‖x + x′ − 2x_l‖²) − 1, x = √(2β) q."""
+    with jax.enable_x64(True):
+        beta = jnp.asarray(0.5)
+        a = jnp.array([[0.3, 0.1, -0.2], [0.0, 0.4, 0.1]])
+        q_l = jnp.array([[0.1, -0.1, 0.2]])
+        draws = jax.random.normal(getkey(), (400_000, 1, L))
+        psi = jax.vmap(lambda noise: gaussian_features(beta, noise, a, q_l)[:, 0])(draws)
+        estimates = psi[:, 0] * psi[:, 1]
+        relative = jnp.var(estimates) / RBF(0.5).matrix(a[:1], a[1:])[0, 0] ** 2
+        expected = jnp.exp(2.0 * 0.5 * jnp.sum((a[0] + a[1] - 2.0 * q_l[0]) ** 2)) - 1.0
+        assert float(relative) == pytest.approx(float(expected), rel=0.05)
+
+
+def test_landmarks_save_the_features_of_points_far_from_each_other(getkey):
+    """With one landmark in the middle the derived variance is e^(4‖x‖²), and no count of features is enough; with
+    landmarks everywhere the error falls as r^(−1/2)."""
+    with jax.enable_x64(True):
+        k, a = RBF(1.0), jnp.linspace(-8.0, 8.0, 50)[:, None]
+        keys, exact = jax.random.split(getkey(), 60), k.matrix(a, a)
+
+        def error(q_l, count):
+            estimates = kernel_estimates(k, 1, count, keys, a, q_l)
+            relative = jnp.linalg.norm(estimates - exact, axis=(1, 2)) / jnp.linalg.norm(exact)
+            return float(jnp.median(relative))
+
+        around, middle = a[landmarks(k, a, 25)], a.mean(axis=0)[None]
+        assert error(around, 1600) / error(around, 100) == pytest.approx(1.0 / 4.0, rel=0.15)
+        assert error(around, 100) < 0.5 < error(middle, 1600)
+
+
+def test_right_angles_lower_the_variance(getkey):
+    """Of features that share a landmark; Choromanski et al. (2021), theorem 2."""
+    with jax.enable_x64(True):
+        size = 8
+        a = 0.3 * jax.random.normal(getkey(), (10, size))
+        k, keys = RBF(0.5), jax.random.split(getkey(), 4000)
+        variances = [
+            jnp.var(kernel_estimates(k, size, size, keys, a, a[:1], orthogonal), axis=0).mean()
+            for orthogonal in (True, False)
+        ]
+        assert variances[0] < 0.95 * variances[1]
+
+
+def test_orthogonal_draws_are_normal_and_at_right_angles(getkey):
+    size, count = 5, 13
+    draws = jax.vmap(lambda key: orthogonal_normal(key, count, size))(jax.random.split(getkey(), 4000))
+    products = draws[:, :5] @ jnp.swapaxes(draws[:, :5], 1, 2)
+    off_diagonal = products * (1.0 - jnp.eye(5))
+    assert jnp.abs(off_diagonal).max() < 1e-4
+    covariance = jnp.einsum("nri,nrj->ij", draws, draws) / (4000 * count)
+    assert jnp.allclose(covariance, jnp.eye(size), atol=5.0 / np.sqrt(4000 * count / 2))
+    fourth = jnp.mean(draws**4)
+    assert float(fourth) == pytest.approx(3.0, abs=5.0 * np.sqrt(96.0 / draws.size))
+
+
+# positivity and stability
+
+
+@eqx.filter_jit
+def value_and_gradient(way, k, g_z, q_y, q_z, w):
+    def total(q):
+        return jnp.sum(jnp.sin(scores(way, k, lambda _: g_z, *q, w)))
+
+    return jax.value_and_grad(total)((q_y, q_z))
+
+
+@each_way()
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**32 - 1), scale=st.floats(-4.0, 4.0), rate=st.floats(-4.0, 4.0))
+def test_wild_points_give_finite_scores_and_gradients(index, seed, scale, rate):
+    """In single precision, from nodes that are all alike to nodes that are all out of each other's reach."""
+    way = [Nystrom(Q), ways()[1]][index]
+    g, q_y, q_z, w = example(jax.random.key(seed))
+    g_z = g(q_z)
+    q_y, q_z = 10.0**scale * q_y, 10.0**scale * q_z.at[1].set(q_z[0])  # two nodes in one place: k_ll is singular
+    found = value_and_gradient(way, RBF(10.0**rate), g_z, q_y, q_z, w)
+    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**32 - 1), scale=st.floats(0.01, 100.0))
+def test_features_are_positive(seed, scale):
+    _, q_y, q_z, _ = example(jax.random.key(seed), scale)
+    psi = RandomFeatures(L, 16, key=jax.random.key(seed)).features(RBF(1.0), q_y, q_z)
+    assert jnp.isfinite(psi).all()
+    assert (psi >= 0.0).all()
+
+
+@pytest.mark.parametrize("rate", [0.1, 10.0, 1000.0])
+def test_integrals_by_landmarks_stay_between_what_is_known(rate, getkey):
+    """Too few landmarks for a narrow kernel: ∫k stays at least what the landmarks have of it, so g̃ does not explode.
+
+    By Cauchy–Schwarz for the positive kernel k̃, with ∫k̃ ≥ Σ_l w_l k, κ̃ is bounded, and scores of proposals within
+    ±1 are of order one, as dense ones are.
+    """
+    q_y, q_z = (jax.random.uniform(getkey(), (n, 3)) for n in (200, 500))
+    w = jnp.full(500, 1.0 / 500)
+    g = lambda z: (jnp.sign(jnp.sin(40.0 * z)),)  # noqa: E731
+    for way in (Dense(), Nystrom(10)):
+        g_tilde = scores(way, RBF(rate), g, q_y, q_z, w)
+        assert jnp.abs(g_tilde).max() < 3.0
+
+
+@pytest.mark.parametrize("k", KERNELS, ids=lambda k: type(k).__name__)
+def test_no_landmark_is_chosen_twice(k, getkey):
+    few = jnp.repeat(jax.random.normal(getkey(), (4, L)), 5, axis=0)  # five copies of four nodes
+    chosen = np.asarray(landmarks(k, few, 20))
+    assert sorted(chosen) == list(range(20))
+    assert len({tuple(point) for point in np.asarray(few[chosen[:4]])}) == 4
+
+
+def test_of_many_nodes_a_subset_is_looked_at(getkey):
+    q_z = jax.random.normal(getkey(), (1000, L))
+    chosen = np.asarray(landmarks(RBF(), q_z, 20))
+    assert len(set(chosen)) == 20
+    assert chosen.max() > 1000 - 1000 // CANDIDATES  # from everywhere, not the first ones
+
+
+# training
+
+
+@each_way()
+def test_gradients_are_those_of_finite_differences(index, getkey):
+    with jax.enable_x64(True):
+        way = ways()[index]
+        g, q_y, q_z, w = example(getkey())
+        parts, static = eqx.partition((RBF(0.5), g, q_y, q_z, w), eqx.is_inexact_array)
+
+        def function(parts):
+            return scores(way, *eqx.combine(jax.tree.map(jnp.asarray, parts), static))
+
+        check_grads(function, (parts,), order=1, modes=["rev"], rtol=1e-6, atol=1e-6)
+
+
+@each_way()
+def test_batches_of_nodes_are_mapped(index, getkey):
+    way = ways()[index]
+    g, _, _, w = example(getkey())
+    q_y, q_z = jax.random.normal(getkey(), (4, P, L)), jax.random.normal(getkey(), (4, Q, L))
+    mapped = jax.jit(jax.vmap(lambda q_y, q_z: scores(way, RBF(0.5), g, q_y, q_z, w)))(q_y, q_z)
+    one_by_one = jnp.stack([scores(way, RBF(0.5), g, *pair, w) for pair in zip(q_y, q_z, strict=True)])
+    assert jnp.allclose(mapped, one_by_one, atol=1e-4)
+
+
+def test_draws_are_trained_only_if_asked_for(getkey):
+    fixed, free = (RandomFeatures(L, 8, key=jax.random.key(0), trainable=trainable) for trainable in (False, True))
+    assert (parameter_count(fixed), parameter_count(free)) == (0, 8 * L)
+    g, q_y, q_z, w = example(getkey())
+    assert jnp.array_equal(scores(fixed, RBF(), g, q_y, q_z, w), scores(free, RBF(), g, q_y, q_z, w))
+
+
+# cost
+
+
+@each_way()
+@pytest.mark.parametrize("training", [False, True], ids=["values", "gradients"])
+def test_operations_and_memory_grow_linearly(index, training):
+    """From 10³ to 10⁵ locations and as many nodes, as the compiler plans it."""
+    way = [Nystrom(16), RandomFeatures(L, 16, key=jax.random.key(0))][index]
+    g = Scores(MLP((L, D_S * N), key=jax.random.key(0)))
+
+    def total(k, q_y, q_z, w):
+        return jnp.sum(scores(way, k, g, q_y, q_z, w))
+
+    sizes, operations, memory = (1_000, 10_000, 100_000), [], []
+    for size in sizes:
+        points, w = jax.ShapeDtypeStruct((size, L), jnp.float32), jax.ShapeDtypeStruct((size,), jnp.float32)
+        program = jax.grad(total, argnums=(0, 1, 2)) if training else total
+        compiled = jax.jit(program).lower(RBF(), points, points, w).compile()
+        operations.append(compiled.cost_analysis()["flops"])
+        memory.append(compiled.memory_analysis().temp_size_in_bytes)
+    for growing in (operations, memory):
+        slope, _ = np.polyfit(np.log(sizes), np.log(growing), 1)
+        assert slope <= 1.1
+    assert memory[-1] < 4 * 100_000 * 16 * 20  # a few numbers for each location and landmark
+
+
+# mistakes
+
+
+def test_a_kernel_without_features_says_what_to_use(getkey):
+    g, q_y, q_z, w = example(getkey())
+    with pytest.raises(TypeError, match="`RBF` and for sums, products and multiples of it, not for Matern; `Nystrom`"):
+        scores(ways()[1], RBF() + Matern(), g, q_y, q_z, w)
+
+
+def test_sizes_that_do_not_fit_are_named(getkey):
+    g, q_y, q_z, w = example(getkey())
+    with pytest.raises(ValueError, match="in 5 dimensions, but these have 3; pass the model's `lift_size`"):
+        scores(RandomFeatures(5, 8, key=getkey()), RBF(), g, q_y, q_z, w)
+    with pytest.raises(ValueError, match="at least one landmark, got 0"):
+        Nystrom(0)
+    with pytest.raises(ValueError, match="got size=3 and count=0"):
+        RandomFeatures(3, 0, key=getkey())
