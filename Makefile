@@ -10,7 +10,7 @@ LOCK := requirements/$(shell $(PYTHON) -c 'import sys; print("py311" if sys.vers
 SETTINGS := antiderivative darcy-128 darcy-1024 mechanical-mnist shallow-water climate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types layers test docs wheel bench parity lock print-lock format clean
+.PHONY: help setup check lint types layers test docs wheel bench tour parity lock print-lock format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ wheel:  ## Build the wheel into dist/
 
 bench:  ## Time one training step in every setting: ours, bare JAX, the paper's layout
 	@for setting in $(SETTINGS); do $(BIN)/loca bench step --setting $$setting --json || exit 1; done
+
+tour: wheel  ## Write docs/tour.md: a first run, in a fresh environment with only the wheel
+	$(BIN)/python tools/tour.py
 
 parity:  ## Compare with Kymatio, neuraloperator and DeepXDE in environments of their own
 	PYTHON=$(abspath $(BIN)/python) parity/kymatio/run.sh

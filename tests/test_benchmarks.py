@@ -8,7 +8,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from loca.benchmarks import STEP_SETTINGS, step
+from loca.benchmarks import STEP_SETTINGS, measure_fit, step
 from loca.cli.app import app
 from loca.training import Encoded
 
@@ -22,7 +22,7 @@ FIGURES = {
 def test_all_ways_follow_the_same_path(name, getkey):
     """Losses agree before any step and after three of them: values, gradients and Adam are the same arithmetic."""
     setting = dataclasses.replace(STEP_SETTINGS[name], batch_size=6, nodes=6)  # small, for the tests' sake
-    samples = step.random_batch(setting, getkey())
+    samples = step.random_functions(setting, getkey(), setting.batch_size)
     model = setting.loca(samples, key=getkey())
     batch = Encoded.of(model, samples)
     ways = [step.ours(model, batch), step.by_hand(model, batch), step.in_paper_layout(model, batch, setting)]
@@ -34,7 +34,7 @@ def test_all_ways_follow_the_same_path(name, getkey):
 def test_the_compiler_counts_the_operations_of_the_reference_table(getkey):
     """0.508 GFLOP for Darcy with 128 labels, by hand; a choice from the whole grid takes about 10 % more."""
     setting = STEP_SETTINGS["darcy-128"]
-    samples = step.random_batch(setting, getkey())
+    samples = step.random_functions(setting, getkey(), setting.batch_size)
     model = setting.loca(samples, key=getkey())
     assert step.flops(model, Encoded.of(model, samples)) / 1e9 == pytest.approx(0.508 * 1.1, rel=0.1)
 
@@ -72,3 +72,11 @@ def test_an_unknown_setting_is_refused_with_the_known_ones():
 def test_version():
     result = CliRunner().invoke(app, ["--version"])
     assert result.output.startswith("loca ")
+
+
+def test_a_whole_run_compiles_its_step_once():
+    figures = measure_fit("antiderivative", seconds=0.5, turns=1, every=20)
+    assert figures.step_compilations == 1
+    assert figures.validations == -(-figures.steps // 20)
+    assert figures.checkpoints >= 1
+    assert figures.throughput == pytest.approx(figures.fit_per_s / figures.bare_per_s)

@@ -92,6 +92,13 @@ def test_code_in_the_docs_runs(code):
     run_fresh(code)
 
 
+def test_the_readme_says_what_the_tour_did():
+    block = re.search(r"```sh\n(loca generate.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+    commands = [line.split("   #")[0] for line in block.splitlines()]
+    done = re.findall(r"^\$ (.*)$", (ROOT / "docs/tour.md").read_text(), re.MULTILINE)
+    assert commands == done, "run `make tour`"
+
+
 def test_types_are_shipped():
     assert (ROOT / "src/loca/py.typed").exists()
 

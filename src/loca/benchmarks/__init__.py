@@ -1,5 +1,7 @@
 """Measurements that anyone can repeat."""
 
+from loca.benchmarks.fitting import FitFigures as FitFigures
+from loca.benchmarks.fitting import measure_fit as measure_fit
 from loca.benchmarks.prediction import PredictionFigures as PredictionFigures
 from loca.benchmarks.prediction import measure_prediction as measure_prediction
 from loca.benchmarks.step import STEP_SETTINGS as STEP_SETTINGS
@@ -10,9 +12,11 @@ from loca.benchmarks.streaming import measure_streaming as measure_streaming
 
 __all__ = [
     "STEP_SETTINGS",
+    "FitFigures",
     "PredictionFigures",
     "StepTimes",
     "StreamingFigures",
+    "measure_fit",
     "measure_prediction",
     "measure_streaming",
     "time_step",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -51,15 +52,13 @@ class StepTimes:
     loss_paper_layout: float
 
 
-def random_batch(setting: Setting, key: Key) -> Samples:
-    """Random functions in the shapes of one batch of a setting; values do not change what a step costs."""
+def random_functions(setting: Setting, key: Key, count: int) -> Samples:
+    """Random functions in the shapes of a setting, each with the labels it has there; values do not change a cost."""
     u_key, y_key, index_key, s_key = jax.random.split(key, 4)
-    size, sensors = setting.batch_size, int(np.prod(setting.sensors))
-    y = setting.domain.sample(y_key, setting.locations)
     samples = Samples(
-        u=jax.random.normal(u_key, (size, sensors, setting.input_size)),
-        y=y,
-        s=jax.random.normal(s_key, (size, setting.locations, setting.output_size)),
+        u=jax.random.normal(u_key, (count, math.prod(setting.sensors), setting.input_size)),
+        y=setting.domain.sample(y_key, setting.locations),
+        s=jax.random.normal(s_key, (count, setting.locations, setting.output_size)),
         domain=setting.domain,
     )
     return samples.observe(index_key, setting.queries) if setting.queries < setting.locations else samples
@@ -105,7 +104,7 @@ def time_step(name: str, *, rounds: int = 24, seconds: float = 0.25) -> StepTime
     """Time the three ways in turn, `rounds` times, each for about `seconds`."""
     setting = STEP_SETTINGS[name]
     data_key, model_key = jax.random.split(jax.random.key(0))
-    samples = random_batch(setting, data_key)
+    samples = random_functions(setting, data_key, setting.batch_size)
     model = setting.loca(samples, key=model_key)
     batch = Encoded.of(model, samples)
     ways = {

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,13 +11,16 @@ from rich.table import Table
 
 from loca.benchmarks import (
     STEP_SETTINGS,
+    FitFigures,
     PredictionFigures,
     StepTimes,
     StreamingFigures,
+    measure_fit,
     measure_prediction,
     measure_streaming,
     time_step,
 )
+from loca.cli.progress import training_shown
 
 bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
 
@@ -39,15 +42,25 @@ def step(
     *ours* is the package; *bare* the same arithmetic by hand in bare JAX; *paper layout* is Algorithm 1 with all work
     at the nodes repeated for every function of the batch. Sizes are those of the paper's experiments.
     """
-    if setting not in STEP_SETTINGS:
-        raise typer.BadParameter(
-            f"unknown setting {setting!r}; choose one of {', '.join(STEP_SETTINGS)}", param_hint="--setting"
-        )
+    known_setting(setting)
     times = time_step(setting, rounds=rounds, seconds=seconds)
     if as_json:
         print_json(times)
     else:
         show(times)
+
+
+@bench.command()
+def fit(
+    setting: Annotated[str, typer.Option(help=f"One of {', '.join(STEP_SETTINGS)}.")] = "darcy-1024",
+    seconds: Annotated[float, typer.Option(min=1.0, help="About how long a turn of each is.")] = 65.0,
+    turns: Annotated[int, typer.Option(min=1, help="How often they take turns; medians are reported.")] = 3,
+) -> None:
+    """Time a whole run (validation, checkpoints, progress) against the bare step of `loca bench step`, in turns."""
+    known_setting(setting)
+    with training_shown() as shown:
+        figures = measure_fit(setting, seconds=seconds, turns=turns, callbacks=[shown])
+    print_json(figures)
 
 
 @bench.command()
@@ -81,10 +94,23 @@ def stream(
     )
 
 
-def print_json(figures: StepTimes | PredictionFigures | StreamingFigures) -> None:
+def known_setting(name: str) -> None:
+    """Refuse a setting that there is not."""
+    if name not in STEP_SETTINGS:
+        raise typer.BadParameter(
+            f"unknown setting {name!r}; choose one of {', '.join(STEP_SETTINGS)}", param_hint="--setting"
+        )
+
+
+def print_json(figures: StepTimes | FitFigures | PredictionFigures | StreamingFigures) -> None:
     """One line of JSON, numbers to six digits."""
-    items = dataclasses.asdict(figures).items()
-    typer.echo(json.dumps({name: float(f"{v:.6g}") if isinstance(v, float) else v for name, v in items}))
+
+    def short(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return [short(each) for each in value]
+        return float(f"{value:.6g}") if isinstance(value, float) else value
+
+    typer.echo(json.dumps({name: short(value) for name, value in dataclasses.asdict(figures).items()}))
 
 
 def show(times: StepTimes) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loca.cli.models import FileArgument, ModelArgument, file_of, opened
-from loca.cli.sources import FormatOption, InputsOption, OutputsOption, SampleOption
 from loca.cli.runs import MODEL
+from loca.cli.sources import FormatOption, InputsOption, OutputsOption, SampleOption
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -36,7 +37,10 @@ def evaluate(
     from loca.evaluation import evaluate as evaluate_model
 
     operator, records = opened(model, data, inputs, outputs, sample, format)
-    report = evaluate_model(operator, records)
+    try:
+        report = evaluate_model(operator, records)
+    except (ValueError, TypeError) as problem:  # a model of other sensors or channels
+        raise typer.BadParameter(f"{data}: {problem}", param_hint="DATA") from problem
     Console().print(report)
     if out is not None:
         report.save(out)
@@ -90,7 +94,7 @@ def table_of(header: Header) -> Table:
         "domain": str(header.domain),
         **{name: f"{value:.4g}" for name, value in header.metrics.items()},
         "made with": ", ".join(f"{name} {version}" for name, version in header.versions.items()),
-        "from": json.dumps(header.provenance, ensure_ascii=False),
+        "from": "\n".join(described(header.provenance)),
         "size": f"{header.size:,} bytes",
         "sha256": header.digest,
     }
@@ -98,6 +102,19 @@ def table_of(header: Header) -> Table:
     for name, value in rows.items():
         table.add_row(name, value)
     return table
+
+
+def described(values: Mapping[str, Any]) -> Iterator[str]:
+    """Lines that say what was chosen, a table each; what was left open is left out."""
+    plain = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            if inner := " ".join(described(value)):
+                yield f"{name}: {inner}"
+        elif value is not None:
+            plain[name] = value
+    if plain:
+        yield ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in plain.items())
 
 
 def opened(

@@ -81,7 +81,7 @@ def training_lines() -> Callable[[Progress], None]:
             said = numbers(progress)
             print(
                 f"step {progress.step}/{progress.steps}: loss {said['loss']}, validation {said['validation']}, "
-                f"{said['rate']} steps/s, {progress.seconds_left:.0f} s left",
+                f"{said['rate']} steps/s, {said['left']} s left",
                 flush=True,
             )
 
@@ -94,5 +94,6 @@ def numbers(progress: Progress) -> dict[str, str]:
     return {
         "loss": f"{progress.loss:.2e}",
         "validation": f"{measured[-1]:.4f}" if measured else "-",
-        "rate": f"{progress.steps_per_second:.0f}",
+        "rate": f"{progress.steps_per_second:.0f}" if progress.steps_per_second else "-",
+        "left": f"{progress.seconds_left:.0f}" if progress.steps_per_second else "-",
     }

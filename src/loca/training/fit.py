@@ -39,7 +39,7 @@ EVERY = 1000
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """Where a run is."""
+    """Where a run is; `steps_per_second` is 0 as long as there is none to tell."""
 
     step: int
     steps: int
@@ -126,7 +126,7 @@ def fit(
         ) as feed,
     ):
         state, journal, before = keeper.resume(state)
-        began, length = time.perf_counter() - before, 1
+        began, first, length = time.perf_counter() - before, int(state.step), 1
         while (step := int(state.step)) < steps:
             stop = min(step + length, steps, (step // every + 1) * every)
             dispatched = time.perf_counter()
@@ -137,7 +137,7 @@ def fit(
                     f"the loss is not finite from step {stretch.broken_at} on. Look at the data with "
                     "loca.checks.check, take a smaller learning rate, or clip gradients as default_optimizer does"
                 )
-            rate = (stop - step) / (now - dispatched)
+            rate = (stop - step) / (now - dispatched) if step > first else 0.0  # the first one was compiled besides
             length = max(1, min(4 * length, round(rate * DISPATCH_SECONDS)))
             recent = journal.note(stretch.total, stop - step)
             if stop % every == 0 or stop == steps:
