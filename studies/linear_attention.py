@@ -27,7 +27,7 @@ import loca
 from loca.attention import Attention, Blocked, Dense, Nystrom, RandomFeatures
 from loca.models import SETTINGS
 from loca.problems import Darcy, Problem, ShallowWater
-from loca.rules import QuasiMonteCarlo
+from loca.rules import MonteCarlo, QuasiMonteCarlo
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "linear_attention.json"
@@ -147,7 +147,7 @@ def cost() -> list[dict]:
         for count in SIZES:
             if label.startswith("blocked") and count > 10_000:
                 continue  # minutes, and quadratic beyond doubt
-            rule = QuasiMonteCarlo(model.rule.domain, count, key=keys()[4])
+            rule = MonteCarlo(model.rule.domain, count, key=keys()[4])
             varied = dataclasses.replace(model, rule=rule, attention=attention)
             arrays, static = eqx.partition(varied, eqx.is_array)
 

@@ -15,7 +15,7 @@ CANDIDATES = 8
 def landmarks(k: Kernel, q_z: Float[Array, "Q l"], count: int) -> Int[Array, " r"]:
     """The pivots of a greedy Cholesky factorization of k: each is the node that those before it explain worst.
 
-    With K̂ the part of K which the first r pivots explain, each step takes the largest diagonal element of K − K̂, so
+    With K̂ the part of K that the pivots so far explain, each step takes the largest diagonal element of K − K̂, so
     that pivots keep apart where k is narrow and lie thin where it is flat. A choice has no derivative.
 
     **Arguments:**
@@ -34,13 +34,12 @@ def landmarks(k: Kernel, q_z: Float[Array, "Q l"], count: int) -> Int[Array, " r
     def choose(i: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         pivots, factor, left = state
         pivot = jnp.argmax(left)
-        column = k.matrix(q, q[pivot][None])[:, 0] - factor @ factor[pivot]
-        column = column * jax.lax.rsqrt(jnp.maximum(left[pivot], smallest))
-        # the pivot itself is explained, whatever round-off says: none is chosen twice
-        left = jnp.maximum(left - column**2, 0.0).at[pivot].set(-1.0)
-        left = jnp.where(state[2] < 0.0, -1.0, left)
-        return pivots.at[i].set(pivot), factor.at[:, i].set(column), left
+        row = k.matrix(q[pivot][None], q)[0] - factor[:, pivot] @ factor
+        row = row * jax.lax.rsqrt(jnp.maximum(left[pivot], smallest))
+        # a pivot is explained, whatever round-off says: none is chosen twice
+        left = jnp.where(left < 0.0, -1.0, jnp.maximum(left - row**2, 0.0)).at[pivot].set(-1.0)
+        return pivots.at[i].set(pivot), factor.at[i].set(row), left
 
-    start = jnp.zeros(count, int), jnp.zeros((considered, count), q.dtype), diagonal
+    start = jnp.zeros(count, int), jnp.zeros((count, considered), q.dtype), diagonal
     pivots, _, _ = jax.lax.fori_loop(0, count, choose, start)
     return jnp.asarray(subset)[pivots]
