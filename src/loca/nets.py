@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from loca.products import matmul
 from loca.typing import Key
 
 __all__ = ["MLP"]
@@ -47,5 +48,5 @@ class MLP(eqx.Module):
     def __call__(self, h: Float[Array, "*N d_in"]) -> Float[Array, "*N d_out"]:
         *hidden, (weight, bias) = zip(self.weights, self.biases, strict=True)
         for w, b in hidden:
-            h = self.activation(h @ w + b)
-        return h @ weight + bias
+            h = self.activation(matmul(h, w) + b)
+        return matmul(h, weight) + bias

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from loca.kernels import Kernel
+from loca.products import matmul, matmul_transposed
 
 FLOOR = 1e-20
 """Smallest integral of k that is divided by. The derivative of its inverse root, (∫k)^(−3/2), is then still finite in
@@ -51,9 +52,9 @@ def coupling(k: Kernel, q_y: Float[Array, "P l"], nodes: Nodes) -> Float[Array, 
 
 def couple(kappa: Float[Array, "P Q"], nodes: Nodes) -> Channels:
     """g̃(y) = Σⱼ wⱼ κ(y, zⱼ) g(zⱼ)."""
-    return tuple(kappa @ (nodes.w[:, None] * g_z) for g_z in nodes.g_z)
+    return tuple(matmul(kappa, nodes.w[:, None] * g_z) for g_z in nodes.g_z)
 
 
 def expectation(phi: Channels, v: Float[Array, "*N d_s n"]) -> Float[Array, "*N P d_s"]:
     """E_φ[v] = Σᵢ φᵢ(y) ⊙ vᵢ(u), for every query and every function."""
-    return jnp.stack([v[..., s, :] @ phi_s.T for s, phi_s in enumerate(phi)], axis=-1)
+    return jnp.stack([matmul_transposed(v[..., s, :], phi_s) for s, phi_s in enumerate(phi)], axis=-1)

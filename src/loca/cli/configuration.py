@@ -98,6 +98,8 @@ class TrainingPart(Part):
     loss: Literal["mean_squared", "relative_l2"] = "mean_squared"
     weights: Literal["equal", "area"] = "equal"
     """How much locations count: all the same, or as much as the area they stand for, on a sphere."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the factors of matrix products; sums, and all else, are in single precision."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     every: PositiveInt = 1000
     checkpoint_seconds: PositiveFloat = 30.0

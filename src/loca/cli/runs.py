@@ -72,6 +72,8 @@ def physical_memory() -> int:
 
 def carry_out(configuration: RunConfiguration, directory: Path, parts: Parts) -> tuple[float, Report | None]:
     """Train, save the model, and give its validation error, and its report on test data if there are any."""
+    import jax
+
     from loca import losses
     from loca.domains import area_weights
     from loca.evaluation import evaluate
@@ -81,6 +83,8 @@ def carry_out(configuration: RunConfiguration, directory: Path, parts: Parts) ->
     asked, description = configuration.training, json.loads(configuration.model_dump_json())
     example = parts.example
     with contextlib.ExitStack() as stack:
+        if asked.precision != "float32":
+            stack.enter_context(jax.default_matmul_precision(asked.precision))
         told = [stack.enter_context(loggers.create(name, directory, description)) for name in asked.loggers]
         model, history = fit(
             create(configuration, example),

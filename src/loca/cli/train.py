@@ -35,6 +35,7 @@ def train(
     batch_size: Annotated[int | None, typer.Option(help="Functions per step.")] = None,
     optimizer: Annotated[str | None, typer.Option(help="default or paper.")] = None,
     loss: Annotated[str | None, typer.Option(help="mean_squared or relative_l2.")] = None,
+    precision: Annotated[str | None, typer.Option(help="float32, or bfloat16 for factors of matrix products.")] = None,
     rate: Annotated[float | None, typer.Option(help="The highest learning rate.")] = None,
     seed: Annotated[int | None, typer.Option(help="What all random choices depend on.")] = None,
     log: Annotated[
@@ -61,6 +62,7 @@ def train(
             "optimizer": optimizer,
             "rate": rate,
             "loss": loss,
+            "precision": precision,
             "seed": seed,
             "loggers": log or None,
         },

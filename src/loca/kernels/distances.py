@@ -15,7 +15,8 @@ def squared_distances(z: Float[Array, "P l"], z_: Float[Array, "Q l"]) -> Float[
     """
     center = jax.lax.stop_gradient(jnp.mean(z_, axis=0))
     z, z_ = z - center, z_ - center
-    r2 = jnp.sum(z**2, axis=1)[:, None] + jnp.sum(z_**2, axis=1)[None, :] - 2.0 * z @ z_.T
+    products = jnp.matmul(z, z_.T, precision=jax.lax.Precision.HIGHEST)  # what cancels must not be rounded before
+    r2 = jnp.sum(z**2, axis=1)[:, None] + jnp.sum(z_**2, axis=1)[None, :] - 2.0 * products
     return jnp.maximum(r2, 0.0)
 
 

@@ -74,9 +74,10 @@ class DeepONet(SeparableOperator):
         channels = jnp.split(self.trunk(self.e(y)), len(self.bias), axis=-1)
         return tuple(jnp.concatenate([t, jnp.ones_like(t[:, :1])], axis=-1) for t in channels)
 
-    def read(self, code: Float[Array, " d"]) -> Float[Array, "d_s n"]:
-        b = self.branch(code).reshape(len(self.bias), -1)
-        return jnp.concatenate([b, self.bias[:, None]], axis=-1)
+    def read(self, codes: Float[Array, "*N d"]) -> Float[Array, "*N d_s n"]:
+        b = self.branch(codes).reshape(*codes.shape[:-1], len(self.bias), -1)
+        bias = jnp.broadcast_to(self.bias[:, None], (*b.shape[:-1], 1))
+        return jnp.concatenate([b, bias], axis=-1)
 
     @property
     def is_pointwise(self) -> bool:

@@ -110,8 +110,8 @@ class LOCA(SeparableOperator):
         g_tilde = self._scores(y)
         return lambda y: tuple(jax.nn.softmax(g_s, axis=-1) for g_s in g_tilde(y))
 
-    def read(self, code: Float[Array, " d"]) -> Float[Array, "d_s n"]:
-        return self.f(code).reshape(self.output_size, -1)
+    def read(self, codes: Float[Array, "*N d"]) -> Float[Array, "*N d_s n"]:
+        return self.f(codes).reshape(*codes.shape[:-1], self.output_size, -1)
 
     @property
     def is_pointwise(self) -> bool:

@@ -34,8 +34,8 @@ class SeparableOperator(Operator):
         """φ, after all work that it can do before it meets single queries; y is where it will be asked."""
 
     @abc.abstractmethod
-    def read(self, code: Float[Array, " d"]) -> Float[Array, "d_s n"]:
-        """v from an encoded function."""
+    def read(self, codes: Float[Array, "*N d"]) -> Float[Array, "*N d_s n"]:
+        """v from encoded functions."""
 
     @property
     @abc.abstractmethod
@@ -54,7 +54,7 @@ class SeparableOperator(Operator):
         return self.encoder(self.normalization.standardize_input(u))
 
     def respond(self, codes: Float[Array, "N d"], queries: Queries) -> Float[Array, "N P d_s"]:
-        v = jax.vmap(self.read)(codes)
+        v = self.read(codes)
         match queries:
             case Shared(y):
                 return self._answer(v, y)
