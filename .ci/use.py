@@ -1,9 +1,7 @@
 """A first use of the installed package: learn to differentiate sums of two sines, and ask between the labels."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 
 import loca
 
@@ -15,22 +13,10 @@ s = (a @ (k[:, None] * jnp.cos(k[:, None] * x.T)))[:, :, None]
 
 train = loca.Samples(u, x, s, x=x)
 model = loca.LOCA.create(train, encoder=loca.encoders.Sensors(32, 1), key=jax.random.key(1))
-encoded = loca.training.Encoded.of(model, train)
-optimizer = optax.adam(1e-3)
-state = loca.training.State.start(model, optimizer)
-
-
-@eqx.filter_jit
-def step(state, encoded):
-    batch = encoded.batch(seed=0, step=state.step, size=50)
-    return loca.training.advance(state, batch, optimizer)
-
-
-for _ in range(300):
-    state, loss = step(state, encoded)
+model, _ = loca.fit(model, train, steps=300, batch_size=50)
 
 y = x[:-1] + 0.5 / 31
-prediction = state.model.predict(u, loca.data.Shared(y))
+prediction = model.predict(u, loca.data.Shared(y))
 truth = (a @ (k[:, None] * jnp.cos(k[:, None] * y.T)))[:, :, None]
 error = float(loca.metrics.relative_l2(prediction, truth).mean())
 print(f"loca {loca.__version__} at {loca.__file__}: relative error {error:.3f} between the labels")
