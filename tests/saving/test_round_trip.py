@@ -15,7 +15,7 @@ import safetensors
 import safetensors.numpy
 
 import loca
-from loca.attention import Attention, Blocked, Dense, Nystrom, RandomFeatures, Uncoupled
+from loca.attention import Attention, Blocked, Dense, Nystrom, RandomFeatures, Sharded, Uncoupled
 from loca.data import Normalization, Variable
 from loca.domains import Box, Domain, Sphere, Torus
 from loca.encoders import Encoder, Fourier, HarmonicSensors, Projection, Scattering1D, Scattering2D, Sensors, Wavelet
@@ -87,6 +87,7 @@ MODELS = {
     "Blocked": lambda: loca_with(attention=Blocked(7)),
     "Nystrom": lambda: loca_with(attention=Nystrom(7)),
     "RandomFeatures": lambda: loca_with(attention=RandomFeatures(SMALL["lift_size"], 7, key=key())),
+    "Sharded": lambda: loca_with(attention=Sharded()),
     "Uncoupled": lambda: loca_with(attention=Uncoupled()),
     "Harmonic": lambda: loca_with(position=Harmonic(BOX, 4, start=1, include_raw=False)),
     "DeepONet": deeponet,

@@ -11,6 +11,7 @@ from loca.attention.coupling import expectation as expectation
 from loca.attention.dense import Dense as Dense
 from loca.attention.nystrom import Nystrom as Nystrom
 from loca.attention.random_features import RandomFeatures as RandomFeatures
+from loca.attention.sharded import Sharded as Sharded
 from loca.attention.uncoupled import Uncoupled as Uncoupled
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Nystrom",
     "Proposal",
     "RandomFeatures",
+    "Sharded",
     "Uncoupled",
     "couple",
     "coupling",

@@ -8,14 +8,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from loca.data import Records, Samples, Shared
+from loca.data import Queries, Records, Samples, Shared
 from loca.evaluation.blocks import blocks
 from loca.evaluation.measures import Measuring
 from loca.evaluation.report import Report
-from loca.models import Operator
-from loca.typing import PyTree
+from loca.models import Operator, Spread, spread
+from loca.models.spread import complete
+from loca.training.placement import by_function, kept_whole, replicate
+from loca.typing import Input, PyTree
 
 Reference = Float[Array | np.ndarray, "P d_s"] | Float[Array | np.ndarray, "N P d_s"]
 """One field for all functions, such as a mean, or one for each, such as the climatology of its day."""
@@ -29,6 +32,7 @@ def evaluate(
     weights: Float[Array | np.ndarray, " P"] | None = None,
     reference: Reference | None = None,
     batch_size: int = 100,
+    mesh: Mesh | None = None,
 ) -> Report:
     """The errors of F(uᵢ) against sᵢ for every function and output channel, in the units of the data.
 
@@ -45,6 +49,8 @@ def evaluate(
         bands take none.
     - `reference`: what to beat, such as `mean_field(train)`: gives skill, and its own errors beside the model's.
     - `batch_size`: functions in memory at once.
+    - `mesh`: devices that share the predictions, see `loca.models.spread`. With devices of several processes each makes
+        this same call and gets the whole report.
     """
     measuring: Measuring | None = None
     answer: Callable[[Samples], Array] | None = None
@@ -57,7 +63,7 @@ def evaluate(
         if measuring is None or answer is None:
             measuring = Measuring.prepare(samples, metrics, weights, reference is not None)
             check_reference(reference, len(data), truth.shape)
-            answer = answers(model, samples)
+            answer = answers(model, samples, mesh)
         # the last block is filled up, so that it needs no compilation of its own
         filled = samples if count == size else samples.take(jnp.arange(size) % count)
         prediction = np.asarray(answer(filled), np.float64)[:count]
@@ -77,33 +83,35 @@ def evaluate(
     )
 
 
-def answers(model: Operator, like: Samples) -> Callable[[Samples], Array]:
+def answers(model: Operator, like: Samples, mesh: Mesh | None = None) -> Callable[[Samples], Array]:
     """A function from samples to predictions; queries shared by all functions are worked on once."""
+    mesh = None if mesh is None else complete(mesh)
+    asked = model if mesh is None else replicate(spread(model, mesh), mesh)
     if not isinstance(like.y, Shared):
-        return lambda samples: predict(model, samples)
-    fixed = fix(model, like.y)
-    return lambda samples: apply(fixed, samples)
+        return lambda samples: predict(asked, *replicate((samples.u, samples.y), mesh), mesh)
+    fixed = fix(asked, replicate(like.y, mesh))
+    return lambda samples: apply(fixed, replicate(samples.u, mesh), mesh)
 
 
 # compiled here and not where they are used, so that another model of the same sizes needs no compilation
 
 
 @eqx.filter_jit
-def predict(model: Operator, samples: Samples) -> Float[Array, "N P d_s"]:
-    """F(uᵢ)(yᵢ)."""
-    return model.predict(samples.u, samples.y)
+def predict(model: Operator | Spread, u: Input, queries: Queries, mesh: Mesh | None) -> Float[Array, "N P d_s"]:
+    """F(uᵢ)(yᵢ), on every device of a mesh."""
+    return kept_whole(model.predict(u, queries), mesh)
 
 
 @eqx.filter_jit
-def fix(model: Operator, queries: Shared) -> PyTree:
+def fix(model: Operator | Spread, queries: Shared) -> PyTree:
     """The operator with all work on the queries done."""
     return model.at(queries.y)
 
 
 @eqx.filter_jit
-def apply(fixed: PyTree, samples: Samples) -> Float[Array, "N P d_s"]:
-    """Its answers for some functions."""
-    return jax.vmap(fixed)(samples.u)
+def apply(fixed: PyTree, u: Input, mesh: Mesh | None) -> Float[Array, "N P d_s"]:
+    """Its answers for some functions, on every device of a mesh."""
+    return kept_whole(jax.vmap(fixed)(by_function(u, mesh)), mesh)
 
 
 def join(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

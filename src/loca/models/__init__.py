@@ -12,6 +12,8 @@ from loca.models.separable import AtQueries as AtQueries
 from loca.models.separable import SeparableOperator as SeparableOperator
 from loca.models.settings import SETTINGS as SETTINGS
 from loca.models.settings import Setting as Setting
+from loca.models.spread import Spread as Spread
+from loca.models.spread import spread as spread
 
 __all__ = [
     "FNO",
@@ -26,4 +28,6 @@ __all__ = [
     "SeparableOperator",
     "Setting",
     "SpectralLayer",
+    "Spread",
+    "spread",
 ]

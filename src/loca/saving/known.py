@@ -26,6 +26,7 @@ CLASSES: dict[str, type[eqx.Module]] = {
     "attention.Nystrom": attention.Nystrom,
     "attention.RandomFeatures": attention.RandomFeatures,
     "attention.RandomFeatures.FixedNoise": FixedNoise,
+    "attention.Sharded": attention.Sharded,
     "attention.Uncoupled": attention.Uncoupled,
     "data.Normalization": Normalization,
     "domains.Box": domains.Box,

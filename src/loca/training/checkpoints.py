@@ -24,6 +24,7 @@ from loca.data import CorruptDataError
 from loca.data.store.work import lock, sync
 from loca.training import manifest
 from loca.training.manifest import Manifest
+from loca.training.processes import ALONE, Crew
 from loca.typing import Array, PyTree
 
 T = TypeVar("T", bound=PyTree)
@@ -42,14 +43,19 @@ class Checkpoints:
 
     - `keep`: how many of the newest states stay on the disk; the best one stays besides.
     - `every_seconds`: how much time lies between two saves, for `due`.
+    - `crew`: the processes that save and restore together, each of which must then do both. Each writes its part of
+      the arrays; all else that happens to the directory the first does.
     """
 
-    def __init__(self, directory: str | Path, *, keep: int = 3, every_seconds: float = 30.0) -> None:
+    def __init__(
+        self, directory: str | Path, *, keep: int = 3, every_seconds: float = 30.0, crew: Crew = ALONE
+    ) -> None:
         if keep < 1:
             raise ValueError(f"keep={keep} would keep no checkpoint; keep at least 1")
         self.directory = Path(directory).absolute()
         self.keep = keep
         self.every_seconds = every_seconds
+        self.crew = crew
         self._held: contextlib.ExitStack | None = None
         self._writer: ThreadPoolExecutor | None = None
         self._saving: tuple[int, Future[None]] | None = None
@@ -59,9 +65,11 @@ class Checkpoints:
         from orbax.checkpoint import v1  # noqa: F401  # takes a second: here, not in the first save
 
         with contextlib.ExitStack() as held:
-            held.enter_context(lock(self.directory))
+            if self.crew.is_first:
+                held.enter_context(lock(self.directory))
+                self._tidy()
+            self.crew.meet()
             held.enter_context(without_raised_errors(logging.getLogger("absl")))
-            self._tidy()
             self._writer = held.enter_context(ThreadPoolExecutor(1, "checkpoints"))
             self._held = held.pop_all()
         self._began = time.monotonic()
@@ -119,7 +127,8 @@ class Checkpoints:
         self._began = time.monotonic()
         unfinished = self._hidden(step)
         try:
-            shutil.rmtree(unfinished, ignore_errors=True)
+            if self.crew.is_first:
+                shutil.rmtree(unfinished, ignore_errors=True)
             with plain:
                 # Orbax copies before it returns, so the state may be donated to the next step of training
                 written = orbax.save_async(str(unfinished / ARRAYS), stored(arrays))
@@ -128,9 +137,10 @@ class Checkpoints:
 
         def finish() -> None:
             written.result()
-            Manifest.seal(unfinished, about)
-            self._publish(step)
-            self._retire()
+            if self.crew.is_first:
+                Manifest.seal(unfinished, about)
+                self._publish(step)
+                self._retire()
 
         self._saving = step, self._writer.submit(finish)
 
@@ -248,7 +258,8 @@ class Checkpoints:
 
     def _failure(self, step: int, error: BaseException) -> OSError:
         """Remove what was begun, and say what is left."""
-        shutil.rmtree(self._hidden(step), ignore_errors=True)
+        if self.crew.is_first:
+            shutil.rmtree(self._hidden(step), ignore_errors=True)
         latest = self.latest()
         intact = "there is no earlier one" if latest is None else f"that of step {latest} is intact"
         return OSError(

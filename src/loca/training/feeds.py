@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from loca.data import Records, Samples, Stream, stream
 from loca.training.encoded import Encoded
-from loca.training.placement import replicate, split
+from loca.training.placement import gather_parts, kept_whole, own_copy, own_part, replicate, split
 from loca.training.step import Loss, State, advance
 from loca.typing import PyTree
 
@@ -35,7 +35,7 @@ class Stretch(NamedTuple):
 class Recipe(NamedTuple):
     """What is done at every step: batches of so many functions in the order of a seed, a loss, an optimizer.
 
-    `weights` say how much each location counts, and `mesh` is what the functions of a batch are split over.
+    `weights` say how much each location counts, and `mesh` is what the work is split over.
     """
 
     optimizer: optax.GradientTransformation
@@ -47,7 +47,9 @@ class Recipe(NamedTuple):
 
     def advance(self, state: State, batch: Encoded) -> tuple[State, Float[Array, ""]]:
         """One step."""
-        return advance(state, split(batch, self.mesh), self.optimizer, self.loss)
+        state, value = advance(state, split(batch, self.mesh), self.optimizer, self.loss, self.mesh)
+        arrays, rest = eqx.partition(state, eqx.is_array)
+        return eqx.combine(kept_whole(arrays, self.mesh), rest), value
 
 
 class Feed(abc.ABC):
@@ -66,7 +68,7 @@ class InMemory(Feed):
     """All data encoded and on the device: steps follow each other without coming back to Python."""
 
     def __init__(self, state: State, data: Samples, recipe: Recipe):
-        self.encoded = replicate(Encoded.of(state.model, data, recipe.weights), recipe.mesh)
+        self.encoded = replicate(Encoded.of(own_copy(state.model), data, recipe.weights), recipe.mesh)
         self.constant = eqx.filter(state, eqx.is_array, inverse=True)
 
         @functools.partial(jax.jit, donate_argnums=0)
@@ -85,14 +87,12 @@ class InMemory(Feed):
 
             return jax.lax.while_loop(more, step, (variable, total, jnp.zeros(())))
 
-        self.stretch = stretch
+        self.stretch, self.mesh = stretch, recipe.mesh
 
     def run(self, state: State, until: int, total: float = 0.0) -> tuple[State, Stretch]:
+        limit: tuple[Int[Array, ""], Float[Array, ""]] = jnp.asarray(until, jnp.int32), jnp.asarray(total, jnp.float32)
         variable, summed, last = self.stretch(
-            eqx.filter(state, eqx.is_array),
-            self.encoded,
-            jnp.asarray(until, jnp.int32),
-            jnp.asarray(total, jnp.float32),
+            eqx.filter(state, eqx.is_array), self.encoded, *replicate(limit, self.mesh)
         )
         state = eqx.combine(variable, self.constant)
         return state, Stretch(float(summed), None if jnp.isfinite(last) else int(state.step) - 1)
@@ -106,7 +106,8 @@ class Streamed(Feed):
 
     def __init__(self, state: State, data: Records, recipe: Recipe):
         self.constant = eqx.filter(state, eqx.is_array, inverse=True)
-        self.open = functools.partial(stream, data, size=recipe.size, seed=recipe.seed)
+        self.recipe, part = recipe, own_part(recipe.mesh)
+        self.open = functools.partial(stream, data, size=recipe.size, seed=recipe.seed, process=part)
         self.batches: Stream | None = None
 
         @functools.partial(jax.jit, donate_argnums=(0, 1))
@@ -127,8 +128,10 @@ class Streamed(Feed):
             self.batches = self.open(start=step)
         variable = eqx.filter(state, eqx.is_array)
         tally: tuple[Float[Array, ""], Int[Array, ""]] = (jnp.asarray(total, jnp.float32), jnp.asarray(NEVER))
+        tally = replicate(tally, self.recipe.mesh)
         for _ in range(step, until):
-            variable, tally = self.one(variable, tally, next(self.batches))
+            batch = gather_parts(next(self.batches), self.recipe.mesh, self.recipe.size)
+            variable, tally = self.one(variable, tally, batch)
         broken = int(tally[1])
         return eqx.combine(variable, self.constant), Stretch(float(tally[0]), None if broken == NEVER else broken)
 

@@ -24,7 +24,8 @@ from loca.training.averaging import trained
 from loca.training.feeds import InMemory, Recipe, Streamed
 from loca.training.history import History
 from loca.training.keeping import Directory, Nowhere
-from loca.training.placement import check_mesh, replicate
+from loca.training.placement import checked, own_copy, replicate
+from loca.training.processes import Crew
 from loca.training.schedules import default_optimizer
 from loca.training.step import Loss, State
 from loca.training.validation import validation
@@ -102,8 +103,10 @@ def fit(
       in the same state, bit for bit; asked to stop by SIGTERM or Ctrl-C, it saves and raises `StoppedError`. The
       caller sees to it that model, data, optimizer and loss are the same.
     - `checkpoint_seconds`: between checkpoints; the most that a kill can cost.
-    - `mesh`: devices over which the functions of every batch are split, with one axis, "functions". A run may go on
-      with more or fewer devices than it was saved with.
+    - `mesh`: devices that share the work, with any of the axes "functions", "queries" and "nodes", over which the
+      functions of a batch, their queries and the integral of `LOCA` are split; see `loca.models.spread`. A run may go
+      on with more or fewer devices than it was saved with. With devices of several processes, each makes this same
+      call, on the same data and directory; callbacks are called in the first.
     """
     chosen = default_optimizer(steps) if optimizer is None else optimizer
     if steps < 1 or every < 1 or not 0 < batch_size <= len(data):
@@ -111,16 +114,17 @@ def fit(
             f"expected steps ≥ 1, every ≥ 1 and 1 ≤ batch_size ≤ {len(data)} functions, "
             f"got steps={steps}, every={every}, batch_size={batch_size}"
         )
-    check_mesh(mesh, batch_size)
+    mesh = checked(mesh, model, batch_size)
+    crew = Crew.of(mesh)
     weights = None if weights is None else jnp.asarray(weights, jnp.float32)
     # the run gives its buffers away at every step, so it needs its own: the model passed in stays as it is
     state = jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, State.start(model, chosen))
     state = replicate(state, mesh)
     recipe = Recipe(chosen, loss, batch_size, seed, weights, mesh)
     request = {"steps": steps, "batch_size": batch_size, "seed": seed, "functions": len(data)}
-    error_of = validation(model, validate, batch_size, weights)
+    error_of = validation(model, validate, batch_size, weights, mesh)
     with (
-        Nowhere() if directory is None else Directory(Path(directory), request, checkpoint_seconds) as keeper,
+        Nowhere() if directory is None else Directory(Path(directory), request, checkpoint_seconds, crew) as keeper,
         contextlib.closing(
             InMemory(state, data, recipe) if isinstance(data, Samples) else Streamed(state, data, recipe)
         ) as feed,
@@ -138,11 +142,11 @@ def fit(
                     "loca.checks.check, take a smaller learning rate, or clip gradients as default_optimizer does"
                 )
             rate = (stop - step) / (now - dispatched) if step > first else 0.0  # the first one was compiled besides
-            length = max(1, min(4 * length, round(rate * DISPATCH_SECONDS)))
+            length = crew.told_by_first(max(1, min(4 * length, round(rate * DISPATCH_SECONDS))))
             recent = journal.note(stretch.total, stop - step)
             if stop % every == 0 or stop == steps:
                 journal.mark(stop, error_of(trained(state)), now - began)
-            for callback in callbacks:
+            for callback in callbacks if crew.is_first else ():
                 callback(Progress(stop, steps, recent, rate, journal.history))
             keeper.keep(state, journal, now - began, last=stop == steps)
-    return trained(state), journal.history
+    return own_copy(trained(state)), journal.history

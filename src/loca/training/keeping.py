@@ -13,6 +13,7 @@ from loca.data.store.work import write_whole
 from loca.training.checkpoints import Checkpoints
 from loca.training.history import Journal
 from loca.training.interrupts import Interrupts
+from loca.training.processes import ALONE, Crew
 from loca.training.step import State
 
 
@@ -66,11 +67,12 @@ class Directory(Keeper):
     - `directory`: of this run and no other.
     - `request`: what makes the run what it is, as JSON; a directory with another is refused.
     - `every_seconds`: how much time lies between two checkpoints.
+    - `crew`: the processes that make this run together.
     """
 
-    def __init__(self, directory: Path, request: Mapping[str, Any], every_seconds: float):
-        self.directory, self.request = directory, dict(request)
-        self.checkpoints = Checkpoints(directory / "checkpoints", every_seconds=every_seconds)
+    def __init__(self, directory: Path, request: Mapping[str, Any], every_seconds: float, crew: Crew = ALONE):
+        self.directory, self.request, self.crew = directory, dict(request), crew
+        self.checkpoints = Checkpoints(directory / "checkpoints", every_seconds=every_seconds, crew=crew)
         self.interrupts = Interrupts()
         self.held = contextlib.ExitStack()
         self.told = 0
@@ -100,12 +102,13 @@ class Directory(Keeper):
         return state, Journal.from_json(extras["journal"]), extras["seconds"]
 
     def keep(self, state: State, journal: Journal, seconds: float, *, last: bool) -> None:
-        stop = self.interrupts.requested and not last
+        stop = self.crew.said_by_any(self.interrupts.requested) and not last
         if len(journal.history) != self.told:
             self.told = len(journal.history)
-            lines = journal.history.to_lines().encode()
-            write_whole(self.directory / "history.jsonl", lambda file: file.write(lines))
-        if last or stop or self.checkpoints.due:
+            if self.crew.is_first:
+                lines = journal.history.to_lines().encode()
+                write_whole(self.directory / "history.jsonl", lambda file: file.write(lines))
+        if last or stop or self.crew.told_by_first(self.checkpoints.due):
             moments = journal.history.moments
             extras = {"request": self.request, "journal": journal.to_json(), "seconds": seconds}
             step = int(state.step)

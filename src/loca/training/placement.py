@@ -6,44 +6,97 @@ from typing import TypeVar
 
 import equinox as eqx
 import jax
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from loca.data import Samples
+from loca.models import Operator, spread
+from loca.models.spread import FUNCTIONS
 from loca.training.encoded import Encoded
+from loca.training.processes import ALONE, Crew
 from loca.typing import Array, PyTree
-
-FUNCTIONS = "functions"
-"""The axis of a mesh over which the functions of a batch are split."""
 
 T = TypeVar("T", bound=PyTree)
 
 
-def check_mesh(mesh: Mesh | None, batch_size: int) -> None:
-    """Refuse a mesh that cannot split a batch."""
+def checked(mesh: Mesh | None, model: Operator, batch_size: int) -> Mesh | None:
+    """A mesh with all axes there are; refused if it cannot split this model's work on a batch."""
     if mesh is None:
-        return
-    if mesh.axis_names != (FUNCTIONS,):
-        raise ValueError(
-            f"the mesh has axes {mesh.axis_names}, expected ({FUNCTIONS!r},): "
-            "jax.make_mesh((jax.device_count(),), ('functions',))"
-        )
-    if batch_size % mesh.size:
-        raise ValueError(f"batches of {batch_size} cannot be split evenly over {mesh.size} devices")
+        return None
+    mesh = spread(model, mesh).mesh
+    if batch_size % mesh.shape[FUNCTIONS]:
+        raise ValueError(f"batches of {batch_size} cannot be split evenly over {mesh.shape[FUNCTIONS]} devices")
+    return mesh
 
 
 def replicate(tree: T, mesh: Mesh | None) -> T:
-    """All of it on every device of the mesh."""
+    """All of it on every device of the mesh; every process has the same to begin with."""
     if mesh is None:
         return tree
     arrays, rest = eqx.partition(tree, eqx.is_array)
-    return eqx.combine(jax.device_put(arrays, NamedSharding(mesh, PartitionSpec())), rest)
+    placed = jax.tree.map(lambda array: on_all(array, mesh), arrays)
+    return eqx.combine(placed, rest)
+
+
+def on_all(array: Array, mesh: Mesh) -> Array:
+    """An array on every device of a mesh."""
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    if everywhere.is_fully_addressable or not array.is_fully_addressable:
+        return jax.device_put(array, everywhere)
+    # what a process has to itself becomes part of what all have in common by way of the host
+    return jax.make_array_from_callback(array.shape, everywhere, np.asarray(array).__getitem__)
+
+
+def kept_whole(tree: T, mesh: Mesh | None) -> T:
+    """The same within a compiled program."""
+    if mesh is None:
+        return tree
+    return jax.lax.with_sharding_constraint(tree, NamedSharding(mesh, PartitionSpec()))
+
+
+def by_function(tree: T, mesh: Mesh | None) -> T:
+    """Each device its own functions, which are the rows of all arrays, within a compiled program."""
+    if mesh is None:
+        return tree
+    return jax.lax.with_sharding_constraint(tree, NamedSharding(mesh, PartitionSpec(FUNCTIONS)))
 
 
 def split(batch: Encoded, mesh: Mesh | None) -> Encoded:
-    """Each device its own functions of a batch, within a compiled program; the compiler does the rest."""
-    if mesh is None:
+    """Each device its own functions of a batch, within a compiled program."""
+    return batch.each(lambda rows: by_function(rows, mesh))
+
+
+def own_part(mesh: Mesh | None) -> tuple[int, int]:
+    """(i, n) if this process has the i-th of n equal parts of the functions of every batch; (0, 1) if it needs all."""
+    if mesh is None or Crew.of(mesh) == ALONE:
+        return 0, 1
+    devices = mesh.devices  # the first axis is that of the functions
+    mine = [i for i, part in enumerate(devices) if any(each.process_index == jax.process_index() for each in part.flat)]
+    count = len(mine)
+    # equal and side by side, as those of jax.devices() in their order are; if not, reading all is right as well
+    if mine and mine == list(range(mine[0], mine[0] + count)) and not mine[0] % count and not len(devices) % count:
+        return mine[0] // count, len(devices) // count
+    return 0, 1
+
+
+def gather_parts(batch: Samples, mesh: Mesh | None, size: int) -> Samples:
+    """The batch that every process has read its part of, as one that spans all devices."""
+    if mesh is None or Crew.of(mesh) == ALONE:
         return batch
+    rows = NamedSharding(mesh, PartitionSpec(FUNCTIONS))
 
-    def part(array: Array) -> Array:
-        return jax.lax.with_sharding_constraint(array, NamedSharding(mesh, PartitionSpec(FUNCTIONS)))
+    def whole(part: Array) -> Array:
+        return jax.make_array_from_process_local_data(rows, np.asarray(part), (size, *part.shape[1:]))
 
-    return batch.each(part)
+    spanning = jax.tree.map(whole, batch.u), batch.y.each(whole), whole(batch.s)
+    # a change of leaves, not new Samples: these would look at values, which are no longer all here
+    return replicate(eqx.tree_at(lambda batch: (batch.u, batch.y, batch.s), batch, spanning), mesh)
+
+
+def own_copy(tree: T) -> T:
+    """What lies whole on all devices of several processes, as this process's own; the rest as it is."""
+
+    def own(leaf: Array) -> Array:
+        return leaf if not eqx.is_array(leaf) or leaf.is_fully_addressable else leaf.addressable_data(0)
+
+    return jax.tree.map(own, tree)

@@ -8,10 +8,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from loca.losses import mean_squared
-from loca.models import Operator
+from loca.models import Operator, spread
 from loca.parameters import trainable
 from loca.training.encoded import Encoded
 from loca.typing import PyTree
@@ -40,18 +41,24 @@ class State(eqx.Module):
 
 
 def advance(
-    state: State, batch: Encoded, optimizer: optax.GradientTransformation, loss: Loss = mean_squared
+    state: State,
+    batch: Encoded,
+    optimizer: optax.GradientTransformation,
+    loss: Loss = mean_squared,
+    mesh: Mesh | None = None,
 ) -> tuple[State, Float[Array, ""]]:
     """θ ← θ − update(∇_θ loss), and the loss before it.
 
     Pure: compile it, scan it, map it, shard it. Only parameters that `trainable` names are changed.
+    With a mesh its devices share the work, see `loca.models.spread`.
     """
     learned, given = eqx.partition(state.model, trainable(state.model))
 
     def objective(learned: PyTree) -> Float[Array, ""]:
         model: Operator = eqx.combine(learned, given)
+        asked = model if mesh is None else spread(model, mesh)
         weights = () if batch.weights is None else (batch.weights,)
-        return loss(model.respond(batch.codes, batch.queries), batch.s, *weights)
+        return loss(asked.respond(batch.codes, batch.queries), batch.s, *weights)
 
     value, gradient = jax.value_and_grad(objective)(learned)
     updates, optimizer_state = optimizer.update(gradient, state.optimizer_state, learned)

@@ -7,25 +7,34 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from loca.data import Samples
 from loca.metrics import relative_l2
-from loca.models import Operator
+from loca.models import Operator, spread
+from loca.models.spread import FUNCTIONS
 from loca.training.encoded import Encoded
+from loca.training.placement import replicate, split
 
 
 def validation(
-    model: Operator, data: Samples | None, size: int, weights: Float[Array, " M"] | None = None
+    model: Operator,
+    data: Samples | None,
+    size: int,
+    weights: Float[Array, " M"] | None = None,
+    mesh: Mesh | None = None,
 ) -> Callable[[Operator], float | None]:
     """The mean relative L2 error on some data as a function of a model, of which only what is learned may differ.
 
     The data is encoded once, as training data is; `size` functions are worked on at once, and it is compiled once.
+    With a mesh, which has all axes, its devices share the work.
     """
     if data is None:
         return lambda model: None
-    encoded = Encoded.of(model, data, weights)
-    count = min(size, len(data))
+    encoded = replicate(Encoded.of(model, data, weights), mesh)
+    devices = 1 if mesh is None else mesh.shape[FUNCTIONS]
+    count = -(-min(size, len(data)) // devices) * devices
     # the last block is filled up from the beginning
     blocks = (jnp.arange(-(-len(data) // count) * count) % len(data)).reshape(-1, count)
 
@@ -34,8 +43,9 @@ def validation(
         restore = model.normalization.restore_output
 
         def of_block(rows: Int[Array, " B"]) -> Float[Array, "B d_s"]:
-            block = encoded.take(rows)
-            prediction = restore(model.respond(block.codes, block.queries))
+            block = split(encoded.take(rows), mesh)
+            asked = model if mesh is None else spread(model, mesh)
+            prediction = restore(asked.respond(block.codes, block.queries))
             return jnp.asarray(relative_l2(prediction, restore(block.s), block.weights))
 
         errors = jax.lax.map(of_block, blocks)

@@ -1,0 +1,79 @@
+"""Coupling with the nodes shared out among devices."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec
+from jaxtyping import Array, Float
+
+from loca.attention.attention import Attention
+from loca.attention.coupling import Channels, Nodes, Proposal, inverse_root
+from loca.kernels import Kernel
+from loca.products import matmul
+from loca.typing import PyTree
+
+NODES = "nodes"
+"""The axis of a mesh over which nodes are shared out."""
+
+
+class Sharded(Attention):
+    """g̃(y) = (∫k(q(y), ·))^(−1/2) Σ_devices Σ_z k_yz (w r_z g_z): every device sums over its own nodes.
+
+    With D devices each has O(PQ/D + Q²/D) memory and work. Between them go q_z, once (Q × l numbers), and the partial
+    integrals (P × n d_s and P numbers); the values are those of `Dense` up to the order of the sums. Nodes that do not
+    share out evenly are filled up with nodes of weight zero.
+
+    The devices are those along the axis of this name in the mesh at hand: that of `jax.set_mesh`, of a `shard_map`
+    around it, or the `mesh` of `fit`, `evaluate` and `loca.models.spread`, which put this way in the place of `Dense`
+    themselves. Where there is no such axis it is `Dense`.
+
+    **Arguments:**
+
+    - `axis`: name of the axis.
+    """
+
+    axis: str = eqx.field(static=True, default=NODES)
+
+    def nodes(self, k: Kernel, g: Proposal, q_z: Float[Array, "Q l"], w: Float[Array, " Q"]) -> Nodes:
+        fill = -len(q_z) % self._devices
+        q_z = self._place(jnp.pad(q_z, ((0, fill), (0, 0))))
+        w = self._place(jnp.pad(w, (0, fill)))
+
+        def mass(part: tuple[Array], whole: tuple[Kernel, Array, Array]) -> Array:
+            (q_b,), (k, q_z, w) = part, whole
+            return k.matrix(q_b, q_z) @ w
+
+        own = PartitionSpec(self.axis)
+        return Nodes(q_z, w, inverse_root(self._on_each(mass, (q_z,), (k, q_z, w), own)), g(q_z))
+
+    def scores(self, k: Kernel, g: Proposal, q_y: Float[Array, "P l"], nodes: Nodes) -> Channels:
+        def partial_integrals(part: Nodes, whole: tuple[Kernel, Array]) -> tuple[Channels, Array]:
+            k, q_y = whole
+            k_yz, w_r = k.matrix(q_y, part.q_z), part.w * part.r_z
+            sums = tuple(matmul(k_yz, w_r[:, None] * g_z) for g_z in part.g_z), k_yz @ part.w
+            return sums if self._devices == 1 else jax.lax.psum(sums, self.axis)
+
+        numerators, mass = self._on_each(partial_integrals, nodes, (k, q_y), PartitionSpec())
+        return tuple(inverse_root(mass)[:, None] * h for h in numerators)
+
+    @property
+    def _devices(self) -> int:
+        return dict(jax.sharding.get_abstract_mesh().shape).get(self.axis, 1)
+
+    def _place(self, rows: Float[Array, "Q *d"]) -> Float[Array, "Q *d"]:
+        """Each device its own rows, so that what follows from them, such as g, is worked out where they are."""
+        return rows if self._devices == 1 else jax.lax.with_sharding_constraint(rows, PartitionSpec(self.axis))
+
+    def _on_each(self, function: Callable[..., PyTree], part: PyTree, whole: PyTree, out: PartitionSpec) -> PyTree:
+        """A function of a device's own rows of some arrays and of others as a whole."""
+        if self._devices == 1:
+            return function(part, whole)
+        arrays, rest = eqx.partition(whole, eqx.is_array)
+        return jax.shard_map(
+            lambda part, arrays: function(part, eqx.combine(arrays, rest)),
+            axis_names={self.axis},
+            in_specs=(PartitionSpec(self.axis), PartitionSpec()),
+            out_specs=out,
+        )(part, arrays)
