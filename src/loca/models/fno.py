@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Complex, Float
+from jaxtyping import Array, Float
 
-from loca.data import Normalization, Queries, Samples, Shared
+from loca.data import Indexed, Normalization, Queries, Samples, Shared
 from loca.models.interpolation import Grid, Interpolation
 from loca.models.operator import Operator
+from loca.models.transforms import to_frequencies, to_grid
 from loca.nets import MLP
+from loca.products import matmul
 from loca.typing import Input, Key, Measurements
 
 
@@ -39,37 +41,38 @@ class SpectralLayer(eqx.Module):
         self.weight = jax.nn.initializers.glorot_normal()(weight_key, (width, width))
         self.bias = jnp.zeros(width)
 
-    def __call__(self, h: Float[Array, "*grid w"]) -> Float[Array, "*grid w"]:
-        axes = tuple(range(h.ndim - 1))
-        kept = self.real.shape[:-2]
-        spectrum = crop(jnp.fft.rfftn(h, axes=axes), kept)
-        spectrum = jnp.einsum("...i,...io->...o", spectrum, jax.lax.complex(self.real, self.imag))
-        frequencies = (*h.shape[:-2], h.shape[-2] // 2 + 1)
-        smooth = jnp.fft.irfftn(pad(spectrum, frequencies), s=h.shape[:-1], axes=axes)
-        return smooth + h @ self.weight + self.bias
+    def __call__(self, h: Float[Array, "w N *grid"]) -> Float[Array, "w N *grid"]:
+        """On N functions at once; with channels first, sums over places and over channels are both plain products."""
+        modes = self.real.shape[:-2]
+        smooth = to_grid(self.filter(to_frequencies(h, modes)), modes, h.shape[2:])
+        return smooth + over_channels(self.weight, self.bias, h)
+
+    def filter(self, spectrum: Float[Array, "w N K 2"]) -> Float[Array, "w N K 2"]:
+        """R · F h at every frequency, the complex product as one of real matrices: (Re, Im) ↦ (Re, Im)."""
+        width, count, frequencies, _ = spectrum.shape
+        modes = self.real.ndim - 2
+        # in the spectrum the last axis varies slowest
+        order = (*reversed(range(modes)), modes, modes + 1)
+        real, imag = (part.transpose(order).reshape(-1, width, width) for part in (self.real, self.imag))
+        R = jnp.block([[real, imag], [-imag, real]])
+        rows = spectrum.transpose(2, 1, 3, 0).reshape(frequencies, count, 2 * width)
+        return (rows @ R).reshape(frequencies, count, 2, width).transpose(3, 1, 0, 2)
 
 
-def crop(spectrum: Complex[Array, "*frequencies w"], kept: Sequence[int]) -> Complex[Array, "*modes w"]:
-    """The lowest frequencies: both ends of every axis but the last, the beginning of that."""
-    *others, last = kept
-    for axis, size in enumerate(others):
-        low = jax.lax.slice_in_dim(spectrum, 0, size // 2, axis=axis)
-        high = jax.lax.slice_in_dim(spectrum, -(size // 2), None, axis=axis)
-        spectrum = jnp.concatenate([low, high], axis)
-    return jax.lax.slice_in_dim(spectrum, 0, last, axis=len(others))
+def over_channels(
+    weight: Float[Array, "c_in c_out"], bias: Float[Array, " c_out"], h: Float[Array, "c_in N *grid"]
+) -> Float[Array, "c_out N *grid"]:
+    """W h + b at every place."""
+    mixed = matmul(weight.T, h.reshape(len(h), -1)) + bias[:, None]
+    return mixed.reshape(-1, *h.shape[1:])
 
 
-def pad(spectrum: Complex[Array, "*modes w"], sizes: Sequence[int]) -> Complex[Array, "*frequencies w"]:
-    """The inverse of `crop`: zeros at all other frequencies."""
-    *others, last = sizes
-    for axis, size in enumerate(others):
-        low, high = jnp.split(spectrum, 2, axis)
-        gap = list(spectrum.shape)
-        gap[axis] = size - spectrum.shape[axis]
-        spectrum = jnp.concatenate([low, jnp.zeros(gap, spectrum.dtype), high], axis)
-    rest = [(0, 0)] * spectrum.ndim
-    rest[len(others)] = (0, last - spectrum.shape[len(others)])
-    return jnp.pad(spectrum, rest)
+def at_every_place(net: MLP, h: Float[Array, "c_in N *grid"]) -> Float[Array, "c_out N *grid"]:
+    """The perceptron on channels that come first."""
+    *hidden, last = zip(net.weights, net.biases, strict=True)
+    for weight, bias in hidden:
+        h = net.activation(over_channels(weight, bias, h))
+    return over_channels(*last, h)
 
 
 class FNO(Operator):
@@ -159,19 +162,33 @@ class FNO(Operator):
         return jnp.concatenate([values, self.grid.coordinates()], axis=-1)
 
     def respond(self, codes: Float[Array, "N *grid c"], queries: Queries) -> Float[Array, "N P d_s"]:
-        fields = jax.vmap(self.field)(codes)
-        if isinstance(queries, Shared):
-            return jax.vmap(self.grid.interpolation(queries.y))(fields)
-        y = queries.locations(len(codes))
-        return jax.vmap(lambda field, y: self.grid.interpolation(y)(field))(fields, y)
+        fields = self.fields(codes)
+        match queries:
+            case Shared(y):
+                return self._at_all(fields, y)
+            case Indexed(y, index) if len(y) <= index.size:
+                return jnp.take_along_axis(self._at_all(fields, y), index[:, :, None], axis=1)
+        fields = jnp.moveaxis(fields, 0, -1)
+        return jax.vmap(lambda field, y: self.grid.interpolation(y)(field))(fields, queries.locations(len(codes)))
 
-    def field(self, code: Float[Array, "*grid c"]) -> Float[Array, "*grid d_s"]:
-        """The standardized output on the whole grid."""
-        h = jnp.pad(self.lift(code), [(0, p) for p in self.padding] + [(0, 0)])
+    def _at_all(self, fields: Float[Array, "d_s N *grid"], y: Float[Array, "P d_y"]) -> Float[Array, "N P d_s"]:
+        """All functions at the same locations: they are gathered together, as channels of one field."""
+        sizes = fields.shape[:2]
+        values = self.grid.interpolation(y)(fields.reshape(math.prod(sizes), -1).T)
+        return jnp.transpose(values.reshape(-1, *sizes), (2, 0, 1))
+
+    def fields(self, codes: Float[Array, "N *grid c"]) -> Float[Array, "d_s N *grid"]:
+        """The standardized outputs on the whole grid, channels first."""
+        h = at_every_place(self.lift, jnp.moveaxis(codes, -1, 0))
+        h = jnp.pad(h, [(0, 0), (0, 0)] + [(0, p) for p in self.padding])
         for layer in self.layers[:-1]:
             h = self.activation(layer(h))
-        h = self.layers[-1](h)[tuple(slice(0, n) for n in self.grid.shape)]
-        return self.project(h)
+        h = self.layers[-1](h)[(..., *(slice(0, n) for n in self.grid.shape))]
+        return at_every_place(self.project, h)
+
+    def field(self, code: Float[Array, "*grid c"]) -> Float[Array, "*grid d_s"]:
+        """The standardized output of one function on the whole grid."""
+        return jnp.moveaxis(self.fields(code[None])[:, 0], 0, -1)
 
     def at(self, y: Float[Array, "P d_y"]) -> FieldAtQueries:
         return FieldAtQueries(self, self.grid.interpolation(y))
