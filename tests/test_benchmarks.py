@@ -8,7 +8,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from loca.benchmarks import STEP_SETTINGS, measure_fit, step
+from loca.benchmarks import STEP_SETTINGS, measure_fit, scale, slope, step
 from loca.cli.app import app
 from loca.training import Encoded
 
@@ -80,3 +80,18 @@ def test_a_whole_run_compiles_its_step_once():
     assert figures.validations == -(-figures.steps // 20)
     assert figures.checkpoints >= 1
     assert figures.throughput == pytest.approx(figures.fit_per_s / figures.bare_per_s)
+
+
+def test_growth_is_told_from_a_power():
+    x = [1.0, 3.0, 10.0]
+    assert slope(x, [7.0 * each**1.5 for each in x]) == pytest.approx(1.5)
+
+
+def test_a_step_takes_memory_as_its_way_of_coupling_says(monkeypatch):
+    """A dense coupling keeps matrices of queries and nodes, blocks keep none of them."""
+    monkeypatch.setitem(scale.AXES, "both", (1000, 4000))
+    rows = list(scale.measure_scale("both", ways=("Dense", "Blocked"), repeats=1))
+    megabytes = {way: [row.megabytes for row in rows if row.way == way] for way in ("Dense", "Blocked")}
+    assert slope([1000, 4000], megabytes["Dense"]) > 1.6
+    assert slope([1000, 4000], megabytes["Blocked"]) < 1.1
+    assert all(row.seconds > 0 for row in rows)

@@ -4,6 +4,10 @@ from loca.benchmarks.fitting import FitFigures as FitFigures
 from loca.benchmarks.fitting import measure_fit as measure_fit
 from loca.benchmarks.prediction import PredictionFigures as PredictionFigures
 from loca.benchmarks.prediction import measure_prediction as measure_prediction
+from loca.benchmarks.scale import AXES as SCALE_AXES
+from loca.benchmarks.scale import ScaleRow as ScaleRow
+from loca.benchmarks.scale import measure_scale as measure_scale
+from loca.benchmarks.scale import slope as slope
 from loca.benchmarks.step import STEP_SETTINGS as STEP_SETTINGS
 from loca.benchmarks.step import StepTimes as StepTimes
 from loca.benchmarks.step import time_step as time_step
@@ -11,13 +15,17 @@ from loca.benchmarks.streaming import StreamingFigures as StreamingFigures
 from loca.benchmarks.streaming import measure_streaming as measure_streaming
 
 __all__ = [
+    "SCALE_AXES",
     "STEP_SETTINGS",
     "FitFigures",
     "PredictionFigures",
+    "ScaleRow",
     "StepTimes",
     "StreamingFigures",
     "measure_fit",
     "measure_prediction",
+    "measure_scale",
     "measure_streaming",
+    "slope",
     "time_step",
 ]

@@ -10,14 +10,18 @@ from rich.console import Console
 from rich.table import Table
 
 from loca.benchmarks import (
+    SCALE_AXES,
     STEP_SETTINGS,
     FitFigures,
     PredictionFigures,
+    ScaleRow,
     StepTimes,
     StreamingFigures,
     measure_fit,
     measure_prediction,
+    measure_scale,
     measure_streaming,
+    slope,
     time_step,
 )
 from loca.cli.progress import training_shown
@@ -81,6 +85,27 @@ def predict(
 
 
 @bench.command()
+def scale(
+    along: Annotated[str, typer.Option(help=f"What grows: {', '.join(SCALE_AXES)}.")] = "both",
+    as_json: Annotated[bool, typer.Option("--json", help="Print lines of JSON instead of a table.")] = False,
+) -> None:
+    """Time one training step, and ask the compiler for its memory, as queries, nodes, functions or dimensions grow.
+
+    Four ways to evaluate the coupling: dense, in blocks, through landmarks, through random features. A step that would
+    take more than 4 GB is not run. Growth is the power of the size with which seconds and megabytes grow.
+    """
+    if along not in SCALE_AXES:
+        raise typer.BadParameter(f"unknown axis {along!r}; choose one of {', '.join(SCALE_AXES)}", param_hint="--along")
+    rows = []
+    for row in measure_scale(along):
+        rows.append(row)
+        if as_json:
+            print_json(row)
+    if not as_json:
+        show_scale(along, rows)
+
+
+@bench.command()
 def stream(
     gigabytes: Annotated[float, typer.Option(min=0.0, help="How much is written, and read in shuffled batches.")] = 4.0,
     directory: Annotated[Path | None, typer.Option("--dir", help="Where; by default where temporary files go.")] = None,
@@ -102,7 +127,33 @@ def known_setting(name: str) -> None:
         )
 
 
-def print_json(figures: StepTimes | FitFigures | PredictionFigures | StreamingFigures) -> None:
+def show_scale(along: str, rows: list[ScaleRow]) -> None:
+    """A table for the terminal: sizes below each other, ways beside each other, and how each grows at the end."""
+    name = "queries" if along == "both" else along
+    ways = list(dict.fromkeys(row.way for row in rows))
+    table = Table(along, *(f"{way}\ns / MB" for way in ways), title="One training step")
+    for size in dict.fromkeys(getattr(row, name) for row in rows):
+        cells = {row.way: row for row in rows if getattr(row, name) == size}
+        table.add_row(f"{size}", *(cell_of(cells[way]) for way in ways))
+    table.add_section()
+    table.add_row("growth", *(growth_of([row for row in rows if row.way == way], name) for way in ways))
+    Console().print(table)
+
+
+def cell_of(row: ScaleRow) -> str:
+    """Seconds and megabytes."""
+    return f"{'-' if row.seconds is None else f'{row.seconds:.3f}'} / {row.megabytes:.0f}"
+
+
+def growth_of(rows: list[ScaleRow], name: str) -> str:
+    """The powers with which seconds and megabytes grow."""
+    timed = [row for row in rows if row.seconds is not None]
+    seconds = slope([getattr(row, name) for row in timed], [row.seconds for row in timed if row.seconds is not None])
+    megabytes = slope([getattr(row, name) for row in rows], [row.megabytes for row in rows])
+    return f"{seconds:.2f} / {megabytes:.2f}"
+
+
+def print_json(figures: StepTimes | FitFigures | PredictionFigures | ScaleRow | StreamingFigures) -> None:
     """One line of JSON, numbers to six digits."""
 
     def short(value: Any) -> Any:
