@@ -49,20 +49,71 @@ def evaluate(
 def predict(
     model: ModelArgument,
     data: FileArgument,
-    out: Annotated[Path, typer.Option(help="PREDICTION.nc, with the coordinates, names and units of the data.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="PREDICTION.nc or PREDICTION.zarr, with the coordinates, names and units of the data."),
+    ],
+    grid: Annotated[
+        str | None,
+        typer.Option(metavar="N1xN2...", help="Ask on an even grid over the domain instead; 721x1440 is a globe."),
+    ] = None,
     inputs: InputsOption = None,
     outputs: OutputsOption = None,
     sample: SampleOption = None,
     format: FormatOption = None,  # noqa: A002
 ) -> None:
-    """Predict the outputs of all input functions of a file, and write them as NetCDF."""
+    """Predict the outputs of all input functions of a file, and write them as NetCDF or Zarr.
+
+    NetCDF is written at once. Zarr is written piece by piece and never is in memory as a whole; stopped or killed at
+    any moment, the same command goes on where it was.
+    """
+    operator, records = opened(model, data, inputs, outputs, sample, format)
+    if out.suffix == ".zarr":
+        stream_prediction(operator, records, out, counts(grid), model)
+    elif grid is not None:
+        raise typer.BadParameter(f"--grid writes Zarr; give it a name that ends so, not {out.name}", param_hint="--out")
+    else:
+        write_prediction(operator, records, out)
+
+
+def write_prediction(operator: Operator, records: Records, out: Path) -> None:
+    """All predictions at once, as NetCDF."""
     import numpy as np
 
-    operator, records = opened(model, data, inputs, outputs, sample, format)
     samples = records.load()
     prediction = np.asarray(operator.predict(samples.u, samples.y))
     records.label(prediction).to_netcdf(out, engine="h5netcdf")
     typer.echo(f"{len(samples)} functions in {out}")
+
+
+def stream_prediction(operator: Operator, records: Records, out: Path, sides: list[int] | None, model: Path) -> None:
+    """Predictions piece by piece, as Zarr."""
+    from loca.cli.progress import shown
+    from loca.evaluation import QueryGrid, predict_to
+    from loca.saving import inspect as inspect_file
+
+    there = out.exists()
+    try:
+        domain = inspect_file(file_of(model)).domain or records.domain
+        queries = None if sides is None else QueryGrid.even(domain, sides)
+        with shown(out.name) as progress:
+            predict_to(operator, records, out, queries=queries, progress=progress)
+    except (OSError, ValueError, TypeError, RuntimeError) as problem:
+        typer.echo(f"loca predict: {problem}", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"{out} {'is there already' if there else 'is complete'}: {len(records)} functions")
+
+
+def counts(grid: str | None) -> list[int] | None:
+    """`721x1440` as numbers."""
+    if grid is None:
+        return None
+    try:
+        return [int(count) for count in grid.split("x")]
+    except ValueError:
+        raise typer.BadParameter(
+            f"expected a number for each coordinate with x between, such as 721x1440, got {grid!r}", param_hint="--grid"
+        ) from None
 
 
 def inspect(model: ModelArgument) -> None:

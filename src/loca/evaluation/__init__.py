@@ -5,6 +5,8 @@ from loca.evaluation.distribution import Distribution as Distribution
 from loca.evaluation.evaluate import evaluate as evaluate
 from loca.evaluation.measures import MEASURES as MEASURES
 from loca.evaluation.measures import Measure as Measure
+from loca.evaluation.predictions import QueryGrid as QueryGrid
+from loca.evaluation.predictions import predict_to as predict_to
 from loca.evaluation.report import Report as Report
 from loca.evaluation.scenarios import InputNoise as InputNoise
 from loca.evaluation.scenarios import LabelFraction as LabelFraction
@@ -22,6 +24,7 @@ __all__ = [
     "LabelFraction",
     "Measure",
     "OtherTest",
+    "QueryGrid",
     "Report",
     "Resolution",
     "Scenario",
@@ -29,5 +32,6 @@ __all__ = [
     "Trial",
     "evaluate",
     "mean_field",
+    "predict_to",
     "run",
 ]
