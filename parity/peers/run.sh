@@ -5,19 +5,9 @@
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-environment="${PARITY_HOME:-.parity}/peers"
-ours="${PYTHON:-python}"
-
-# The stamp is written last, so that an interrupted installation is done again.
-if ! cmp -s "$here/requirements.txt" "$environment/requirements.txt"; then
-    "$ours" -m venv --clear "$environment"
-    install=("$environment/bin/python" -m pip install --quiet --disable-pip-version-check)
-    "${install[@]}" torch==2.13.0
-    "${install[@]}" --no-deps --require-hashes -r "$here/requirements.txt"
-    cp "$here/requirements.txt" "$environment/requirements.txt"
-fi
+theirs=$("$here/environment.sh")
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-env -u PYTHONPATH "$environment/bin/python" "$here/peer.py" "$work/peers.npz"
-"$ours" "$here/compare.py" "$work/peers.npz"
+env -u PYTHONPATH "$theirs" "$here/peer.py" "$work/peers.npz"
+"${PYTHON:-python}" "$here/compare.py" "$work/peers.npz"
