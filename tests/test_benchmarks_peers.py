@@ -56,7 +56,7 @@ def test_models_of_different_size_are_refused(tmp_path):
     sides = [Side(name, (sys.executable, "-c", speak, str(n)), tmp_path / name) for name, n in sizes.items()]
     try:
         check_sizes(sides[:2])
-        with pytest.raises(ValueError, match="same size within 5%.*'c': 1060"):
+        with pytest.raises(ValueError, match=r"same size within 5%.*'c': 1060"):
             check_sizes(sides)
     finally:
         for side in sides:
