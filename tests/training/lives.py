@@ -3,18 +3,23 @@
 import hashlib
 import os
 import time
+from pathlib import Path
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from orbax.checkpoint import v1  # noqa: F401  # here, once, and not in each life
 
+from loca.data import open as open_data
+from loca.models.spread import complete
 from loca.problems import Antiderivative
 from loca.saving import load
 from loca.training import State, StoppedError, default_optimizer, fit
 from loca.training.checkpoints import Checkpoints
+from loca.training.placement import own_copy, own_part, replicate
+from loca.training.processes import Crew
 
 PROBLEM = Antiderivative(length=0.3, sensors=20, queries=10)
 
@@ -32,10 +37,42 @@ def train(report, directory, model, steps, seconds):
         report(stopped=str(stopped))
         return
     last, _ = Checkpoints(directory / "checkpoints").restore(State.start(model, default_optimizer(steps)))
-    digest = hashlib.sha256()
-    for leaf in jax.tree.leaves(eqx.filter(last, eqx.is_array)):
-        digest.update(np.asarray(leaf).tobytes())
-    report(sha256=digest.hexdigest(), history=[(m.step, m.loss, m.validation) for m in history])
+    report(sha256=digest(last), history=[(m.step, m.loss, m.validation) for m in history])
+
+
+def train_together(report, _, run, model, store, steps, seconds, rank, ranks, port, heartbeat):
+    """One of several processes that train one model on streamed data, in which each reads its part of every batch."""
+    os.dup2(2, 1)  # Gloo prints; who listens to this process wants to hear numbers only
+    bind = {"coordinator_bind_address": f"127.0.0.1:{port}"} if rank == 0 else {}  # else it listens to everybody
+    jax.distributed.initialize(
+        f"127.0.0.1:{port}", ranks, rank, initialization_timeout=120, heartbeat_timeout_seconds=heartbeat, **bind
+    )
+    model, data = load(model), open_data(store)
+    mesh = Mesh(np.array(jax.devices()), ("functions",))
+    assert own_part(complete(mesh)) == (rank, ranks)
+    report(up=time.time())
+    try:
+        trained, history = fit(
+            model, data, steps=steps, batch_size=8, validate=PROBLEM.sample(jax.random.key(1), 10), every=50, mesh=mesh,
+            directory=run, checkpoint_seconds=seconds, callbacks=[lambda now: report(step=now.step, time=time.time())],
+        )  # fmt: skip
+    except StoppedError as stopped:
+        report(stopped=str(stopped))
+        return
+    state, _ = Checkpoints(Path(run) / "checkpoints", crew=Crew.of(mesh)).restore(
+        replicate(State.start(model, default_optimizer(steps)), mesh)
+    )
+    report(
+        sha256=digest(own_copy(state)), model=digest(trained), history=[(m.step, m.loss, m.validation) for m in history]
+    )
+
+
+def digest(tree) -> str:
+    """SHA-256 of all arrays."""
+    found = hashlib.sha256()
+    for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_array)):
+        found.update(np.asarray(leaf).tobytes())
+    return found.hexdigest()
 
 
 def numbers(step: int, size: int = 1000) -> dict[str, jax.Array]:

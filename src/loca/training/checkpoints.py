@@ -87,6 +87,8 @@ class Checkpoints:
                 if error is None:
                     raise
                 error.add_note(str(late))
+            if error is None:
+                self.crew.meet()  # nobody leaves before the first has put the last save in its place
 
     @property
     def due(self) -> bool:
@@ -184,6 +186,7 @@ class Checkpoints:
         from orbax.checkpoint import v1 as orbax
 
         self.wait()
+        self.crew.meet()
         steps = self.steps()
         if not steps:
             raise FileNotFoundError(f"there is no finished checkpoint in {self.directory}; start the run anew")
