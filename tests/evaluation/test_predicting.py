@@ -30,6 +30,7 @@ from loca.evaluation.predictions import draft, own, shared
 from loca.models import FNO, LOCA, DeepONet
 from loca.rules import MonteCarlo, OwnQueries
 from loca.saving import save
+from loca.typing import Measurements
 
 RANDOM = np.random.default_rng(0)
 
@@ -80,11 +81,11 @@ def flat(queries, functions=11):
     return Samples(jax.random.normal(key, (functions, 6, 1)), queries, s, domain=Box.unit(2))
 
 
-def loca(samples, rule=None, key=1):
+def loca(samples, rule=None):
     rule = rule if rule is not None else MonteCarlo(samples.domain, 30, key=jax.random.key(2))
+    encoder = None if isinstance(samples.u, Measurements) else Sensors(samples.u.shape[1])
     sizes = {"num_features": 6, "lift_size": 5, "lift_widths": (8,), "proposal_widths": (8,), "feature_widths": (8,)}
-    encoder = Sensors(samples.u.shape[1] * samples.input_size)
-    return LOCA.create(samples, key=jax.random.key(key), rule=rule, encoder=encoder, **sizes)
+    return LOCA.create(samples, key=jax.random.key(1), rule=rule, encoder=encoder, **sizes)
 
 
 def deeponet(samples):
@@ -186,7 +187,7 @@ def test_places_that_differ_from_function_to_function(tmp_path, small_tiles):
     data = Labeled(dataset, "height", "speed", "day")
     samples = data.load()
     assert isinstance(samples.y, Free)
-    model = LOCA.create(samples, key=jax.random.key(0), num_features=5)
+    model = loca(samples)
     found = predict_to(model, data, tmp_path / "p.zarr")
     assert "x" in found.coords
     assert_same(found, expected(model, data))

@@ -46,8 +46,7 @@ class OwnJob(Job):
         self.at_once = self.asked
         rows = 1
         if is_pointwise(model):
-            y = first.y.points[:1]
-            each_query = bytes_after(halves(model, y).of_queries, y)
+            each_query = bytes_after(lambda y: halves(model, y).of_queries(y), first.y.points[:1])
             most = within(HALF_BYTES // each_query, 1, MOST_QUERIES)
             rows = within(min(most // self.asked, TILE_BYTES // bytes_of(first)), 1, MOST_FUNCTIONS)
             self.at_once = chunk((self.asked,), most)[0]
