@@ -126,6 +126,15 @@ def test_what_goes_in_comes_out(form, tensorstore, tmp_path, getkey, small_piece
     store.verify()
 
 
+@pytest.mark.parametrize("tensorstore", [True, False], ids=["tensorstore", "zarr-python"])
+def test_functions_that_are_zero_are_written_too(tensorstore, tmp_path, getkey, small_pieces, monkeypatch):
+    """Whole shards of them: a file that holds nothing but the value of empty places is still a file."""
+    data = samples(getkey())
+    data = dataclasses.replace(data, s=jnp.zeros_like(data.s))
+    monkeypatch.setattr(writing, "with_tensorstore", lambda: tensorstore)
+    assert_same(convert(InMemory(data), tmp_path / "zero.zarr").load(), data)
+
+
 def test_some_rows_are_converted(tmp_path, getkey, small_pieces):
     data = samples(getkey())
     for i, rows in enumerate([slice(3, 20, 2), [9, 2, 4]]):

@@ -11,6 +11,8 @@ from loca.benchmarks.scale import slope as slope
 from loca.benchmarks.step import STEP_SETTINGS as STEP_SETTINGS
 from loca.benchmarks.step import StepTimes as StepTimes
 from loca.benchmarks.step import time_step as time_step
+from loca.benchmarks.streamed_prediction import StreamedPredictionFigures as StreamedPredictionFigures
+from loca.benchmarks.streamed_prediction import measure_streamed_prediction as measure_streamed_prediction
 from loca.benchmarks.streaming import StreamingFigures as StreamingFigures
 from loca.benchmarks.streaming import measure_streaming as measure_streaming
 
@@ -21,10 +23,12 @@ __all__ = [
     "PredictionFigures",
     "ScaleRow",
     "StepTimes",
+    "StreamedPredictionFigures",
     "StreamingFigures",
     "measure_fit",
     "measure_prediction",
     "measure_scale",
+    "measure_streamed_prediction",
     "measure_streaming",
     "slope",
     "time_step",

@@ -16,10 +16,12 @@ from loca.benchmarks import (
     PredictionFigures,
     ScaleRow,
     StepTimes,
+    StreamedPredictionFigures,
     StreamingFigures,
     measure_fit,
     measure_prediction,
     measure_scale,
+    measure_streamed_prediction,
     measure_streaming,
     slope,
     time_step,
@@ -82,6 +84,15 @@ def predict(
         f"{figures.many_queries} queries with {figures.nodes} nodes: {figures.many_seconds:.1f} s, "
         f"{figures.many_megabytes:.0f} MB above the process before; largest difference {figures.many_error:.1e}"
     )
+
+
+@bench.command()
+def queries(
+    count: Annotated[int, typer.Option(min=1, help="About how many queries.")] = 10_000_000,
+    directory: Annotated[Path | None, typer.Option("--dir", help="Where; by default where temporary files go.")] = None,
+) -> None:
+    """Write the predictions of one function at a tenth of the queries and at all to Zarr; print time and memory."""
+    print_json(measure_streamed_prediction(count, max(1, count // 10), directory=directory))
 
 
 @bench.command()
@@ -153,7 +164,10 @@ def growth_of(rows: list[ScaleRow], name: str) -> str:
     return f"{seconds:.2f} / {megabytes:.2f}"
 
 
-def print_json(figures: StepTimes | FitFigures | PredictionFigures | ScaleRow | StreamingFigures) -> None:
+Figures = StepTimes | FitFigures | PredictionFigures | ScaleRow | StreamedPredictionFigures | StreamingFigures
+
+
+def print_json(figures: Figures) -> None:
     """One line of JSON, numbers to six digits."""
 
     def short(value: Any) -> Any:

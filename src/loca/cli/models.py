@@ -96,7 +96,7 @@ def stream_prediction(operator: Operator, records: Records, out: Path, sides: li
     try:
         domain = inspect_file(file_of(model)).domain or records.domain
         queries = None if sides is None else QueryGrid.even(domain, sides)
-        with shown(out.name) as progress:
+        with shown(out.name, "tiles") as progress:
             predict_to(operator, records, out, queries=queries, progress=progress)
     except (OSError, ValueError, TypeError, RuntimeError) as problem:
         typer.echo(f"loca predict: {problem}", err=True)

@@ -17,19 +17,17 @@ LINE_SECONDS = 10.0
 
 
 @contextlib.contextmanager
-def shown(what: str) -> Iterator[Callable[[int, int], None]]:
+def shown(what: str, unit: str = "samples") -> Iterator[Callable[[int, int], None]]:
     """A function of (done, total) that shows both."""
     if Console().is_terminal:
-        with Bar(
-            TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("samples"), TimeRemainingColumn()
-        ) as bar:
+        with Bar(TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn()) as bar:
             task = bar.add_task(what, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
     else:
-        yield lines(what)
+        yield lines(what, unit)
 
 
-def lines(what: str) -> Callable[[int, int], None]:
+def lines(what: str, unit: str) -> Callable[[int, int], None]:
     """Print the first and the last state, and one every few seconds between."""
     due = 0.0
 
@@ -38,7 +36,7 @@ def lines(what: str) -> Callable[[int, int], None]:
         now = time.monotonic()
         if now >= due or done == total:
             due = now + LINE_SECONDS
-            print(f"{what}: {done}/{total} samples", flush=True)
+            print(f"{what}: {done}/{total} {unit}", flush=True)
 
     return show
 

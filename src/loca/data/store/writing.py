@@ -264,7 +264,8 @@ def write_rows(path: Path, rows: range, values: np.ndarray) -> None:
     else:  # the same, more slowly
         import zarr
 
-        array = zarr.open_array(path, mode="r+", config={"write_empty_chunks": True})
+        with zarr.config.set({"array.write_empty_chunks": True}):  # `config=` is for new arrays only
+            array = zarr.open_array(path, mode="r+")
         array[rows.start : rows.stop] = values
 
 
