@@ -1,6 +1,6 @@
 """Our side of `loca bench peers`: one of our models, trained when told.
 
-    python -m loca.benchmarks.our_side <model> <data.npz> <batch size>
+    python -c "from loca.benchmarks.our_side import main; main()" <model> <data.npz> <batch size>
 
 Speaks as written in `loca.benchmarks.sides`, over its own standard input and output.
 """
@@ -152,7 +152,8 @@ def say(**answer: Any) -> None:
     sys.stdout.flush()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Serve what the command line names."""
     if len(sys.argv) != 4 or sys.argv[1] not in MODELS:
         sys.exit(__doc__)
     serve(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -108,7 +108,7 @@ def measure_peers(
 def command(side: str, parity: Path, environments: Path) -> tuple[str | Path, ...]:
     """What starts a side, but for its data and batch size."""
     if side in MODELS:
-        return (sys.executable, "-m", "loca.benchmarks.our_side", side)
+        return (sys.executable, "-c", "from loca.benchmarks.our_side import main; main()", side)
     script, python = parity / "peers" / "side.py", environments / "peers" / "bin" / "python"
     if not script.exists():
         raise FileNotFoundError(
