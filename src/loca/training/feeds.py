@@ -85,7 +85,8 @@ class InMemory(Feed):
                 variable, _, value = carry
                 return (variable.step < until) & jnp.isfinite(value)
 
-            return jax.lax.while_loop(more, step, (variable, total, jnp.zeros(())))
+            # what no step changes would come out as the compiler likes, and the next call be another program
+            return kept_whole(jax.lax.while_loop(more, step, (variable, total, jnp.zeros(()))), recipe.mesh)
 
         self.stretch, self.mesh = stretch, recipe.mesh
 
