@@ -10,7 +10,7 @@ LOCK := requirements/$(shell $(PYTHON) -c 'import sys; print("py311" if sys.vers
 SETTINGS := antiderivative darcy-128 darcy-1024 mechanical-mnist shallow-water climate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types layers test docs wheel bench tour parity lock print-lock format clean
+.PHONY: help setup check lint types layers test docs wheel bench tour parity peers lock print-lock format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ tour: wheel  ## Write docs/tour.md: a first run, in a fresh environment with onl
 parity:  ## Compare with Kymatio, neuraloperator and DeepXDE in environments of their own
 	PYTHON=$(abspath $(BIN)/python) parity/kymatio/run.sh
 	PYTHON=$(abspath $(BIN)/python) parity/peers/run.sh
+
+peers:  ## Match our models with neuraloperator and DeepXDE: writes studies/peers.json
+	PYTHON=$(abspath $(BIN)/python) parity/peers/environment.sh
+	$(BIN)/python studies/peers.py
 
 COMPILE = $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url \
 	--custom-compile-command 'make lock'

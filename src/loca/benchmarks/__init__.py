@@ -2,6 +2,8 @@
 
 from loca.benchmarks.fitting import FitFigures as FitFigures
 from loca.benchmarks.fitting import measure_fit as measure_fit
+from loca.benchmarks.peers import MatchFigures as MatchFigures
+from loca.benchmarks.peers import measure_peers as measure_peers
 from loca.benchmarks.prediction import PredictionFigures as PredictionFigures
 from loca.benchmarks.prediction import measure_prediction as measure_prediction
 from loca.benchmarks.scale import AXES as SCALE_AXES
@@ -20,12 +22,14 @@ __all__ = [
     "SCALE_AXES",
     "STEP_SETTINGS",
     "FitFigures",
+    "MatchFigures",
     "PredictionFigures",
     "ScaleRow",
     "StepTimes",
     "StreamedPredictionFigures",
     "StreamingFigures",
     "measure_fit",
+    "measure_peers",
     "measure_prediction",
     "measure_scale",
     "measure_streamed_prediction",

@@ -13,12 +13,14 @@ from loca.benchmarks import (
     SCALE_AXES,
     STEP_SETTINGS,
     FitFigures,
+    MatchFigures,
     PredictionFigures,
     ScaleRow,
     StepTimes,
     StreamedPredictionFigures,
     StreamingFigures,
     measure_fit,
+    measure_peers,
     measure_prediction,
     measure_scale,
     measure_streamed_prediction,
@@ -84,6 +86,23 @@ def predict(
         f"{figures.many_queries} queries with {figures.nodes} nodes: {figures.many_seconds:.1f} s, "
         f"{figures.many_megabytes:.0f} MB above the process before; largest difference {figures.many_error:.1e}"
     )
+
+
+@bench.command()
+def peers(
+    rounds: Annotated[int, typer.Option(min=1, help="How often the sides take turns.")] = 10,
+    runs: Annotated[int, typer.Option(min=1, help="Trainings to the common error.")] = 3,
+) -> None:
+    """Match our models with neuraloperator and DeepXDE, in a checkout of the repository; print lines of JSON.
+
+    `parity/peers/environment.sh` makes the environment of the peers first.
+    """
+    try:
+        for match in measure_peers(rounds=rounds, runs=runs):
+            print_json(match)
+    except FileNotFoundError as missing:
+        typer.echo(f"loca bench peers: {missing}", err=True)
+        raise typer.Exit(1) from None
 
 
 @bench.command()
@@ -164,7 +183,9 @@ def growth_of(rows: list[ScaleRow], name: str) -> str:
     return f"{seconds:.2f} / {megabytes:.2f}"
 
 
-Figures = StepTimes | FitFigures | PredictionFigures | ScaleRow | StreamedPredictionFigures | StreamingFigures
+Figures = (
+    StepTimes | FitFigures | MatchFigures | PredictionFigures | ScaleRow | StreamedPredictionFigures | StreamingFigures
+)
 
 
 def print_json(figures: Figures) -> None:
@@ -173,9 +194,11 @@ def print_json(figures: Figures) -> None:
     def short(value: Any) -> Any:
         if isinstance(value, tuple):
             return [short(each) for each in value]
+        if isinstance(value, dict):
+            return {name: short(each) for name, each in value.items()}
         return float(f"{value:.6g}") if isinstance(value, float) else value
 
-    typer.echo(json.dumps({name: short(value) for name, value in dataclasses.asdict(figures).items()}))
+    typer.echo(json.dumps(short(dataclasses.asdict(figures))))
 
 
 def show(times: StepTimes) -> None:
