@@ -18,6 +18,7 @@ def test_collectives_are_counted_with_their_bytes():
   %a = f32[] parameter(0)
   %b = (f32[2,3]{1,0}, /*index=1*/bf16[4]{0}) all-reduce(%x, %y), channel_id=1, to_apply=%add
   %c = f64[5]{0} all-gather(%z), dimensions={0}
+  %e = f32[9]{0} all-reduce(%v), replica_groups={{0},{1}}, to_apply=%add
   ROOT %d = pred[] all-reduce(%w), to_apply=%or
 """
     assert tally(program) == ({"all-reduce": 2, "all-gather": 1}, {"all-reduce": 24 + 8 + 1, "all-gather": 40})

@@ -131,9 +131,14 @@ def collectives_of(setting: str, axes: Mapping[str, int], locations: int | None 
 
 
 def tally(program: str) -> tuple[dict[str, int], dict[str, int]]:
-    """Collectives in the text of a compiled program, by kind: how many, and the bytes of their results."""
+    """Collectives in the text of a compiled program, by kind: how many, and the bytes of their results.
+
+    Those in which every device is alone with itself do not count.
+    """
     counts, sizes = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
-    for result, kind in re.findall(rf" = (.*?) ({'|'.join(KINDS)})(?:-start)?\(", program):
+    for result, kind, rest in re.findall(rf" = (.*?) ({'|'.join(KINDS)})(?:-start)?\((.*)", program):
+        if re.search(r"replica_groups=\{\{[0-9]+\}", rest):
+            continue
         counts[kind] += 1
         for dtype, shape in re.findall(r"([a-z]+[0-9]*)\[([0-9,]*)\]", result):
             sizes[kind] += BYTES[dtype] * math.prod(int(side) for side in shape.split(",") if side)
