@@ -14,10 +14,16 @@ import equinox as eqx, jax, jax.numpy as jnp, numpy as np
 from loca.encoders import Sensors
 from loca.models import LOCA
 from loca.problems import Antiderivative
-from loca.training import StoppedError, fit
+from loca.training import StoppedError, feeds, fit
 
 def mesh(count):
+    if count == "mixed":
+        return jax.make_mesh((2, 2, 2), ("nodes", "functions", "queries"))
     return jax.sharding.Mesh(np.array(jax.devices()[:count]), ("functions",))
+
+compiled = []
+close = feeds.InMemory.close
+feeds.InMemory.close = lambda self: (compiled.append(self.stretch._cache_size()), close(self))
 
 problem = Antiderivative(length=0.3, sensors=40, queries=20)
 train, test = problem.sample(jax.random.key(0), 200), problem.sample(jax.random.key(1), 50)
@@ -48,7 +54,7 @@ try:
     run(2, sys.argv[1], callbacks=[stop_half_way])
 except StoppedError as stopped:
     told["stopped"] = str(stopped)
-for count in (1, 2, 4, 8):
+for count in (1, 2, 4, 8, "mixed"):
     directory = sys.argv[1] + str(count)
     shutil.copytree(sys.argv[1], directory)
     told[str(count)] = numbers(*run(count, directory))
@@ -56,6 +62,7 @@ try:
     fit(model, train, steps=1, batch_size=30, mesh=mesh(8))
 except ValueError as refused:
     told["refused"] = str(refused)
+told["compiled"] = compiled
 print(json.dumps(told))
 """
 
@@ -71,14 +78,18 @@ def told(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("count", ["1", "2", "4", "8"])
+@pytest.mark.parametrize("count", ["1", "2", "4", "8", "mixed"])
 def test_saved_on_two_devices_it_goes_on_with_any_number(told, count):
     assert "stopped at step 100" in told["stopped"]
-    assert told[count]["devices"] == [int(count)]
+    assert told[count]["devices"] == [8 if count == "mixed" else int(count)]
     # sums over functions are taken in another order, so not the same bits; 200 steps of Adam apart
     np.testing.assert_allclose(told[count]["losses"], told["plain"]["losses"], rtol=1e-4)
     np.testing.assert_allclose(told[count]["errors"], told["plain"]["errors"], rtol=1e-3)
     np.testing.assert_allclose(told[count]["parameters"], told["plain"]["parameters"], atol=1e-3)
+
+
+def test_every_run_is_compiled_once(told):
+    assert set(told["compiled"]) == {1}
 
 
 def test_a_batch_that_cannot_be_split_is_refused(told):
