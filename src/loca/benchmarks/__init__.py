@@ -1,5 +1,7 @@
 """Measurements that anyone can repeat."""
 
+from loca.benchmarks.collectives import Collectives as Collectives
+from loca.benchmarks.collectives import measure_collectives as measure_collectives
 from loca.benchmarks.fitting import FitFigures as FitFigures
 from loca.benchmarks.fitting import measure_fit as measure_fit
 from loca.benchmarks.peers import MatchFigures as MatchFigures
@@ -21,6 +23,7 @@ from loca.benchmarks.streaming import measure_streaming as measure_streaming
 __all__ = [
     "SCALE_AXES",
     "STEP_SETTINGS",
+    "Collectives",
     "FitFigures",
     "MatchFigures",
     "PredictionFigures",
@@ -28,6 +31,7 @@ __all__ = [
     "StepTimes",
     "StreamedPredictionFigures",
     "StreamingFigures",
+    "measure_collectives",
     "measure_fit",
     "measure_peers",
     "measure_prediction",

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from rich.table import Table
 from loca.benchmarks import (
     SCALE_AXES,
     STEP_SETTINGS,
+    Collectives,
     FitFigures,
     MatchFigures,
     PredictionFigures,
@@ -19,6 +21,7 @@ from loca.benchmarks import (
     StepTimes,
     StreamedPredictionFigures,
     StreamingFigures,
+    measure_collectives,
     measure_fit,
     measure_peers,
     measure_prediction,
@@ -29,6 +32,7 @@ from loca.benchmarks import (
     time_step,
 )
 from loca.cli.progress import training_shown
+from loca.models import SETTINGS, Setting
 
 bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
 
@@ -50,7 +54,7 @@ def step(
     *ours* is the package; *bare* the same arithmetic by hand in bare JAX; *paper layout* is Algorithm 1 with all work
     at the nodes repeated for every function of the batch. Sizes are those of the paper's experiments.
     """
-    known_setting(setting)
+    known_setting(setting, STEP_SETTINGS)
     times = time_step(setting, rounds=rounds, seconds=seconds)
     if as_json:
         print_json(times)
@@ -65,7 +69,7 @@ def fit(
     turns: Annotated[int, typer.Option(min=1, help="How often they take turns; medians are reported.")] = 3,
 ) -> None:
     """Time a whole run (validation, checkpoints, progress) against the bare step of `loca bench step`, in turns."""
-    known_setting(setting)
+    known_setting(setting, STEP_SETTINGS)
     with training_shown() as shown:
         figures = measure_fit(setting, seconds=seconds, turns=turns, callbacks=[shown])
     print_json(figures)
@@ -86,6 +90,17 @@ def predict(
         f"{figures.many_queries} queries with {figures.nodes} nodes: {figures.many_seconds:.1f} s, "
         f"{figures.many_megabytes:.0f} MB above the process before; largest difference {figures.many_error:.1e}"
     )
+
+
+@bench.command()
+def collectives(
+    devices: Annotated[int, typer.Option(min=1, help="How many devices to compile for; none of them is needed.")] = 8,
+    setting: Annotated[str, typer.Option(help=f"One of {', '.join(SETTINGS)}.")] = "darcy",
+) -> None:
+    """Count what devices send each other in a training step, in the compiled program; print lines of JSON."""
+    known_setting(setting, SETTINGS)
+    for counted in measure_collectives(devices, setting=setting):
+        print_json(counted)
 
 
 @bench.command()
@@ -149,11 +164,11 @@ def stream(
     )
 
 
-def known_setting(name: str) -> None:
+def known_setting(name: str, settings: Mapping[str, Setting]) -> None:
     """Refuse a setting that there is not."""
-    if name not in STEP_SETTINGS:
+    if name not in settings:
         raise typer.BadParameter(
-            f"unknown setting {name!r}; choose one of {', '.join(STEP_SETTINGS)}", param_hint="--setting"
+            f"unknown setting {name!r}; choose one of {', '.join(settings)}", param_hint="--setting"
         )
 
 
@@ -184,7 +199,14 @@ def growth_of(rows: list[ScaleRow], name: str) -> str:
 
 
 Figures = (
-    StepTimes | FitFigures | MatchFigures | PredictionFigures | ScaleRow | StreamedPredictionFigures | StreamingFigures
+    Collectives
+    | FitFigures
+    | MatchFigures
+    | PredictionFigures
+    | ScaleRow
+    | StepTimes
+    | StreamedPredictionFigures
+    | StreamingFigures
 )
 
 
