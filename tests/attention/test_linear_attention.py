@@ -375,14 +375,14 @@ def test_draws_are_trained_only_if_asked_for(getkey):
 @each_way()
 @pytest.mark.parametrize("training", [False, True], ids=["values", "gradients"])
 def test_operations_and_memory_grow_linearly(index, training):
-    """From 10³ to 10⁵ locations and as many nodes, as the compiler plans it."""
+    """From 10⁴ to 10⁶ locations and as many nodes, as the compiler plans it; fewer it may keep to itself."""
     way = [Nystrom(16), RandomFeatures(L, 16, key=jax.random.key(0))][index]
     g = Scores(MLP((L, D_S * N), key=jax.random.key(0)))
 
     def total(k, q_y, q_z, w):
         return jnp.sum(scores(way, k, g, q_y, q_z, w))
 
-    sizes, operations, memory = (1_000, 10_000, 100_000), [], []
+    sizes, operations, memory = (10_000, 100_000, 1_000_000), [], []
     for size in sizes:
         points, w = jax.ShapeDtypeStruct((size, L), jnp.float32), jax.ShapeDtypeStruct((size,), jnp.float32)
         program = jax.grad(total, argnums=(0, 1, 2)) if training else total
@@ -392,7 +392,7 @@ def test_operations_and_memory_grow_linearly(index, training):
     for growing in (operations, memory):
         slope, _ = np.polyfit(np.log(sizes), np.log(growing), 1)
         assert slope <= 1.1
-    assert memory[-1] < 4 * 100_000 * 16 * 20  # a few numbers for each location and landmark
+    assert memory[-1] < 4 * sizes[-1] * 16 * 20  # a few numbers for each location and landmark
 
 
 # mistakes
