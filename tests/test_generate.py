@@ -22,6 +22,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from crashing import Crash, crash_at
 from loca.cli.app import app
 from loca.cli.generate import build
 from loca.data import Store, Variable
@@ -131,30 +132,8 @@ def test_workers_that_always_die_are_given_up_and_lose_nothing(tmp_path, undistu
     assert generate(Deadly(sword=str(sword)), 40, path).digest == undisturbed
 
 
-class Crash(BaseException):
-    """The power is gone: nothing after it is done, and nobody catches it."""
-
-
-def crash_at(monkeypatch, moment):
-    """Whatever changes the disk does so `moment` times, and then never again."""
-    changes = 0
-
-    def counted(change):
-        def wrapper(*args, **kwargs):
-            nonlocal changes
-            changes += 1
-            if changes > moment:
-                raise Crash
-            return change(*args, **kwargs)
-
-        return wrapper
-
-    for place, name in [
-        (Path, "replace"), (Path, "rename"), (Path, "unlink"), (shutil, "rmtree"), (writing, "write_rows"),
-        (writing, "sync"), (Store, "open"),
-    ]:  # fmt: skip
-        monkeypatch.setattr(place, name, counted(getattr(place, name)))
-    return lambda: changes
+CHANGES = ((writing, "write_rows"), (writing, "sync"), (Store, "open"))
+"""What changes the disk here, besides moving and removing files."""
 
 
 def test_crashing_before_any_change_of_the_disk_changes_nothing(tmp_path, undisturbed, monkeypatch):
@@ -163,7 +142,7 @@ def test_crashing_before_any_change_of_the_disk_changes_nothing(tmp_path, undist
     while True:
         path = tmp_path / f"{moment}.zarr"
         with monkeypatch.context() as patch:
-            changes = crash_at(patch, moment)
+            changes = crash_at(patch, moment, *CHANGES)
             try:
                 generate(Sums(), 40, path)
             except Crash:

@@ -8,6 +8,8 @@ that lie in memory row by row: so each derivative is written here in one of thes
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax.experimental.layout import Layout, with_layout_constraint
@@ -18,12 +20,12 @@ __all__ = ["matmul", "matmul_transposed"]
 
 def matmul(a: Float[Array, "*N q"], b: Float[Array, "q r"]) -> Float[Array, "*N r"]:
     """A B."""
-    return rounded(a, b) if is_rounded(a) else a @ b
+    return rounded(a, b, 0) if is_rounded(a) else a @ b
 
 
 def matmul_transposed(a: Float[Array, "*N q"], b: Float[Array, "r q"]) -> Float[Array, "*N r"]:
     """A Bᵀ."""
-    return rounded_transposed(a, b) if is_rounded(a) else a @ b.T
+    return rounded(a, b, 1) if is_rounded(a) else a @ b.T
 
 
 def is_rounded(a: Array) -> bool:
@@ -48,41 +50,22 @@ def written_out(a: Float[Array, "q rows"]) -> Float[Array, "q rows"]:
     return with_layout_constraint(a.astype(jnp.bfloat16), Layout((0, 1)))
 
 
-@jax.custom_vjp
-def rounded(a: Float[Array, "*N q"], b: Float[Array, "q r"]) -> Float[Array, "*N r"]:
-    """A B from rounded factors: dA = G Bᵀ, dB = Aᵀ G."""
-    return half(a, b, axis=0)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def rounded(a: Float[Array, "*N q"], b: Float[Array, "_ _"], axis: int) -> Float[Array, "*N r"]:
+    """A B (`axis` 0 of B is summed over) or A Bᵀ (`axis` 1), from rounded factors."""
+    return half(a, b, axis)
 
 
-def forward(a: Array, b: Array) -> tuple[Array, tuple[Array, Array]]:
+def forward(a: Array, b: Array, axis: int) -> tuple[Array, tuple[Array, Array]]:
     """The product, and what its derivative needs."""
-    return rounded(a, b), (a.astype(jnp.bfloat16), b.astype(jnp.bfloat16))
+    return half(a, b, axis), (a.astype(jnp.bfloat16), b.astype(jnp.bfloat16))
 
 
-def backward(factors: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
-    """The derivative with respect to both."""
+def backward(axis: int, factors: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
+    """Of A B: dA = G Bᵀ and dB = Aᵀ G; of A Bᵀ: dA = G B and dB = Gᵀ A."""
     a, b = factors
-    return half(g, b, axis=1), half(written_out(tall(a).T), tall(g), axis=0)
+    left, right = (a, g) if axis == 0 else (g, a)
+    return half(g, b, 1 - axis), half(written_out(tall(left).T), tall(right), axis=0)
 
 
 rounded.defvjp(forward, backward)
-
-
-@jax.custom_vjp
-def rounded_transposed(a: Float[Array, "*N q"], b: Float[Array, "r q"]) -> Float[Array, "*N r"]:
-    """A Bᵀ from rounded factors: dA = G B, dB = Gᵀ A."""
-    return half(a, b, axis=1)
-
-
-def forward_transposed(a: Array, b: Array) -> tuple[Array, tuple[Array, Array]]:
-    """The product, and what its derivative needs."""
-    return rounded_transposed(a, b), (a.astype(jnp.bfloat16), b.astype(jnp.bfloat16))
-
-
-def backward_transposed(factors: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
-    """The derivative with respect to both."""
-    a, b = factors
-    return half(g, b, axis=0), half(written_out(tall(g).T), tall(a), axis=0)
-
-
-rounded_transposed.defvjp(forward_transposed, backward_transposed)

@@ -5,38 +5,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from coupled import D_S, KERNELS, L, N, P, Scores, example, scores
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loca.attention import Blocked, Dense, Uncoupled, couple, coupling, expectation
 from loca.domains import Box
-from loca.kernels import RBF, Laplacian, Matern, RationalQuadratic
+from loca.kernels import RBF
 from loca.nets import MLP
 from loca.rules import GaussLegendre, MonteCarlo
-
-KERNELS = [RBF(0.5), Matern(0.5), Matern(1.5), Matern(2.5), Laplacian(0.3), RationalQuadratic(), RBF() + 2.0 * Matern()]
-P, Q, L, N, D_S = 7, 11, 3, 4, 2
-
-
-class Scores(eqx.Module):
-    """g, as a model holds it."""
-
-    net: MLP
-
-    def __call__(self, q_z):
-        return tuple(jnp.split(self.net(q_z), D_S, axis=-1))
-
-
-def example(key, scale=1.0):
-    y_key, z_key, w_key, g_key = jax.random.split(key, 4)
-    q_y, q_z = scale * jax.random.normal(y_key, (P, L)), scale * jax.random.normal(z_key, (Q, L))
-    w = jax.random.uniform(w_key, (Q,), minval=0.1)
-    return Scores(MLP((L, 5, D_S * N), key=g_key)), q_y, q_z, w
-
-
-def scores(way, k, g, q_y, q_z, w):
-    """g̃ of all channels as one array (d_s, P, n)."""
-    return jnp.stack(way.scores(k, g, q_y, way.nodes(k, g, q_z, w)))
 
 
 @pytest.mark.parametrize("k", KERNELS, ids=lambda k: type(k).__name__)

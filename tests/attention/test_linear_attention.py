@@ -1,11 +1,13 @@
 """Ways of linear cost: exact limits, error laws, positivity, gradients, and the cost itself."""
 
+import coupled
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.scipy as jsp
 import numpy as np
 import pytest
+from coupled import D_S, KERNELS, L, N, P, Q, Scores, example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.test_util import check_grads
@@ -15,36 +17,14 @@ from loca.attention.landmarks import CANDIDATES, landmarks
 from loca.attention.nystrom import cholesky
 from loca.attention.random_features import gaussian_features, orthogonal_normal
 from loca.domains import Box
-from loca.kernels import RBF, Laplacian, Matern, RationalQuadratic
+from loca.kernels import RBF, Matern
 from loca.nets import MLP
 from loca.parameters import count as parameter_count
 from loca.rules import GaussLegendre
 
-KERNELS = [RBF(0.5), Matern(0.5), Matern(1.5), Matern(2.5), Laplacian(0.3), RationalQuadratic(), RBF() + 2.0 * Matern()]
 GAUSSIAN = [RBF(0.5), 3.0 * RBF(0.5), RBF(0.5) * RBF(0.2), RBF(0.5) + 2.0 * RBF(0.1)]
-P, Q, L, N, D_S = 7, 11, 3, 4, 2
 
-
-class Scores(eqx.Module):
-    """g, as a model holds it."""
-
-    net: MLP
-
-    def __call__(self, q_z):
-        return tuple(jnp.split(self.net(q_z), D_S, axis=-1))
-
-
-def example(key, scale=1.0):
-    y_key, z_key, w_key, g_key = jax.random.split(key, 4)
-    q_y, q_z = scale * jax.random.normal(y_key, (P, L)), scale * jax.random.normal(z_key, (Q, L))
-    w = jax.random.uniform(w_key, (Q,), minval=0.1)
-    return Scores(MLP((L, 5, D_S * N), key=g_key)), q_y, q_z, w
-
-
-@eqx.filter_jit
-def scores(way, k, g, q_y, q_z, w):
-    """g̃ of all channels as one array (d_s, P, n)."""
-    return jnp.stack(way.scores(k, g, q_y, way.nodes(k, g, q_z, w)))
+scores = eqx.filter_jit(coupled.scores)
 
 
 def ways():

@@ -4,9 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from commands import command
 
-from loca.cli.app import app
 from loca.cli.figures import typical_and_worst
 from loca.data import Store, Variable
 from loca.evaluation import Report
@@ -14,12 +13,6 @@ from loca.problems import Antiderivative, generate
 from loca.saving import load
 
 PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
-
-
-def command(*line, code=0):
-    result = CliRunner().invoke(app, [str(word) for word in line])
-    assert result.exit_code == code, result.output
-    return result.output
 
 
 @pytest.fixture(scope="module")

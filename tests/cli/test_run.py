@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray
-from typer.testing import CliRunner
+from commands import command
 
 from loca.cli import runs
-from loca.cli.app import app
 from loca.cli.configuration import ConfigurationError, check_configuration, read_configuration
 from loca.data import Store
 from loca.evaluation import Report
@@ -40,12 +39,6 @@ steps = 400
 batch_size = 40
 every = 200
 """
-
-
-def command(*line, code=0):
-    result = CliRunner().invoke(app, [str(word) for word in line])
-    assert result.exit_code == code, result.output
-    return result.output
 
 
 @pytest.fixture(scope="module")
@@ -99,12 +92,12 @@ def test_a_run_that_streams_is_the_same_run(place):
 
 def test_what_would_fill_the_memory_streams(place, monkeypatch):
     configuration = read_configuration(place / "run.toml", {})
-    assert not runs.Parts(configuration).is_streamed
+    assert not runs.RunData(configuration).is_streamed
     functions, numbers = 135, 40 + 15
     monkeypatch.setattr(runs, "physical_memory", lambda: 2 * 4 * functions * numbers - 1)
-    assert runs.Parts(configuration).is_streamed
+    assert runs.RunData(configuration).is_streamed
     monkeypatch.setattr(runs, "physical_memory", lambda: 2 * 4 * functions * numbers)
-    assert not runs.Parts(configuration).is_streamed
+    assert not runs.RunData(configuration).is_streamed
 
 
 @pytest.mark.parametrize("model", ["loca", "deeponet", "fno"])

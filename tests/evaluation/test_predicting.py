@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -19,6 +18,7 @@ import pytest
 import xarray
 from typer.testing import CliRunner
 
+from crashing import Crash, crash_at
 from loca.benchmarks.streamed_prediction import measure_streamed_prediction
 from loca.cli.app import app
 from loca.data import Free, Indexed, Labeled, Part, Records, Samples, Shared, convert
@@ -271,29 +271,8 @@ def content(path):
     return {str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-class Crash(BaseException):
-    """The power is gone: nothing after it is done, and nobody catches it."""
-
-
-def crash_at(monkeypatch, moment):
-    """Whatever changes the disk does so `moment` times, and then never again."""
-    changes = 0
-
-    def counted(change):
-        def wrapper(*args, **kwargs):
-            nonlocal changes
-            changes += 1
-            if changes > moment:
-                raise Crash
-            return change(*args, **kwargs)
-
-        return wrapper
-
-    for place, name in [
-        (Path, "replace"), (Path, "rename"), (Path, "unlink"), (shutil, "rmtree"), (draft, "sync"),
-        (xarray.Dataset, "to_zarr"),
-    ]:  # fmt: skip
-        monkeypatch.setattr(place, name, counted(getattr(place, name)))
+CHANGES = ((draft, "sync"), (xarray.Dataset, "to_zarr"))
+"""What changes the disk here, besides moving and removing files."""
 
 
 def test_crashing_before_any_change_of_the_disk_changes_nothing(tmp_path, small_tiles):
@@ -305,7 +284,7 @@ def test_crashing_before_any_change_of_the_disk_changes_nothing(tmp_path, small_
     while True:
         path = tmp_path / f"{moment}.zarr"
         with pytest.MonkeyPatch.context() as patch:
-            crash_at(patch, moment)
+            crash_at(patch, moment, *CHANGES)
             try:
                 predict_to(model, data, path)
             except Crash:

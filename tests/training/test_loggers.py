@@ -11,13 +11,9 @@ import subprocess
 import sys
 from collections import Counter
 
-import jax
 import numpy as np
 import pytest
 
-from loca.encoders import Sensors
-from loca.models import LOCA
-from loca.problems import Antiderivative
 from loca.training import History, Progress, StoppedError, fit, loggers
 from loca.training.loggers.tensorboard import read_events
 
@@ -127,17 +123,6 @@ def as_mapping(scalars):
     counts = Counter((name, step) for name, step, _ in scalars)
     assert max(counts.values()) == 1, "a step was written twice"
     return {(name, step): value for name, step, value in scalars}
-
-
-@pytest.fixture(scope="module")
-def data():
-    return Antiderivative(length=0.3, sensors=40, queries=20).sample(jax.random.key(0), 60)
-
-
-@pytest.fixture(scope="module")
-def model(data):
-    widths = {"lift_widths": (8,), "proposal_widths": (8,), "feature_widths": (8,)}
-    return LOCA.create(data, key=jax.random.key(1), encoder=Sensors(40), num_features=4, lift_size=4, **widths)
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,6 @@ from zygote import PATIENCE, Life, zygote
 
 from loca.encoders import Sensors
 from loca.models import LOCA
-from loca.problems import Antiderivative
 from loca.saving import save
 from loca.training import History, fit
 from loca.training.manifest import NAME
@@ -153,17 +152,6 @@ def test_asked_to_stop_it_saves_and_ends_well(start, tmp_path):
     assert "stopped at step" in said
     assert "run the same to go on" in said
     assert any((tmp_path / "run/checkpoints").iterdir())
-
-
-@pytest.fixture(scope="module")
-def data():
-    return Antiderivative(length=0.3, sensors=40, queries=20).sample(jax.random.key(0), 60)
-
-
-@pytest.fixture(scope="module")
-def model(data):
-    widths = {"lift_widths": (8,), "proposal_widths": (8,), "feature_widths": (8,)}
-    return LOCA.create(data, key=jax.random.key(1), encoder=Sensors(40), num_features=4, lift_size=4, **widths)
 
 
 def test_the_directory_tells_what_happened_and_knows_its_run(model, data, tmp_path):

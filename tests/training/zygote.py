@@ -1,6 +1,6 @@
 """Processes that start in a moment: forked from one that has imported everything and has touched no device.
 
-Run as a program, this is that process: it reads lines such as `["train", "/tmp/run", 100]`, calls the function of
+Run as a program, this is that process: it reads lines such as `["train", "DIRECTORY", 100]`, calls the function of
 `lives` of that name in a fork of itself, and answers with the fork's number and, in the end, its exit status.
 """
 

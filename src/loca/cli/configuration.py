@@ -15,13 +15,13 @@ class ConfigurationError(ValueError):
     """A description of a run that cannot be one; says which field, and why."""
 
 
-class Part(BaseModel):
+class Table(BaseModel):
     """A table of the file; a name that is not known in it is an error, not a wish."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class DataPart(Part):
+class DataTable(Table):
     """Where functions come from: arguments of `loca.data.open`, and what is kept of them."""
 
     path: str
@@ -40,7 +40,7 @@ class DataPart(Part):
     """Whether training reads its batches from the file instead of memory; by default if it would take half of it."""
 
 
-class ModelPart(Part):
+class ModelTable(Table):
     """Sizes of a model: each given, or left to its `create`, or all those of one of the paper's experiments."""
 
     setting: Literal["antiderivative", "darcy", "mechanical-mnist", "shallow-water", "climate"] | None = None
@@ -51,14 +51,14 @@ class ModelPart(Part):
         return self.model_dump(exclude={"kind", "setting"}, exclude_none=True)
 
     @model_validator(mode="after")
-    def check_sizes(self) -> ModelPart:
+    def check_sizes(self) -> ModelTable:
         """A setting has all sizes."""
         if self.setting is not None and self.sizes:
             raise ValueError(f"setting {self.setting!r} has all sizes; leave out {', '.join(self.sizes)}")
         return self
 
 
-class LOCAPart(ModelPart):
+class LOCATable(ModelTable):
     """Sizes of LOCA."""
 
     kind: Literal["loca"] = "loca"
@@ -69,7 +69,7 @@ class LOCAPart(ModelPart):
     feature_widths: Widths | None = None
 
 
-class DeepONetPart(ModelPart):
+class DeepONetTable(ModelTable):
     """Sizes of DeepONet."""
 
     kind: Literal["deeponet"]
@@ -78,7 +78,7 @@ class DeepONetPart(ModelPart):
     trunk_widths: Widths | None = None
 
 
-class FNOPart(ModelPart):
+class FNOTable(ModelTable):
     """Sizes of FNO."""
 
     kind: Literal["fno"]
@@ -88,7 +88,7 @@ class FNOPart(ModelPart):
     padding: Annotated[int, Field(ge=0)] | None = None
 
 
-class TrainingPart(Part):
+class TrainingTable(Table):
     """Arguments of `loca.fit`."""
 
     steps: PositiveInt = 20_000
@@ -107,12 +107,12 @@ class TrainingPart(Part):
     """Who else is told of losses and errors, besides history.jsonl; each is an extra to install."""
 
 
-class RunConfiguration(Part):
+class RunConfiguration(Table):
     """All of it."""
 
-    data: DataPart
-    model: Annotated[LOCAPart | DeepONetPart | FNOPart, Field(discriminator="kind")] = LOCAPart()
-    training: TrainingPart = TrainingPart()
+    data: DataTable
+    model: Annotated[LOCATable | DeepONetTable | FNOTable, Field(discriminator="kind")] = LOCATable()
+    training: TrainingTable = TrainingTable()
 
 
 def read_configuration(path: Path | None, changes: dict[str, dict[str, Any]]) -> RunConfiguration:

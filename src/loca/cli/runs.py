@@ -25,7 +25,7 @@ VALIDATION_MAX, LOOKED_AT = 1000, 1000
 """Functions that validation takes at most, and those from which a model for streamed data learns what data is like."""
 
 
-class Parts:
+class RunData:
     """The data of a run: functions to learn from, in memory or in their file, to validate on, and to test with."""
 
     def __init__(self, configuration: RunConfiguration):
@@ -70,7 +70,7 @@ def physical_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def carry_out(configuration: RunConfiguration, directory: Path, parts: Parts) -> tuple[float, Report | None]:
+def carry_out(configuration: RunConfiguration, directory: Path, data: RunData) -> tuple[float, Report | None]:
     """Train, save the model, and give its validation error, and its report on test data if there are any."""
     import jax
 
@@ -81,21 +81,21 @@ def carry_out(configuration: RunConfiguration, directory: Path, parts: Parts) ->
     from loca.training import fit, loggers
 
     asked, description = configuration.training, json.loads(configuration.model_dump_json())
-    example = parts.example
+    example = data.example
     with contextlib.ExitStack() as stack:
         if asked.precision != "float32":
             stack.enter_context(jax.default_matmul_precision(asked.precision))
         told = [stack.enter_context(loggers.create(name, directory, description)) for name in asked.loggers]
         model, history = fit(
             create(configuration, example),
-            parts.training,
+            data.training,
             steps=asked.steps,
             optimizer=optimizer_of(configuration),
             loss=getattr(losses, asked.loss),
-            batch_size=min(asked.batch_size, len(parts.training)),
+            batch_size=min(asked.batch_size, len(data.training)),
             seed=asked.seed,
             weights=area_weights(example.domain, example.y.points) if asked.weights == "area" else None,
-            validate=parts.validation,
+            validate=data.validation,
             every=asked.every,
             callbacks=[stack.enter_context(training_shown()), *told],
             directory=directory,
@@ -103,7 +103,7 @@ def carry_out(configuration: RunConfiguration, directory: Path, parts: Parts) ->
         )
     error = history.moments[-1].validation
     assert error is not None, "the last moment of a run with validation data has an error"
-    report = None if parts.test is None else evaluate(model, parts.test)
+    report = None if data.test is None else evaluate(model, data.test)
     metrics = {"validation_relative_l2": error}
     if report is not None:
         report.save(directory / REPORT)

@@ -50,7 +50,7 @@ def train(
     from rich.console import Console
 
     from loca.cli.configuration import ConfigurationError, check_configuration, read_configuration
-    from loca.cli.runs import MODEL, Parts, carry_out
+    from loca.cli.runs import MODEL, RunData, carry_out
     from loca.training import BrokenLossError, StoppedError
 
     changes: dict[str, dict[str, Any]] = {
@@ -76,9 +76,9 @@ def train(
             configuration = check_configuration(described, str(resume / CONFIGURATION))
         else:
             configuration = read_configuration(config, changes)
-        parts = Parts(configuration)
+        functions = RunData(configuration)
         begin(directory, configuration)  # not before: a mistyped path is to leave nothing behind
-        error, report = carry_out(configuration, directory, parts)
+        error, report = carry_out(configuration, directory, functions)
     except StoppedError as stopped:
         typer.echo(str(stopped).replace("run the same", f"`loca train --resume {directory}`"))
         return

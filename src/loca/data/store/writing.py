@@ -137,18 +137,11 @@ class Draft:
 
     def begin(self) -> None:
         """Write down what is asked for, or see that it is what was asked for before."""
-        request = self.directory / "request.json"
-        if request.exists():
-            if difference := differences(json.loads(request.read_bytes()), self.request):
-                raise FileExistsError(
-                    f"{self.directory} was begun with other arguments ({difference}); give the same ones to go on, "
-                    "choose another name, or delete it first"
-                )
-        else:
+        if not was_begun(self.directory, self.request):
             self.pieces.mkdir(exist_ok=True)
             self.packed.mkdir(exist_ok=True)
             self.create_arrays()
-            write_whole(request, lambda file: file.write(json.dumps(self.request).encode()))
+            write_down(self.directory, self.request)
         for leftover in [*self.pieces.glob(".*"), *self.packed.glob(".*")]:  # of a killed run
             leftover.unlink(missing_ok=True)
 
@@ -267,6 +260,28 @@ def write_rows(path: Path, rows: range, values: np.ndarray) -> None:
         with zarr.config.set({"array.write_empty_chunks": True}):  # `config=` is for new arrays only
             array = zarr.open_array(path, mode="r+")
         array[rows.start : rows.stop] = values
+
+
+REQUEST = "request.json"
+"""The file of work in the making that says what was asked for; the last thing that beginning it writes."""
+
+
+def was_begun(directory: Path, request: dict[str, Any]) -> bool:
+    """Whether this work was begun before; other work in the same directory is refused."""
+    path = directory / REQUEST
+    if not path.exists():
+        return False
+    if difference := differences(json.loads(path.read_bytes()), request):
+        raise FileExistsError(
+            f"{directory} was begun with other arguments ({difference}); give the same ones to go on, "
+            "choose another name, or delete it first"
+        )
+    return True
+
+
+def write_down(directory: Path, request: dict[str, Any]) -> None:
+    """Write what is asked for, so that `was_begun` finds it."""
+    write_whole(directory / REQUEST, lambda file: file.write(json.dumps(request).encode()))
 
 
 def cut(rows: range, size: int) -> list[range]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from loca.data.store.store import group_attributes
 from loca.data.store.work import sync, write_whole
-from loca.data.store.writing import differences, without_versions
+from loca.data.store.writing import differences, was_begun, without_versions, write_down
 from loca.evaluation.predictions.job import Job, Parts
 
 DESCRIPTION = "loca_prediction"
@@ -47,17 +47,10 @@ class Draft:
 
     def begin(self, job: Job) -> None:
         """Write coordinates and empty arrays, or see that what was begun is what is asked for now."""
-        request = self.directory / "request.json"
-        if request.exists():
-            if difference := differences(json.loads(request.read_bytes()), self.request):
-                raise FileExistsError(
-                    f"{self.directory} was begun with other arguments ({difference}); give the same ones to go on, "
-                    "choose another name, or delete it first"
-                )
-        else:
+        if not was_begun(self.directory, self.request):
             self.marks.mkdir(exist_ok=True)
             self.create(job)
-            write_whole(request, lambda file: file.write(json.dumps(self.request).encode()))
+            write_down(self.directory, self.request)
         for leftover in self.marks.glob(".*"):  # of a killed run
             leftover.unlink()
 
