@@ -5,6 +5,9 @@ test function is drawn. Fixed before the first run: the rate is the one whose er
 smallest in the geometric mean over problems and seeds; warm-up, clipping and averaging are kept if leaving each out
 makes that mean no smaller by more than 2 %, since they are there for the runs that would otherwise go wrong.
 
+Decided otherwise after the runs: the rule's rate is 1.6e-2, but twice that breaks runs on two of the three problems. The
+default is half of it, 4 % worse in the mean and at a distance from where things go wrong; parts were left out there too.
+
     python studies/default_optimizer.py     # about 20 minutes on two cores; resumes after a kill
 
 The climate record, of `studies/speedy_daily.py`, is read from ../shared/data if it is there.
@@ -30,10 +33,10 @@ from loca.training import Encoded, State, advance, average_weights, paper_optimi
 HERE = Path(__file__).parent
 RESULTS = HERE / "default_optimizer.json"
 SPEEDY = HERE.parent.parent / "shared/data/speedy_daily.npz"
-RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
-"""The last was added when the one before it was the best on the first problem."""
-BASE = 2e-3
-"""The rate at which the parts of the optimizer are left out one by one."""
+RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
+"""The last two were added, one after the other, when the largest so far was the best."""
+BASES = (2e-3, 8e-3)
+"""Rates at which the parts of the optimizer are left out one by one: the first guess, and the rate that was chosen."""
 
 
 def optimizer(steps: int, rate: float, *, warmup: bool = True, clip: bool = True) -> optax.GradientTransformation:
@@ -46,8 +49,8 @@ def optimizer(steps: int, rate: float, *, warmup: bool = True, clip: bool = True
 CANDIDATES = {
     "paper": lambda steps: average_weights(paper_optimizer()),
     **{f"rate {rate:g}": lambda steps, rate=rate: optimizer(steps, rate) for rate in RATES},
-    "no warm-up": lambda steps: optimizer(steps, BASE, warmup=False),
-    "no clipping": lambda steps: optimizer(steps, BASE, clip=False),
+    **{f"{rate:g}, no warm-up": lambda steps, rate=rate: optimizer(steps, rate, warmup=False) for rate in BASES},
+    **{f"{rate:g}, no clipping": lambda steps, rate=rate: optimizer(steps, rate, clip=False) for rate in BASES},
 }
 
 
@@ -145,7 +148,7 @@ def main() -> None:
     results["relative_to_paper"] = summary(results["rows"])
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     for candidate, row in results["relative_to_paper"].items():
-        print(f"{candidate:12} last {row['last']:.3f}  averaged {row['averaged']:.3f}")
+        print(f"{candidate:18} last {row['last']:.3f}  averaged {row['averaged']:.3f}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 
 import equinox as eqx
 import jax
@@ -137,7 +138,7 @@ def test_resuming_a_finished_run_changes_nothing(place):
         (["--out", "r", "--data", "d.zarr", "--setting", "darci"], "model.loca.setting: Input should be"),
         (["--out", "r", "--data", "d.zarr", "--log", "paper"], "training.loggers.0: Input should be"),
         (["--out", "r", "--data", "nothing.zarr"], "nothing.zarr"),
-        (["--resume", "nowhere"], "nowhere"),
+        (["--resume", "nowhere"], "nowhere holds no run"),
     ],
 )
 def test_what_cannot_be_a_run_is_said(line, said, tmp_path, monkeypatch):
@@ -153,6 +154,21 @@ def test_the_directory_of_another_run_is_refused(place):
 def test_a_mistyped_path_leaves_nothing_behind(tmp_path):
     command("train", "--data", tmp_path / "nothing.zarr", "--out", tmp_path / "run", code=1)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [(["--setting", "darcy"], "a grid of 2 dimensions"), (["--log", "tensorboard"], "loca-jax[tensorboard]")],
+)
+def test_a_run_that_cannot_begin_leaves_nothing_behind(line, said, place, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboardX.event_file_writer", None)  # as if it were not installed
+    heard = command("train", "--data", place / "train.zarr", "--out", tmp_path / "run", *line, code=1)
+    assert said in " ".join(heard.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_that_is_not_there_is_said(place):
+    assert "pass a model file" in " ".join(command("evaluate", place / "none", place / "test.zarr", code=2).split())
 
 
 def test_a_file_that_is_no_model_is_refused(place):

@@ -121,3 +121,28 @@ def test_the_globe_is_read_as_the_paper_reads_it():
     # (latitude + 90)/180 and longitude/360
     t = coordinates(Sphere()).to_unit(jnp.array([[-90.0, 0.0], [0.0, 90.0], [87.5, 357.5]]))
     np.testing.assert_allclose(t, [[0.0, 0.0], [0.5, 0.25], [177.5 / 180.0, 357.5 / 360.0]], rtol=1e-6)
+
+
+def on_a_grid(shape, channels=1):
+    axes = [np.linspace(0.0, 1.0, n) for n in shape]
+    x = jnp.asarray(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(shape)), jnp.float32)
+    u = jax.random.normal(jax.random.key(0), (2, len(x), channels))
+    return Samples(u, x, u[..., :1], x=x, domain=Box.unit(len(shape)))
+
+
+@pytest.mark.parametrize("kind", ["loca", "deeponet", "fno"])
+def test_a_setting_takes_the_grid_of_the_data(kind):
+    """The climate record at hand has 48 x 96 points where the paper has 72 x 72."""
+    samples = on_a_grid((24, 40))
+    model = getattr(SETTINGS["climate"], kind)(samples, key=jax.random.key(1))
+    assert model.predict(samples.u, samples.y).shape == samples.s.shape
+
+
+@pytest.mark.parametrize("kind", ["loca", "deeponet"])
+@pytest.mark.parametrize(
+    ("samples", "said"),
+    [(on_a_grid((64,)), r"1 channels on a grid \(64,\)"), (on_a_grid((16, 16), 2), "has 2 channels")],
+)
+def test_a_setting_refuses_data_of_another_kind(kind, samples, said):
+    with pytest.raises(ValueError, match=f"1 input channels on a grid of 2 dimensions.*{said}"):
+        getattr(SETTINGS["darcy"], kind)(samples, key=jax.random.key(1))

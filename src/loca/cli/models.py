@@ -190,4 +190,6 @@ def file_of(model: Path) -> Path:
     """The model file of a run, if it is the directory of one."""
     from loca.cli.runs import MODEL
 
+    if not model.exists():
+        raise FileNotFoundError(f"there is no {model}; pass a model file, or the directory of a run")
     return model / MODEL if model.is_dir() else model

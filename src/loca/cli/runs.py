@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from loca.cli.progress import training_shown
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from loca.data import Records, Samples
     from loca.evaluation import Report
     from loca.models import Operator
+    from loca.training.loggers import Logger
 
 MODEL, REPORT = "model.safetensors", "report.json"
 """What comes of a run: the model, and its errors on test data."""
@@ -70,7 +72,9 @@ def physical_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def carry_out(configuration: RunConfiguration, directory: Path, data: RunData) -> tuple[float, Report | None]:
+def carry_out(
+    configuration: RunConfiguration, directory: Path, data: RunData, model: Operator, loggers: Sequence[Logger]
+) -> tuple[float, Report | None]:
     """Train, save the model, and give its validation error, and its report on test data if there are any."""
     import jax
 
@@ -78,16 +82,15 @@ def carry_out(configuration: RunConfiguration, directory: Path, data: RunData) -
     from loca.domains import area_weights
     from loca.evaluation import evaluate
     from loca.saving import save
-    from loca.training import fit, loggers
+    from loca.training import fit
 
-    asked, description = configuration.training, json.loads(configuration.model_dump_json())
-    example = data.example
+    asked, example = configuration.training, data.example
     with contextlib.ExitStack() as stack:
         if asked.precision != "float32":
             stack.enter_context(jax.default_matmul_precision(asked.precision))
-        told = [stack.enter_context(loggers.create(name, directory, description)) for name in asked.loggers]
+        told = [stack.enter_context(logger) for logger in loggers]
         model, history = fit(
-            create(configuration, example),
+            model,
             data.training,
             steps=asked.steps,
             optimizer=optimizer_of(configuration),
@@ -108,8 +111,21 @@ def carry_out(configuration: RunConfiguration, directory: Path, data: RunData) -
     if report is not None:
         report.save(directory / REPORT)
         metrics["test_relative_l2"] = float(report.errors["relative_l2"].mean())
-    save(model, directory / MODEL, data=example, metrics=metrics, provenance=description)
+    save(model, directory / MODEL, data=example, metrics=metrics, provenance=description_of(configuration))
     return error, report
+
+
+def description_of(configuration: RunConfiguration) -> dict[str, Any]:
+    """What was asked for, as JSON can hold it."""
+    return json.loads(configuration.model_dump_json())
+
+
+def loggers_of(configuration: RunConfiguration, directory: Path) -> list[Logger]:
+    """Those asked for; nothing is written before the run begins."""
+    from loca.training import loggers
+
+    description = description_of(configuration)
+    return [loggers.create(name, directory, description) for name in configuration.training.loggers]
 
 
 def create(configuration: RunConfiguration, data: Samples) -> Operator:

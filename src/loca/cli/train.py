@@ -50,7 +50,7 @@ def train(
     from rich.console import Console
 
     from loca.cli.configuration import ConfigurationError, check_configuration, read_configuration
-    from loca.cli.runs import MODEL, RunData, carry_out
+    from loca.cli.runs import MODEL, RunData, carry_out, create, loggers_of
     from loca.training import BrokenLossError, StoppedError
 
     changes: dict[str, dict[str, Any]] = {
@@ -72,13 +72,16 @@ def train(
         if directory is None:
             raise ConfigurationError("say where the run is to be kept: --out DIR, or --resume DIR to go on with one")
         if resume is not None:
+            if not (resume / CONFIGURATION).is_file():
+                raise ConfigurationError(f"{resume} holds no run to go on with: there is no {CONFIGURATION} in it")
             described = json.loads((resume / CONFIGURATION).read_text())
             configuration = check_configuration(described, str(resume / CONFIGURATION))
         else:
             configuration = read_configuration(config, changes)
         functions = RunData(configuration)
-        begin(directory, configuration)  # not before: a mistyped path is to leave nothing behind
-        error, report = carry_out(configuration, directory, functions)
+        untrained, loggers = create(configuration, functions.example), loggers_of(configuration, directory)
+        begin(directory, configuration)  # not before: what cannot be done is to leave nothing behind
+        error, report = carry_out(configuration, directory, functions, untrained, loggers)
     except StoppedError as stopped:
         typer.echo(str(stopped).replace("run the same", f"`loca train --resume {directory}`"))
         return

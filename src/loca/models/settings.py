@@ -7,7 +7,7 @@ import math
 
 import jax
 
-from loca.data import Normalization, Samples
+from loca.data import Normalization, Samples, grid_shape
 from loca.domains import Box, Domain, Sphere, Torus
 from loca.encoders import Encoder, HarmonicSensors, Scattering1D, Scattering2D
 from loca.kernels import RBF
@@ -53,15 +53,26 @@ class Setting:
     rate: float = 1.0  # initial β
     lift_size: int = 100  # l
 
-    def encoder(self) -> Encoder:
-        """The scattering transform of the setting."""
-        if len(self.sensors) == 1:
-            return Scattering1D.create(
-                length=self.sensors[0], scales=self.scales, wavelets_per_octave=self.rotations, channels=self.input_size
+    def sensor_grid(self, data: Samples) -> tuple[int, ...]:
+        """The grid of the data, which may be finer or coarser than the paper's; that of the paper if it is not told."""
+        shape = self.sensors if data.x is None else grid_shape(data.x)
+        if shape is None or len(shape) != len(self.sensors) or data.input_size != self.input_size:
+            raise ValueError(
+                f"this setting of the paper is for {self.input_size} input channels on a grid of {len(self.sensors)} "
+                f"dimensions, such as {self.sensors}; this data has {data.input_size} channels on "
+                f"{'no grid' if shape is None else f'a grid {shape}'}. Take another setting, or sizes of your own"
             )
-        return Scattering2D.create(
-            shape=self.sensors, scales=self.scales, angles=self.rotations, channels=self.input_size
-        )
+        return shape
+
+    def encoder(self, data: Samples) -> Encoder:
+        """The scattering transform of the setting."""
+        length, *more = self.sensor_grid(data)
+        if not more:
+            return Scattering1D.create(
+                length=length, scales=self.scales, wavelets_per_octave=self.rotations, channels=self.input_size
+            )
+        shape = (length, more[0])
+        return Scattering2D.create(shape=shape, scales=self.scales, angles=self.rotations, channels=self.input_size)
 
     def rule(self, domain: Box) -> Rule:
         """The quadrature of the setting; Monte Carlo nodes are drawn once and shared by all functions."""
@@ -75,7 +86,7 @@ class Setting:
         return LOCA.create(
             data,
             key=key,
-            encoder=self.encoder(),
+            encoder=self.encoder(data),
             position=Harmonic(domain, self.num_frequencies),
             rule=self.rule(domain),
             kernel=RBF(self.rate),
@@ -91,7 +102,7 @@ class Setting:
         return DeepONet.create(
             data,
             key=key,
-            encoder=HarmonicSensors(math.prod(self.sensors), self.input_size, num_frequencies=self.harmonics),
+            encoder=HarmonicSensors(math.prod(self.sensor_grid(data)), self.input_size, num_frequencies=self.harmonics),
             position=Harmonic(coordinates(data.domain), self.harmonics),
             num_features=self.num_features,
             branch_widths=self.deeponet_widths,
@@ -99,10 +110,10 @@ class Setting:
         )
 
     def fno(self, data: Samples, *, key: Key) -> FNO:
-        """FNO at the sizes of the paper's table."""
-        return FNO(
-            Normalization.fit(data), Grid.of(data), modes=self.modes, width=self.width, padding=self.padding, key=key
-        )
+        """FNO at the sizes of the paper's table; on a coarser grid, with the frequencies that it carries."""
+        grid = Grid.of(data)
+        modes = [min(self.modes, (n + padding) // 2) for n, padding in zip(grid.shape, self.padding, strict=True)]
+        return FNO(Normalization.fit(data), grid, modes=modes, width=self.width, padding=self.padding, key=key)
 
 
 def coordinates(domain: Domain) -> Box:
