@@ -10,7 +10,7 @@ LOCK := requirements/$(shell $(PYTHON) -c 'import sys; print("py311" if sys.vers
 SETTINGS := antiderivative darcy-128 darcy-1024 mechanical-mnist shallow-water climate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types layers test docs wheel bench tour parity peers lock print-lock format clean
+.PHONY: help setup check lint types layers test docs wheel bench tour results parity peers lock print-lock format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,7 +36,7 @@ layers:  ## Imports go down only, as docs/architecture.md draws them
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
 test:  ## All tests, on WORKERS=2 processes
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 docs:  ## Build the documentation site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
@@ -49,6 +49,9 @@ bench:  ## Time one training step in every setting: ours, bare JAX, the paper's 
 
 tour: wheel  ## Write docs/tour.md: a first run, in a fresh environment with only the wheel
 	$(BIN)/python tools/tour.py
+
+results:  ## Write docs/results.md and its figures from studies/results
+	$(BIN)/python tools/results.py
 
 parity:  ## Compare with Kymatio, neuraloperator and DeepXDE in environments of their own
 	PYTHON=$(abspath $(BIN)/python) parity/kymatio/run.sh

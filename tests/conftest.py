@@ -10,6 +10,15 @@ hypothesis.settings.register_profile("loca", deadline=None, derandomize=True, pr
 hypothesis.settings.load_profile("loca")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Tests that share what a module has prepared stay on one worker, so that it is prepared once."""
+    for item in items:
+        shared = (definition[-1] for definition in item._fixtureinfo.name2fixturedefs.values())
+        if any(definition.scope == "module" for definition in shared):
+            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+
+
 @pytest.fixture(autouse=True)
 def _single_precision():
     """Nobody leaves 64-bit mode on for the tests after it."""
