@@ -5,8 +5,9 @@ test function is drawn. Fixed before the first run: the rate is the one whose er
 smallest in the geometric mean over problems and seeds; warm-up, clipping and averaging are kept if leaving each out
 makes that mean no smaller by more than 2 %, since they are there for the runs that would otherwise go wrong.
 
-Decided otherwise after the runs: the rule's rate is 1.6e-2, but twice that breaks runs on two of the three problems. The
-default is half of it, 4 % worse in the mean and at a distance from where things go wrong; parts were left out there too.
+Decided otherwise after the runs: the rule's rate is 1.6e-2, but twice that breaks runs on two of the three problems.
+The default is half of it, 4 % worse in the mean and at a distance from where things go wrong; parts were left out there
+too.
 
     python studies/default_optimizer.py     # about 20 minutes on two cores; resumes after a kill
 
@@ -15,9 +16,6 @@ The climate record, of `studies/speedy_daily.py`, is read from ../shared/data if
 
 import json
 import math
-import os
-import platform
-import subprocess
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -28,6 +26,7 @@ import optax
 
 import loca
 from loca.problems import Antiderivative, Climate, Darcy
+from loca.studies.machine import commit, hardware
 from loca.training import Encoded, State, advance, average_weights, paper_optimizer, trained
 
 HERE = Path(__file__).parent
@@ -124,11 +123,10 @@ def summary(rows: list[dict]) -> dict[str, dict[str, float]]:
 def main() -> None:
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else None
     if results is None:
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout.strip()
         results = {
             "command": "python studies/default_optimizer.py",
-            "commit": commit,
-            "hardware": f"{os.cpu_count()} cores, {platform.machine()}",
+            "commit": commit(),
+            "hardware": hardware(),
             "jax": jax.__version__,
             "problems": {name: {"steps": steps, "seeds": seeds} for name, (_, steps, seeds) in PROBLEMS.items()},
             "rows": [],
