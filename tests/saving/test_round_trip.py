@@ -20,7 +20,7 @@ from loca.data import Normalization, Variable
 from loca.domains import Box, Domain, Sphere, Torus
 from loca.encoders import Encoder, Fourier, HarmonicSensors, Projection, Scattering1D, Scattering2D, Sensors, Wavelet
 from loca.kernels import RBF, Kernel, Laplacian, Matern, RationalQuadratic
-from loca.models import FNO, LOCA, DeepONet, Operator
+from loca.models import FNO, LOCA, DeepONet, Operator, Proportional, Regression
 from loca.nets import MLP
 from loca.parameters import Held, count
 from loca.positions import Harmonic, Position
@@ -93,6 +93,8 @@ MODELS = {
     "DeepONet": deeponet,
     "FNO": fno,
     "FNO-box": lambda: fno(BOX),
+    "Regression": lambda: (Regression.fit(samples(BOX), components=2), samples(BOX)),
+    "Proportional": lambda: (Proportional.fit(samples(BOX, channels=2)), samples(BOX, channels=2)),
 }
 
 

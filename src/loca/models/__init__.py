@@ -12,6 +12,8 @@ from loca.models.separable import AtQueries as AtQueries
 from loca.models.separable import SeparableOperator as SeparableOperator
 from loca.models.settings import SETTINGS as SETTINGS
 from loca.models.settings import Setting as Setting
+from loca.models.simple import Proportional as Proportional
+from loca.models.simple import Regression as Regression
 from loca.models.spread import Spread as Spread
 from loca.models.spread import spread as spread
 
@@ -25,6 +27,8 @@ __all__ = [
     "Grid",
     "Interpolation",
     "Operator",
+    "Proportional",
+    "Regression",
     "SeparableOperator",
     "Setting",
     "SpectralLayer",

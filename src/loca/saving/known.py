@@ -53,6 +53,8 @@ CLASSES: dict[str, type[eqx.Module]] = {
     "models.FNO.Grid": models.Grid,
     "models.FNO.SpectralLayer": models.SpectralLayer,
     "models.LOCA": models.LOCA,
+    "models.Proportional": models.Proportional,
+    "models.Regression": models.Regression,
     "nets.MLP": nets.MLP,
     "parameters.Held": parameters.Held,
     "parameters.Positive": parameters.Positive,

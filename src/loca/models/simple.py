@@ -1,0 +1,143 @@
+"""Answers that need no training: what every model has to beat."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from loca.data import Indexed, Normalization, Queries, Samples, Shared
+from loca.models.operator import Operator
+from loca.parameters import Fixed
+from loca.typing import Input, Measurements
+
+
+class Regression(Operator, Fixed):
+    """s(yⱼ) = s̄(yⱼ) + Σ_c B_c(yⱼ) ⟨e_c, u⟩: ridge regression on the principal components of u, a location at a time.
+
+    Every location learns from those functions that are labeled there. Without components it is the mean field.
+    Elsewhere it answers as at the nearest location.
+    """
+
+    normalization: Normalization
+    components: Float[Array, "D k"]
+    responses: Float[Array, "K M d_s"]
+    y: Float[Array, "M d_y"]
+
+    @classmethod
+    def fit(cls, data: Samples, components: int = 40, strength: float = 1e-3) -> Regression:
+        """Least squares with penalty.
+
+        **Arguments:**
+
+        - `data`: functions with shared sensors, labeled at the same locations or each at some of them.
+        - `components`: k, how many of the inputs to regress on; 0 for the mean field.
+        - `strength`: of the penalty, in units of the variance of the first component over all functions.
+        """
+        normalization = Normalization.fit(data)
+        inputs = normalization.standardize_input(data.u)
+        if isinstance(inputs, Measurements):
+            raise ValueError("regression needs the same sensors for every function; interpolate to common ones first")
+        flat = np.asarray(inputs, np.float64).reshape(len(data), -1)
+        e = np.linalg.svd(flat, full_matrices=False)[2][:components].T
+        z = np.concatenate([np.ones((len(data), 1)), flat @ e], axis=1)
+        penalty = strength * np.sum(z[:, 1:2] ** 2) * np.ones(z.shape[1])
+        penalty[0] = 1e-9  # the mean is not shrunk; a location without labels has mean 0
+        s, labeled = tabulated(data.y, np.asarray(normalization.standardize_output(data.s), np.float64))
+        squares = np.einsum("nk,nl->nkl", z, z).reshape(len(z), -1)
+        normal = (labeled.T @ squares).reshape(-1, z.shape[1], z.shape[1]) + np.diag(penalty)
+        responses = np.linalg.solve(normal, np.einsum("nk,nmd->mkd", z, s))
+        return cls(
+            normalization,
+            jnp.asarray(e, jnp.float32),
+            jnp.asarray(np.moveaxis(responses, 0, 1), jnp.float32),
+            data.y.points,
+        )
+
+    def encode(self, u: Input) -> Float[Array, " K"]:
+        values = self.normalization.standardize_input(u)
+        assert not isinstance(values, Measurements)
+        return jnp.concatenate([jnp.ones(1), values.ravel() @ self.components])
+
+    def respond(self, codes: Float[Array, "N K"], queries: Queries) -> Float[Array, "N P d_s"]:
+        fields = jnp.einsum("nk,kmd->nmd", codes, self.responses)
+        if isinstance(queries, Shared):
+            return fields[:, nearest(queries.y, self.y)]
+        rows = jax.vmap(lambda y: nearest(y, self.y))(queries.locations(len(codes)))
+        return jnp.take_along_axis(fields, rows[:, :, None], axis=1)
+
+    def at(self, y: Float[Array, "P d_y"]) -> RegressionAtQueries:
+        return RegressionAtQueries(self, self.responses[:, nearest(y, self.y)])
+
+
+class RegressionAtQueries(eqx.Module):
+    """u ↦ s(y) for fixed queries."""
+
+    operator: Regression
+    responses: Float[Array, "K P d_s"]
+
+    def __call__(self, u: Input) -> Float[Array, "P d_s"]:
+        s = jnp.tensordot(self.operator.encode(u), self.responses, axes=1)
+        return self.operator.normalization.restore_output(s)
+
+
+class Proportional(Operator, Fixed):
+    """s(y) = c ⊙ u(y): the input at the nearest sensor, times one number for each channel."""
+
+    normalization: Normalization
+    factors: Float[Array, " d"]
+    x: Float[Array, "m d_x"]
+
+    @classmethod
+    def fit(cls, data: Samples) -> Proportional:
+        """Least squares over all labels; inputs and outputs must have the same channels in the same places."""
+        if isinstance(data.u, Measurements) or data.x is None or data.input_size != data.output_size:
+            raise ValueError("s = c·u needs shared sensors, and as many input as output channels")
+        x = data.x
+        rows = jax.vmap(lambda y: nearest(y, x))(data.y.locations(len(data)))
+        u = jnp.take_along_axis(data.u, rows[:, :, None], axis=1)
+        factors = jnp.sum(u * data.s, axis=(0, 1)) / jnp.sum(u * u, axis=(0, 1))
+        return cls(Normalization.identity(data.input_size, data.output_size), factors, x)
+
+    def encode(self, u: Input) -> Float[Array, "m d"]:
+        assert not isinstance(u, Measurements)
+        return u * self.factors
+
+    def respond(self, codes: Float[Array, "N m d"], queries: Queries) -> Float[Array, "N P d"]:
+        rows = jax.vmap(lambda y: nearest(y, self.x))(queries.locations(len(codes)))
+        return jnp.take_along_axis(codes, rows[:, :, None], axis=1)
+
+    def at(self, y: Float[Array, "P d_y"]) -> ProportionalAtQueries:
+        return ProportionalAtQueries(self, nearest(y, self.x))
+
+
+class ProportionalAtQueries(eqx.Module):
+    """u ↦ c ⊙ u(y) for fixed queries."""
+
+    operator: Proportional
+    rows: Int[Array, " P"]
+
+    def __call__(self, u: Input) -> Float[Array, "P d"]:
+        return self.operator.encode(u)[self.rows]
+
+
+def nearest(y: Float[Array, "P d"], points: Float[Array, "M d"]) -> Int[Array, " P"]:
+    """Numbers of the points that are nearest to each of y."""
+    return jax.lax.map(lambda one: jnp.argmin(jnp.sum((points - one) ** 2, axis=-1)), y, batch_size=256)
+
+
+def tabulated(
+    queries: Queries, s: Float[np.ndarray, "N P d_s"]
+) -> tuple[Float[np.ndarray, "N M d_s"], Float[np.ndarray, "N M"]]:
+    """Labels in a table of all locations, zero where there is none, and which there are."""
+    match queries:
+        case Shared():
+            return s, np.ones(s.shape[:2])
+        case Indexed(y, index):
+            rows = np.arange(len(s))[:, None]
+            table, labeled = np.zeros((len(s), len(y), s.shape[2])), np.zeros((len(s), len(y)))
+            table[rows, np.asarray(index)], labeled[rows, np.asarray(index)] = s, 1.0
+            return table, labeled
+    raise ValueError("these functions have locations of their own; regression needs common ones")

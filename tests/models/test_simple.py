@@ -1,0 +1,70 @@
+"""Answers without training: closed forms, and what they must find exactly."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from loca.data import Free, Samples
+from loca.evaluation import evaluate, mean_field
+from loca.models import Proportional, Regression
+
+
+def linear_functions(key, functions=60, sensors=7, locations=5):
+    """s = A u + c at every location, with inputs of full rank."""
+    u_key, a_key, c_key, y_key = jax.random.split(key, 4)
+    u = jax.random.normal(u_key, (functions, sensors, 1))
+    s = jnp.einsum("ps,nsd->npd", jax.random.normal(a_key, (locations, sensors)), u)
+    y = jax.random.uniform(y_key, (locations, 2))
+    return Samples(u, y, s + jax.random.normal(c_key, (locations, 1)), x=jax.random.uniform(c_key, (sensors, 2)))
+
+
+@pytest.mark.parametrize("labels", [5, 3])
+def test_a_linear_operator_is_found(getkey, labels):
+    """Without penalty, from all labels or from some of them at every location."""
+    samples = linear_functions(getkey())
+    model = Regression.fit(samples.observe(getkey(), labels), components=7, strength=0.0)
+    report = evaluate(model, samples, metrics=["relative_l2"])
+    assert report.errors["relative_l2"].max() < 1e-5
+
+
+def test_without_components_it_is_the_mean_field(getkey):
+    samples = linear_functions(getkey()).observe(getkey(), 3)
+    field = mean_field(samples)
+    answer = Regression.fit(samples, components=0)(samples.u[0], samples.y.points)
+    np.testing.assert_allclose(answer, field, rtol=1e-5, atol=1e-5)
+
+
+def test_a_penalty_shrinks_towards_the_mean_field(getkey):
+    samples = linear_functions(getkey())
+    strong = Regression.fit(samples, components=7, strength=1e6)
+    np.testing.assert_allclose(strong(samples.u[0], samples.y.points), mean_field(samples), atol=1e-3)
+
+
+def test_every_form_of_query_has_the_same_answer(getkey):
+    samples = linear_functions(getkey())
+    model = Regression.fit(samples, components=3)
+    few = samples.observe(getkey(), 2)
+    free = Free(few.y.locations(len(few)))
+    expected = jax.vmap(lambda u, y: model(u, y))(few.u, free.y)
+    for queries in (few.y, free):
+        np.testing.assert_allclose(model.predict(few.u, queries), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_factors_are_found(getkey):
+    """s = (2u₁, −3u₂), labeled at some of the sensors."""
+    x = jax.random.uniform(getkey(), (9, 2))
+    u = jax.random.normal(getkey(), (20, 9, 2))
+    samples = Samples(u, x, u * jnp.array([2.0, -3.0]), x=x)
+    model = Proportional.fit(samples.observe(getkey(), 4))
+    np.testing.assert_allclose(model.factors, [2.0, -3.0], rtol=1e-5)
+    assert evaluate(model, samples, metrics=["relative_l2"]).errors["relative_l2"].max() < 1e-6
+
+
+def test_what_cannot_be_fitted_is_said(getkey):
+    samples = linear_functions(getkey())
+    with pytest.raises(ValueError, match="as many input as output channels"):
+        Proportional.fit(Samples(samples.u, samples.y, jnp.tile(samples.s, 2), x=samples.x))
+    free = Samples(samples.u, Free(samples.y.locations(len(samples))), samples.s, x=samples.x)
+    with pytest.raises(ValueError, match="locations of their own"):
+        Regression.fit(free)
