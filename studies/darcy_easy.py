@@ -11,9 +11,6 @@ The candidate is chosen on a validation set; test functions are drawn only for t
 
 import argparse
 import json
-import os
-import platform
-import subprocess
 import time
 from pathlib import Path
 
@@ -25,6 +22,7 @@ import optax
 import loca
 from loca.models import SETTINGS
 from loca.problems import Darcy
+from loca.studies.machine import commit, hardware
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "darcy_easy.json"
@@ -74,12 +72,11 @@ def summary(e: np.ndarray) -> dict:
 def record() -> dict:
     if RESULTS.exists():
         return json.loads(RESULTS.read_text())
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout.strip()
     return {
         "command": "python studies/darcy_easy.py",
-        "commit": commit,
+        "commit": commit(),
         "seed": SEED,
-        "hardware": f"{os.cpu_count()} cores, {platform.machine()}",
+        "hardware": hardware(),
         "jax": jax.__version__,
         "target": TARGET,
         "validation": [],

@@ -12,9 +12,6 @@ Cost: seconds and the compiler's temporary bytes of φ at P = Q locations, untra
 import argparse
 import dataclasses
 import json
-import os
-import platform
-import subprocess
 import time
 from pathlib import Path
 
@@ -28,6 +25,7 @@ from loca.attention import Attention, Blocked, Dense, Nystrom, RandomFeatures
 from loca.models import SETTINGS
 from loca.problems import Darcy, Problem, ShallowWater
 from loca.rules import MonteCarlo, QuasiMonteCarlo
+from loca.studies.machine import commit, hardware
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "linear_attention.json"
@@ -178,12 +176,11 @@ def main() -> None:
     parser.add_argument("--only", choices=["change", "training", "cost"], help="one of the three parts")
     asked = parser.parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout.strip()
     results |= {
         "command": "python studies/linear_attention.py --models runs/linear",
-        "commit": commit,
+        "commit": commit(),
         "seed": SEED,
-        "hardware": f"{os.cpu_count()} cores, {platform.machine()}",
+        "hardware": hardware(),
         "jax": jax.__version__,
     }
     parts = {

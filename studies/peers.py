@@ -12,13 +12,12 @@ import argparse
 import dataclasses
 import json
 import os
-import platform
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 from loca.benchmarks.peers import MatchFigures, measure_peers
+from loca.studies.machine import commit, hardware
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "peers.json"
@@ -31,12 +30,6 @@ NAMES = {
     "deepxde": "DeepONet, DeepXDE, as in its demos",
     "deepxde-alike": "DeepONet, DeepXDE, our layers",
 }
-
-
-def processor() -> str:
-    """Its name, where the system tells."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def table(matches: tuple[MatchFigures, ...]) -> str:
@@ -61,13 +54,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--runs", type=int, default=3)
     asked = parser.parse_args()
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout.strip()
     began, load = time.time(), os.getloadavg()[0]
     matches = measure_peers(rounds=asked.rounds, runs=asked.runs, parity=HERE.parent / "parity")
     results = {
         "command": " ".join(["python", *sys.argv]),
-        "commit": commit,
-        "hardware": f"{os.cpu_count()} cores of {processor()}",
+        "commit": commit(),
+        "hardware": hardware(),
         "load_before": load,
         "minutes": (time.time() - began) / 60,
         "matches": [dataclasses.asdict(match) for match in matches],

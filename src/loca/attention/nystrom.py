@@ -30,8 +30,8 @@ class Nystrom(Attention):
     and k is positive, that part is the least that ∫k is taken to be.
 
     With 64, 128, 256 and 512 landmarks for 2048 nodes the output of a Darcy model, trained for 2000 steps, changes by
-    1.3, 0.26, 0.018 and 0.0004 %; that of a shallow-water model, in three dimensions and trained for 300 steps, by 14,
-    3.6, 0.85 and 0.09 % (studies/linear_attention.py).
+    1.4, 0.30, 0.026 and 0.0007 %; that of a shallow-water model, in three dimensions and trained for 300 steps, by 11,
+    3.5, 0.42 and 0.05 % (studies/linear_attention.py).
 
     **Arguments:**
 

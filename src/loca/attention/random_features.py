@@ -42,8 +42,8 @@ class RandomFeatures(Attention):
         ψ(y) = exp(ω·x − ‖x‖²) / ( Σ_l exp(2ω·x_l − 2‖x_l‖²) )^(1/2)
 
     The variance then counts how many lengths of the kernel q(Y) extends over, no matter how far from the origin. With
-    128 and 512 features for 2048 nodes the output of the Darcy model changes by 5.5 and 2.3 %, that of a shallow-water
-    model by 25 and 11 % (studies/linear_attention.py): as r^(−1/2), with 1 % beyond reach of any sensible r. `Nystrom`
+    128 and 512 features for 2048 nodes the output of the Darcy model changes by 4.6 and 2.0 %, that of a shallow-water
+    model by 22 and 10 % (studies/linear_attention.py): as r^(−1/2), with 1 % beyond reach of any sensible r. `Nystrom`
     is a hundred times closer with as many landmarks and costs the same, so it is the better choice wherever a model is
     to be what it is with `Dense`. What features have over landmarks is that every value of k stays positive and right
     on average.

@@ -11,6 +11,7 @@ from loca.cli.convert import convert
 from loca.cli.figures import figures
 from loca.cli.generate import generate
 from loca.cli.models import evaluate, inspect, predict
+from loca.cli.reproduce import reproduce
 from loca.cli.show import show
 from loca.cli.train import train
 
@@ -30,6 +31,7 @@ app.command()(evaluate)
 app.command()(predict)
 app.command()(figures)
 app.command()(inspect)
+app.command()(reproduce)
 app.add_typer(bench, name="bench")
 
 

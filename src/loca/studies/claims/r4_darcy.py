@@ -1,0 +1,61 @@
+"""R4: the error of LOCA on Darcy flow that the authors' notebook printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from loca.problems import Darcy
+from loca.studies.claim import Comparison, Condition, Preset, Verdict, spread_text
+from loca.studies.claims.budgets import darcy_steps
+from loca.studies.drawing import boxes
+from loca.studies.results import Results, Row
+from loca.studies.sources import Drawn
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PRINTED = 6.65e-3
+WITHIN = 1.25
+
+
+class DarcyError(Comparison):
+    """LOCA's error on Darcy flow."""
+
+    name = "R4"
+    paper = (
+        "1000 functions, 128 labels, 20 000 steps: relative error in the spectral norm 0.00665 ± 0.00204 over test "
+        "functions (the authors' notebook)."
+    )
+    rule = (
+        f"Holds if our mean error in that norm is at most {WITHIN} times the printed one on both input measures, "
+        "in part if on one."
+    )
+    metrics = ("relative_l2", "spectral")
+    seeds: Mapping[Preset, int] = {"quick": 1, "paper": 5}
+
+    def conditions(self, preset: Preset) -> Sequence[Condition]:
+        measures, functions, test = (("easy",), 200, 100) if preset == "quick" else (("easy", "literal"), 1000, 1000)
+        steps = darcy_steps(preset)
+        return [
+            Condition(
+                measure, Drawn(Darcy(resolution=32, preset=measure), functions, labels=128, test=test), "darcy", steps
+            )
+            for measure in measures
+        ]
+
+    def answer(self, results: Results) -> Verdict:
+        errors = {c: results.means("spectral", condition=c, model="LOCA") for c in results.kinds("condition")}
+        reached = sum(values.mean() <= WITHIN * PRINTED for values in errors.values())
+        answer = "holds" if reached == len(errors) else "holds in part" if reached else "fails"
+        told = " and ".join(f"{spread_text(values)} ({c})" for c, values in errors.items())
+        return Verdict(answer, f"Error in the spectral norm {told}; the notebook printed {100 * PRINTED:.2f} %.")
+
+    def columns(self, results: Results) -> list[str]:
+        return ["error", "in the spectral norm"]
+
+    def cells(self, rows: Sequence[Row]) -> list[str]:
+        return [spread_text([row.mean(metric) for row in rows]) for metric in self.metrics]
+
+    def figure(self, numbers: Mapping[str, Any]) -> Figure:
+        return boxes(Results.from_json(numbers["rows"]), "spectral")

@@ -1,0 +1,21 @@
+"""Where and from what a figure was measured."""
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+
+def commit() -> str:
+    """Of the sources, where they are under version control."""
+    here = Path(__file__).parent
+    found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=here, check=False)
+    return found.stdout.strip() or "unknown"
+
+
+def hardware() -> str:
+    """Cores, and the name of the processor where the system tells."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    name = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return f"{os.cpu_count()} cores, {name}"

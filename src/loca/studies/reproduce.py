@@ -1,0 +1,97 @@
+"""A claim put to the test: measured, judged, written down."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.resources
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from loca.data.store import versions
+from loca.data.store.work import write_whole
+from loca.studies.claim import Claim, Preset, Verdict, Workshop
+from loca.studies.machine import commit, hardware
+
+PRESETS: tuple[Preset, ...] = ("quick", "paper")
+"""Sizes: seconds, to show that a study works; and the paper's, as far as they go."""
+
+RESULT, PAGE, FIGURE = "result.json", "result.md", "result.png"
+"""What a study leaves: its numbers and verdict, a table to read, a picture."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reproduction:
+    """A claim, what was found, and the verdict."""
+
+    claim: Claim
+    preset: Preset
+    numbers: Mapping[str, Any]
+    verdict: Verdict
+    made: Mapping[str, Any]
+    """By what command, from which commit, on what hardware, in how many seconds: what may differ between runs."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {
+            "claim": self.claim.name,
+            "preset": self.preset,
+            "verdict": self.verdict._asdict(),
+            "numbers": self.numbers,
+            "made": self.made,
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], claims: Mapping[str, Claim]) -> Reproduction:
+        """What `to_json` gave."""
+        claim = claims[content["claim"]]
+        return cls(claim, content["preset"], content["numbers"], Verdict(**content["verdict"]), content["made"])
+
+    def page(self) -> str:
+        """Markdown: what the paper says, what we found, and the verdict."""
+        heading, *rows = self.claim.table(self.numbers)
+        lines = [heading, ["---"] * len(heading), *rows]
+        return "\n\n".join(
+            [
+                f"## {self.claim.name}. {self.claim.title}",
+                f"**The paper:** {self.claim.paper}",
+                f"**The rule:** {self.claim.rule}",
+                "\n".join(f"| {' | '.join(line)} |" for line in lines),
+                f"**Verdict: {self.verdict.answer}.** {self.verdict.because}",
+                f"`{self.made['command']}`, commit {self.made['commit'][:9]}, {self.made['hardware']}, "
+                f"{sum(self.made['seconds'].values()) / 60.0:.1f} minutes of training.\n",
+            ]
+        )
+
+    def write(self, directory: Path) -> None:
+        """JSON, Markdown and the figure."""
+        text = json.dumps(self.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
+        write_whole(directory / RESULT, lambda file: file.write(text.encode()))
+        (directory / PAGE).write_text(self.page(), encoding="utf-8")
+        self.claim.figure(self.numbers).savefig(directory / FIGURE, dpi=200)
+
+
+def reproduce(
+    claim: Claim, preset: Preset, workshop: Workshop, directory: Path, seeds: int | None = None
+) -> Reproduction:
+    """Carry out a study, or what is left of it, and judge; what was found is written to the directory."""
+    finding = claim.measure(preset, seeds, workshop)
+    asked = "" if seeds is None else f" --seeds {seeds}"
+    made = {
+        "command": f"loca reproduce {claim.name} --preset {preset}{asked}",
+        "commit": commit(),
+        "hardware": hardware(),
+        "versions": versions(),
+        "seconds": {name: round(value, 1) for name, value in finding.seconds.items()},
+    }
+    found = Reproduction(claim, preset, finding.numbers, claim.judge(finding.numbers), made)
+    directory.mkdir(parents=True, exist_ok=True)
+    found.write(directory)
+    return found
+
+
+def expected_verdict(claim: str, preset: str) -> str | None:
+    """The answer that this version of the package was released with, if there is one."""
+    text = (importlib.resources.files("loca.studies") / "verdicts.json").read_text(encoding="utf-8")
+    return json.loads(text).get(claim, {}).get(preset)
