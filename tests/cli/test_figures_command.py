@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from commands import command
 
+from commands import command
 from loca.cli.figures import typical_and_worst
 from loca.data import Store, Variable
 from loca.evaluation import Report

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray
-from commands import command
 
+from commands import command
 from loca.cli import runs
 from loca.cli.configuration import ConfigurationError, check_configuration, read_configuration
 from loca.data import Store

@@ -54,12 +54,18 @@ class Growth(Claim):
         return [["queries", "nodes", "MB"], *rows]
 
     def figure(self, numbers: Mapping[str, Any]) -> Figure:
+        from matplotlib.ticker import NullLocator
+
         from loca.figures import curves
 
         names = {"queries": f"{FIXED} nodes", "both": "as many nodes"}
         lines = {name: [r for r in numbers["rows"] if r["along"] == along] for along, name in names.items()}
         figure = curves(lines, x="size", y="megabytes", x_label="queries")
-        figure.axes[0].set_xscale("log")
+        ax = figure.axes[0]
+        ax.set_xscale("log")
+        ax.set_xticks([row["size"] for row in lines[names["both"]]], minor=False)
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.xaxis.set_major_formatter("{x:g}")
         return figure
 
 

@@ -42,7 +42,7 @@ class LabelSweep(Comparison):
         return found
 
     def figure(self, numbers: Mapping[str, Any]) -> Figure:
-        return over_values(Results.from_json(numbers["rows"]), "labels of 1024")
+        return over_values(Results.from_json(numbers["rows"]), "labels of 1024", logarithmic=True)
 
 
 class FewLabelsBeatMany(LabelSweep):

@@ -64,7 +64,7 @@ class Shift(Comparison):
         )
 
     def figure(self, numbers: Mapping[str, Any]) -> Figure:
-        return over_values(Results.from_json(numbers["rows"]), "correlation length in training")
+        return over_values(Results.from_json(numbers["rows"]), "correlation length in training", logarithmic=False)
 
 
 class ManyScales(Comparison):
