@@ -191,5 +191,7 @@ def file_of(model: Path) -> Path:
     from loca.cli.runs import MODEL
 
     if not model.exists():
-        raise FileNotFoundError(f"there is no {model}; pass a model file, or the directory of a run")
+        raise typer.BadParameter(
+            f"there is no {model}; pass a model file, or the directory of a run", param_hint="MODEL"
+        )
     return model / MODEL if model.is_dir() else model
