@@ -19,6 +19,7 @@ import numpy as np
 import optax
 import pytest
 from lives import numbers
+from saves import is_saving, wait_for_a_save
 from zygote import zygote
 
 from loca.data import CorruptDataError, Samples
@@ -285,11 +286,6 @@ def lives():
 KILLS = int(os.environ.get("LOCA_KILLS", "12"))
 
 
-def unfinished(directory) -> bool:
-    """Whether a save was begun, or an old one is being removed."""
-    return any(path.name.startswith(".") for path in directory.iterdir())
-
-
 @pytest.mark.slow
 def test_killed_at_random_moments_of_saving(lives, tmp_path):
     """SIGKILL while saves follow each other: the newest step is right, and none that was waited for is lost."""
@@ -300,11 +296,11 @@ def test_killed_at_random_moments_of_saving(lives, tmp_path):
         life = lives.start("save_for_ever", directory, size)
         life.until(bool)
         time.sleep(rng.uniform(0.0, 0.5))
-        while kill % 2 and not unfinished(directory):  # every other kill waits for a save to begin
-            time.sleep(0.001)
+        if kill % 2:
+            wait_for_a_save(directory)
         life.kill()
         promised = life.told()[-1]["step"]
-        hits += unfinished(directory)
+        hits += is_saving(directory)
         checkpoints = Checkpoints(directory)
         step = checkpoints.latest()
         if step is None:  # killed before the first was there
@@ -319,7 +315,7 @@ def test_killed_at_random_moments_of_saving(lives, tmp_path):
     assert latest > KILLS
     assert hits
     with Checkpoints(directory, keep=2):
-        assert not unfinished(directory)
+        assert not is_saving(directory)
 
 
 def test_killed_between_finishing_and_publishing(tmp_path):

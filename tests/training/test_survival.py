@@ -6,12 +6,12 @@ import os
 import random
 import signal
 import time
-from pathlib import Path
 
 import jax
 import pytest
 from lives import PROBLEM
-from zygote import PATIENCE, Life, zygote
+from saves import is_saving, wait_for_a_save
+from zygote import Life, zygote
 
 from loca.encoders import Sensors
 from loca.models import LOCA
@@ -69,7 +69,7 @@ class Death:
             moment,
             {told["step"]: told["time"] for told in life.told()},
             {int(path.parent.name.lstrip(".")): path.stat().st_mtime for path in manifests},
-            saving_in(life.directory),
+            is_saving(life.directory / "checkpoints"),
         )
 
     @property
@@ -91,17 +91,6 @@ class Death:
         return self.done.get(resumed, min(self.done.values()))
 
 
-def saving_in(directory: Path) -> bool:
-    return any(path.name.startswith(".") for path in (directory / "checkpoints").iterdir())
-
-
-def wait_for_a_save(directory: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not saving_in(directory):
-        assert time.monotonic() < deadline, "nothing is saved any more"
-        time.sleep(0.001)
-
-
 @pytest.mark.slow
 def test_killed_at_random_moments_it_ends_in_the_same_state(start, tmp_path):
     """The same bits and the same history as the run that nobody disturbed, and little work lost by each kill.
@@ -121,7 +110,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_state(start, tmp_path):
         goal = first + rng.randrange(700)
         life.until(lambda told, goal=goal: told[-1].get("step", goal) >= goal)
         if kill % 2:
-            wait_for_a_save(directory)
+            wait_for_a_save(directory / "checkpoints")
         time.sleep(rng.uniform(0.0, 0.05))
         deaths.append(Death.of(life))
     life = start(directory, steps)

@@ -11,8 +11,9 @@ from typing import Any
 
 from loca.data.store import versions
 from loca.data.store.work import write_whole
-from loca.studies.claim import Claim, Preset, Verdict, Workshop
+from loca.studies.claim import Claim, Preset, Verdict
 from loca.studies.machine import commit, hardware
+from loca.studies.workshop import Workshop
 
 PRESETS: tuple[Preset, ...] = ("quick", "paper")
 """Sizes: seconds, to show that a study works; and the paper's, as far as they go."""

@@ -11,9 +11,10 @@ import numpy as np
 
 from loca.data import Samples
 from loca.models import SETTINGS
-from loca.studies.claim import Claim, Finding, Preset, Verdict, Workshop
+from loca.studies.claim import Claim, Finding, Preset, Verdict
 from loca.studies.drawing import bars_beside_paper
 from loca.studies.runs import LEARNED
+from loca.studies.workshop import Workshop
 from loca.training import fit, paper_optimizer
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from loca.benchmarks.scale import measure_step, slope
-from loca.studies.claim import Claim, Finding, Preset, Verdict, Workshop
+from loca.studies.claim import Claim, Finding, Preset, Verdict
+from loca.studies.workshop import Workshop
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

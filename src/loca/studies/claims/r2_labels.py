@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from loca.problems import Darcy
-from loca.studies.claim import Comparison, Condition, Preset, Verdict, spread_text
+from loca.studies.claim import Preset, Verdict
 from loca.studies.claims.budgets import darcy_steps
+from loca.studies.comparison import Comparison, Condition, spread_text
 from loca.studies.drawing import over_values
 from loca.studies.results import Results
 from loca.studies.sources import Drawn

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from loca.problems import ShallowWater
-from loca.studies.claim import Comparison, Condition, Preset, Verdict, spread_text
+from loca.studies.claim import Preset, Verdict
+from loca.studies.comparison import Comparison, Condition, spread_text
 from loca.studies.drawing import boxes
 from loca.studies.results import Results, Row
 from loca.studies.sources import Drawn

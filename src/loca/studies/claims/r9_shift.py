@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from loca.problems import Antiderivative
-from loca.studies.claim import Comparison, Condition, Preset, Verdict, spread_text
+from loca.studies.claim import Preset, Verdict
+from loca.studies.comparison import Comparison, Condition, spread_text
 from loca.studies.drawing import boxes, over_values
 from loca.studies.results import Results, Row
 from loca.studies.sources import Drawn, Test

@@ -1,0 +1,134 @@
+"""Models trained side by side, in some conditions, with several seeds."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from loca.studies.claim import Claim, Finding, Preset, Verdict
+from loca.studies.results import Results, Row
+from loca.studies.runs import GIVEN, Run
+from loca.studies.sources import Source
+from loca.studies.workshop import Workshop
+
+RATES = (1e-3, 4e-3, 1.6e-2)
+"""Learning rates from which every model's is chosen on validation functions."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """One circumstance in which all models are compared.
+
+    **Arguments:**
+
+    - `name`: in tables; conditions of one name differ in a `value`.
+    - `source`: the functions.
+    - `setting`: the experiment whose sizes the models have.
+    - `steps`: of every model, or by its name.
+    - `value`: the number that is varied, if one is.
+    - `chooses`: whether its validation functions choose the rates, for all conditions of its name.
+    """
+
+    name: str
+    source: Source
+    setting: str
+    steps: int | Mapping[str, int]
+    value: float | None = None
+    chooses: bool = True
+
+    @property
+    def label(self) -> str:
+        """Its name, and its value if it has one."""
+        return self.name if self.value is None else f"{self.name} {self.value:g}"
+
+    def run(self, model: str, seed: int, rate: float, metrics: tuple[str, ...]) -> Run:
+        """One model in this condition."""
+        if model in GIVEN:
+            return Run(model, self.source, self.setting, seed, metrics=metrics)
+        steps = self.steps if isinstance(self.steps, int) else self.steps[model]
+        return Run(model, self.source, self.setting, seed, steps, rate, metrics=metrics)
+
+
+class Comparison(Claim):
+    """A claim about errors of models that are trained side by side.
+
+    Every learned model has its rate chosen from the same few by its error on validation functions, with the first
+    seed; errors on test functions decide nothing.
+    """
+
+    models: Sequence[str] = ("LOCA", "DeepONet", "FNO")
+    given: Sequence[str] = ("ridge", "mean field")
+    metrics: tuple[str, ...] = ("relative_l2",)
+    varied: str = ""
+    """What the value of a condition is, for tables and figures."""
+    seeds: Mapping[Preset, int] = {"quick": 1, "paper": 3}
+    rates: Mapping[Preset, Sequence[float]] = {"quick": (4e-3,), "paper": RATES}
+
+    @abc.abstractmethod
+    def conditions(self, preset: Preset) -> Sequence[Condition]:
+        """In what circumstances."""
+
+    @abc.abstractmethod
+    def answer(self, results: Results) -> Verdict:
+        """The rule, applied to errors."""
+
+    def measure(self, preset: Preset, seeds: int | None, workshop: Workshop) -> Finding:
+        conditions, rates = self.conditions(preset), self.rates[preset]
+        numbers = range(seeds if seeds is not None else self.seeds[preset])
+
+        def ask(condition: Condition, model: str, seed: int, rate: float) -> Run:
+            return condition.run(model, seed, rate, self.metrics)
+
+        choosing = [condition for condition in conditions if condition.chooses]
+        tried = workshop([ask(c, m, 0, rate) for c in choosing for m in self.models for rate in rates])
+        best = {
+            (condition.name, model): min(rates, key=lambda r: tried[ask(condition, model, 0, r)].validation)
+            for condition in choosing
+            for model in self.models
+        }
+        chosen = [
+            (condition, ask(condition, model, seed, best.get((condition.name, model), 0.0)))
+            for condition in conditions
+            for model in (*self.models, *self.given)
+            for seed in numbers
+        ]
+        outcomes = workshop([run for _, run in chosen])
+        rows = [row for c, run in chosen for row in Row.of(c.name, c.value, run, outcomes[run])]
+        seconds = {f"{c.label}, {run.model}, seed {run.seed}": outcomes[run].seconds for c, run in chosen if run.steps}
+        return Finding({"rows": Results(tuple(rows)).to_json()}, seconds)
+
+    def judge(self, numbers: Mapping[str, Any]) -> Verdict:
+        return self.answer(Results.from_json(numbers["rows"]))
+
+    def table(self, numbers: Mapping[str, Any]) -> list[list[str]]:
+        results = Results.from_json(numbers["rows"])
+        groups: dict[tuple[str, float | None, str], list[Row]] = {}
+        for row in results.rows:
+            groups.setdefault((row.condition, row.value, row.model), []).append(row)
+        table = [["condition", self.varied, "model", "parameters", "steps", "rate", *self.columns(results)]]
+        for (condition, value, model), rows in groups.items():
+            first = rows[0]
+            learned = [f"{first.parameters:,}", f"{first.steps:,}", f"{first.rate:g}"] if first.steps else [""] * 3
+            table.append([condition, "" if value is None else f"{value:g}", model, *learned, *self.cells(rows)])
+        kept = [i for i, heading in enumerate(table[0]) if heading]
+        return [[row[i] for i in kept] for row in table]
+
+    def columns(self, results: Results) -> list[str]:
+        """What is told of every model in every condition: the error on each test."""
+        return [f"error, {test}" if len(results.kinds("test")) > 1 else "error" for test in results.kinds("test")]
+
+    def cells(self, rows: Sequence[Row]) -> list[str]:
+        """The errors of one model in one condition."""
+        tests = dict.fromkeys(row.test for row in rows)
+        return [spread_text([row.mean() for row in rows if row.test == test]) for test in tests]
+
+
+def spread_text(values: Sequence[float] | np.ndarray) -> str:
+    """Mean ± standard deviation over seeds, in per cent."""
+    mean, deviation = 100.0 * float(np.mean(values)), 100.0 * float(np.std(values, ddof=1)) if len(values) > 1 else None
+    digits = max(0, 2 - int(np.floor(np.log10(abs(mean) or 1.0))))
+    return f"{mean:.{digits}f} %" if deviation is None else f"{mean:.{digits}f} ± {deviation:.{digits}f} %"

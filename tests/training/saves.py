@@ -1,0 +1,18 @@
+"""Saves under way, as tests see them in a directory of checkpoints."""
+
+import time
+from pathlib import Path
+
+from zygote import PATIENCE
+
+
+def is_saving(checkpoints: Path) -> bool:
+    """Whether a save was begun and has not ended, or an old one is being removed."""
+    return any(path.name.startswith(".") for path in checkpoints.iterdir())
+
+
+def wait_for_a_save(checkpoints: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not is_saving(checkpoints):
+        assert time.monotonic() < deadline, "nothing is saved any more"
+        time.sleep(0.001)
