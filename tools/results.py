@@ -23,7 +23,8 @@ paper`. Data, models, budget, statistic and the rule of the verdict stand in one
 `src/loca/studies/claims`, and did before the first run. All models have the same data, normalization, steps unless
 said otherwise, and the same rates to choose from on validation functions; no choice was made on test functions.
 Errors are relative L2 over whole fields, mean over test functions, ± one standard deviation over seeds. Where a claim
-was put to the test at other sizes than the paper's, the table says so.
+was put to the test at other sizes than the paper's, the table says so. R6 and R7 read MNIST from the file that
+LOCA_MNIST names, R8 its records from the directory LOCA_DATA.
 """
 
 
@@ -36,7 +37,9 @@ def reproductions() -> list[Reproduction]:
 def short_table(found: list[Reproduction]) -> str:
     """One line for each claim."""
     lines = [f"| {f.claim.name} | {f.claim.title} | {f.verdict.answer} |" for f in found]
-    return "\n".join(["| | claim | verdict |", "| --- | --- | --- |", *lines])
+    table = "\n".join(["| | claim | verdict |", "| --- | --- | --- |", *lines])
+    missing = [name for name in CLAIMS if name not in {f.claim.name for f in found}]
+    return f"{table}\n\nNot yet run at these sizes: {', '.join(missing)}." if missing else table
 
 
 def section(found: Reproduction) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def commit() -> str:
-    """Of the sources, where they are under version control."""
-    here = Path(__file__).parent
-    found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=here, check=False)
+    """Of the sources, where they are under version control; says so if they have changed since."""
+    line = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=, with changes"]
+    found = subprocess.run(line, capture_output=True, text=True, cwd=Path(__file__).parent, check=False)
     return found.stdout.strip() or "unknown"
 
 
