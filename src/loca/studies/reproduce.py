@@ -60,8 +60,8 @@ class Reproduction:
                 f"**The rule:** {self.claim.rule}",
                 "\n".join(f"| {' | '.join(line)} |" for line in lines),
                 f"**Verdict: {self.verdict.answer}.** {self.verdict.because}",
-                f"`{self.made['command']}`, commit {self.made['commit'][:9]}{self.made['commit'][40:]}, {self.made['hardware']}, "
-                f"{sum(self.made['seconds'].values()) / 60.0:.1f} minutes of training.\n",
+                f"`{self.made['command']}`, commit {self.made['commit'][:9]}{self.made['commit'][40:]}, "
+                f"{self.made['hardware']}, {sum(self.made['seconds'].values()) / 60.0:.1f} minutes of training.\n",
             ]
         )
 
