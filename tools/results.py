@@ -46,7 +46,9 @@ def section(found: Reproduction) -> str:
     """What the study says, the figure, and the reading."""
     name = found.claim.name
     reading = RESULTS / f"{name}.md"
-    parts = [found.page().rstrip(), f"![{found.claim.title}](results/{name}.png)"]
+    parts = [found.page().rstrip(), f"![{found.claim.title}](results/{name}-result.png)"]
+    if "example" in found.numbers:
+        parts.append(f"![Input, truth, prediction and error of each model](results/{name}-fields.png)")
     if reading.exists():
         parts.append(reading.read_text().strip())
     return "\n\n".join(parts)
@@ -56,7 +58,8 @@ def main() -> None:
     found = reproductions()
     FIGURES.mkdir(exist_ok=True)
     for each in found:
-        each.claim.figure(each.numbers).savefig(FIGURES / f"{each.claim.name}.png", dpi=200)
+        for name, figure in each.pictures().items():
+            figure.savefig(FIGURES / f"{each.claim.name}-{name}.png", dpi=200)
     PAGE.write_text("\n\n".join([OPENING.rstrip(), short_table(found), *map(section, found)]) + "\n")
     text = README.read_text()
     before, after = text.split(BEGIN)[0], text.split(END)[1]

@@ -19,6 +19,7 @@ class Small(Comparison):
     paper = "nothing of the kind."
     rule = "Holds if it is."
     models = ("DeepONet",)
+    shows_fields = True
     seeds: Mapping[Preset, int] = {"quick": 2, "paper": 2}
     rates: Mapping[Preset, Sequence[float]] = {"quick": (1e-3, 8e-3), "paper": (1e-3, 8e-3)}
 

@@ -38,6 +38,10 @@ MEMORY_MAX = 4e9
 """Bytes beyond which a step is compiled but not run."""
 
 
+LONG = 10.0
+"""Seconds from which on a step is timed once."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ScaleRow:
     """One training step of LOCA (loss, gradients, Adam) of some sizes; no seconds where it would not fit in memory."""
@@ -67,7 +71,8 @@ def attention_of(way: str) -> Attention:
 def measure_scale(axis: str, *, ways: Sequence[str] = WAYS, repeats: int = 3) -> Iterator[ScaleRow]:
     """Let one size grow, with 1000 queries, 1000 nodes, 100 functions and two dimensions otherwise.
 
-    Seconds are the best of a few steps, megabytes what the compiler sets aside for values that a step makes and uses.
+    Seconds are the best of a few steps, or of a long one its own; megabytes what the compiler sets aside for values
+    that a step makes and uses.
     """
     for value in AXES[axis]:
         sizes = {"queries": 1000, "nodes": 1000, "functions": 100, "dimension": 2}
@@ -106,8 +111,9 @@ def measure_step(way: str, *, queries: int, nodes: int, functions: int, dimensio
     used = float(memory.temp_size_in_bytes) if memory is not None else float("nan")
     seconds = None
     if used < MEMORY_MAX:
-        jax.block_until_ready(compiled(variable, batch))
-        seconds = min(seconds_of(lambda: compiled(variable, batch)) for _ in range(repeats))
+        seconds = seconds_of(lambda: compiled(variable, batch))
+        if seconds < LONG:
+            seconds = min(seconds_of(lambda: compiled(variable, batch)) for _ in range(repeats))
     return ScaleRow(way, queries, nodes, functions, dimension, seconds, used / 1e6)
 
 

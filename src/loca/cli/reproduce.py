@@ -58,7 +58,7 @@ def reproduce(
     except (OSError, ValueError, RuntimeError) as error:
         typer.echo(f"loca reproduce: {error}", err=True)
         raise typer.Exit(1) from None
-    heading, *rows = found.claim.table(found.numbers)
+    heading, *rows = found.table()
     table = Table(*heading, title=f"{claim}. {found.claim.title}")
     for row in rows:
         table.add_row(*row)

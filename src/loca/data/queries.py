@@ -8,7 +8,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Num
 
 from loca.typing import Key, Keys
 
@@ -31,7 +31,7 @@ class Queries(eqx.Module):
         """The locations of each of `functions` functions, written out."""
 
     @abc.abstractmethod
-    def spread(self, values: Float[Array, " M"]) -> Float[Array, " P"] | Float[Array, "N P"]:
+    def spread(self, values: Num[Array, " M"]) -> Num[Array, " P"] | Num[Array, "N P"]:
         """Numbers given at `points`, brought to the queries: of each function, or of all where they share them."""
 
     @abc.abstractmethod
@@ -63,7 +63,7 @@ class Shared(Queries):
     def locations(self, functions: int) -> Float[Array, "N P d_y"]:
         return jnp.broadcast_to(self.y, (functions, *self.y.shape))
 
-    def spread(self, values: Float[Array, " M"]) -> Float[Array, " P"] | Float[Array, "N P"]:
+    def spread(self, values: Num[Array, " M"]) -> Num[Array, " P"] | Num[Array, "N P"]:
         return values
 
     def each(self, change: Callable[[Array], Array]) -> Shared:
@@ -90,7 +90,7 @@ class Indexed(Queries):
     def locations(self, functions: int) -> Float[Array, "N P d_y"]:
         return self.y[self.index]
 
-    def spread(self, values: Float[Array, " M"]) -> Float[Array, " P"] | Float[Array, "N P"]:
+    def spread(self, values: Num[Array, " M"]) -> Num[Array, " P"] | Num[Array, "N P"]:
         return values[self.index]
 
     def each(self, change: Callable[[Array], Array]) -> Indexed:
@@ -116,7 +116,7 @@ class Free(Queries):
     def locations(self, functions: int) -> Float[Array, "N P d_y"]:
         return self.y
 
-    def spread(self, values: Float[Array, " M"]) -> Float[Array, " P"] | Float[Array, "N P"]:
+    def spread(self, values: Num[Array, " M"]) -> Num[Array, " P"] | Num[Array, "N P"]:
         return values.reshape(self.y.shape[:2])
 
     def each(self, change: Callable[[Array], Array]) -> Free:

@@ -40,16 +40,20 @@ def fields(
     if captions is not None and len(captions) != len(numbers):
         raise ValueError(f"{len(captions)} captions were given for {len(numbers)} functions; pass one for each")
     shown = samples.take(jnp.asarray(numbers))
-    prediction = predict(model, shown)
+    return draw_answers(shown, predict(model, shown), captions)
+
+
+def draw_answers(samples: Samples, prediction: Float[Array, "N P d_s"], captions: Sequence[str] | None) -> Figure:
+    """All samples, each beside what is predicted for it."""
 
     def outputs(s: Float[Array, "N P d_s"]) -> list[Column]:
-        columns = columns_of(dataclasses.replace(shown, s=s), len(numbers), levels=1)
+        columns = columns_of(dataclasses.replace(samples, s=s), len(samples), levels=1)
         return [column for column in columns if column.is_output]
 
-    inputs = [column for column in columns_of(shown, len(numbers), levels=1) if not column.is_output]
-    answers = zip(outputs(shown.s), outputs(prediction), outputs(prediction - shown.s), strict=True)
+    inputs = [column for column in columns_of(samples, len(samples), levels=1) if not column.is_output]
+    answers = zip(outputs(samples.s), outputs(prediction), outputs(prediction - samples.s), strict=True)
     columns = [*inputs, *(column for each in answers for column in beside(*each))]
-    return draw_columns(columns, len(numbers), captions)
+    return draw_columns(columns, len(samples), captions)
 
 
 def beside(truth: Column, prediction: Column, error: Column) -> Iterator[Column]:

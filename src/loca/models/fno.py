@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from loca.data import Indexed, Normalization, Queries, Samples, Shared
+from loca.data import Free, Normalization, Queries, Samples
 from loca.models.interpolation import Grid, Interpolation
 from loca.models.operator import Operator
 from loca.models.transforms import to_frequencies, to_grid
@@ -162,33 +162,38 @@ class FNO(Operator):
         return jnp.concatenate([values, self.grid.coordinates()], axis=-1)
 
     def respond(self, codes: Float[Array, "N *grid c"], queries: Queries) -> Float[Array, "N P d_s"]:
-        fields = self.fields(codes)
-        match queries:
-            case Shared(y):
-                return self._at_all(fields, y)
-            case Indexed(y, index) if len(y) <= index.size:
-                return jnp.take_along_axis(self._at_all(fields, y), index[:, :, None], axis=1)
-        fields = jnp.moveaxis(fields, 0, -1)
-        return jax.vmap(lambda field, y: self.grid.interpolation(y)(field))(fields, queries.locations(len(codes)))
+        if len(queries.points) > len(codes) * queries.count:
+            queries = Free(queries.locations(len(codes)))
+        near = self.grid.interpolation(queries.points)
+        index, weight = (jax.vmap(queries.spread)(part) for part in (near.index, near.weight))
+        corners, count = len(index), queries.count
 
-    def _at_all(self, fields: Float[Array, "d_s N *grid"], y: Float[Array, "P d_y"]) -> Float[Array, "N P d_s"]:
-        """All functions at the same locations: they are gathered together, as channels of one field."""
-        sizes = fields.shape[:2]
-        values = self.grid.interpolation(y)(fields.reshape(math.prod(sizes), -1).T)
-        return jnp.transpose(values.reshape(-1, *sizes), (2, 0, 1))
+        def in_rows(part: Array) -> Array:
+            """A row for each corner of each query, with one entry for all functions or one for each."""
+            return jnp.swapaxes(part.reshape(corners, -1, count), 1, 2).reshape(corners * count, -1, 1)
 
-    def fields(self, codes: Float[Array, "N *grid c"]) -> Float[Array, "d_s N *grid"]:
-        """The standardized outputs on the whole grid, channels first."""
+        def pick(field: Float[Array, "_ N *grid"]) -> Float[Array, "rows N _"]:
+            places = jnp.transpose(field.reshape(*field.shape[:2], -1), (2, 1, 0))
+            return jnp.take_along_axis(places, in_rows(index), axis=0)
+
+        h = self.hidden(codes)
+        # P, with its many channels, is applied where it is asked for if that is less than the whole grid
+        few = corners * count < math.prod(self.grid.shape)
+        values = self.project(pick(h)) if few else pick(at_every_place(self.project, h))
+        s = (in_rows(weight) * values).reshape(corners, count, len(codes), -1).sum(axis=0)
+        return jnp.swapaxes(s, 0, 1)
+
+    def hidden(self, codes: Float[Array, "N *grid c"]) -> Float[Array, "w N *grid"]:
+        """All but the projection, on the whole grid, channels first."""
         h = at_every_place(self.lift, jnp.moveaxis(codes, -1, 0))
         h = jnp.pad(h, [(0, 0), (0, 0)] + [(0, p) for p in self.padding])
         for layer in self.layers[:-1]:
             h = self.activation(layer(h))
-        h = self.layers[-1](h)[(..., *(slice(0, n) for n in self.grid.shape))]
-        return at_every_place(self.project, h)
+        return self.layers[-1](h)[(..., *(slice(0, n) for n in self.grid.shape))]
 
     def field(self, code: Float[Array, "*grid c"]) -> Float[Array, "*grid d_s"]:
         """The standardized output of one function on the whole grid."""
-        return jnp.moveaxis(self.fields(code[None])[:, 0], 0, -1)
+        return jnp.moveaxis(at_every_place(self.project, self.hidden(code[None]))[:, 0], 0, -1)
 
     def at(self, y: Float[Array, "P d_y"]) -> FieldAtQueries:
         return FieldAtQueries(self, self.grid.interpolation(y))

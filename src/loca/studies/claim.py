@@ -25,8 +25,8 @@ class Verdict(NamedTuple):
 class Finding(NamedTuple):
     """What was measured: numbers that the same machine finds again, and those of its clock."""
 
-    numbers: dict[str, Any]
-    seconds: dict[str, float]
+    numbers: Mapping[str, Any]
+    seconds: Mapping[str, float]
 
 
 class Claim(abc.ABC):
@@ -53,7 +53,7 @@ class Claim(abc.ABC):
         """The rule, applied."""
 
     @abc.abstractmethod
-    def table(self, numbers: Mapping[str, Any]) -> list[list[str]]:
+    def table(self, finding: Finding) -> list[list[str]]:
         """A heading and rows of text."""
 
     @abc.abstractmethod

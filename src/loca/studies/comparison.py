@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from loca.studies.budgets import batch_of
 from loca.studies.claim import Claim, Finding, Preset, Verdict
+from loca.studies.example import Example
 from loca.studies.results import Results, Row
-from loca.studies.runs import GIVEN, Run
+from loca.studies.runs import GIVEN, Run, Runs
 from loca.studies.sources import Source
 from loca.studies.workshop import Workshop
 
@@ -40,17 +42,13 @@ class Condition:
     value: float | None = None
     chooses: bool = True
 
-    @property
-    def label(self) -> str:
-        """Its name, and its value if it has one."""
-        return self.name if self.value is None else f"{self.name} {self.value:g}"
-
     def run(self, model: str, seed: int, rate: float, metrics: tuple[str, ...]) -> Run:
         """One model in this condition."""
         if model in GIVEN:
             return Run(model, self.source, self.setting, seed, metrics=metrics)
         steps = self.steps if isinstance(self.steps, int) else self.steps[model]
-        return Run(model, self.source, self.setting, seed, steps, rate, metrics=metrics)
+        batch_size = batch_of(model, self.setting)
+        return Run(model, self.source, self.setting, seed, steps, rate, batch_size, metrics)
 
 
 class Comparison(Claim):
@@ -63,6 +61,8 @@ class Comparison(Claim):
     models: Sequence[str] = ("LOCA", "DeepONet", "FNO")
     given: Sequence[str] = ("ridge", "mean field")
     metrics: tuple[str, ...] = ("relative_l2",)
+    shows_fields: bool = False
+    """Whether what the models answer to one test function is kept."""
     varied: str = ""
     """What the value of a condition is, for tables and figures."""
     seeds: Mapping[Preset, int] = {"quick": 1, "paper": 3}
@@ -98,21 +98,49 @@ class Comparison(Claim):
         ]
         outcomes = workshop([run for _, run in chosen])
         rows = [row for c, run in chosen for row in Row.of(c.name, c.value, run, outcomes[run])]
-        seconds = {f"{c.label}, {run.model}, seed {run.seed}": outcomes[run].seconds for c, run in chosen if run.steps}
-        return Finding({"rows": Results(tuple(rows)).to_json()}, seconds)
+        seconds = {named(c.name, c.value, run.model, run.seed): outcomes[run].seconds for c, run in chosen if run.steps}
+        example = self.example(conditions[0], chosen, workshop)
+        return Finding({"rows": Results(tuple(rows)).to_json(), **example}, seconds)
+
+    def example(
+        self, condition: Condition, chosen: Sequence[tuple[Condition, Run]], workshop: Workshop
+    ) -> dict[str, Any]:
+        """If fields are shown: the models' answers to a function of the last test, of median error for the first."""
+        if not self.shows_fields:
+            return {}
+        runs = {run.model: run for c, run in chosen if c is condition and run.seed == 0 and run.model in self.models}
+        done = Runs(workshop.directory)
+        name, test = list(condition.source.load(0, workshop.directory / "data").tests.items())[-1]
+        errors = done(runs[self.models[0]]).reports[name].errors["relative_l2"].mean(axis=1)
+        typical = int(np.argsort(errors)[len(errors) // 2])
+        return {"example": Example.of({m: done.model(run) for m, run in runs.items()}, test, typical).to_json()}
 
     def judge(self, numbers: Mapping[str, Any]) -> Verdict:
         return self.answer(Results.from_json(numbers["rows"]))
 
-    def table(self, numbers: Mapping[str, Any]) -> list[list[str]]:
-        results = Results.from_json(numbers["rows"])
+    def table(self, finding: Finding) -> list[list[str]]:
+        results = Results.from_json(finding.numbers["rows"])
         groups: dict[tuple[str, float | None, str], list[Row]] = {}
         for row in results.rows:
             groups.setdefault((row.condition, row.value, row.model), []).append(row)
-        table = [["condition", self.varied, "model", "parameters", "steps", "rate", *self.columns(results)]]
+        table = [
+            [
+                "condition",
+                self.varied,
+                "model",
+                "parameters",
+                "steps × batch",
+                "rate",
+                "minutes",
+                *self.columns(results),
+            ]
+        ]
         for (condition, value, model), rows in groups.items():
-            first = rows[0]
-            learned = [f"{first.parameters:,}", f"{first.steps:,}", f"{first.rate:g}"] if first.steps else [""] * 3
+            first, learned = rows[0], [""] * 4
+            if first.steps:
+                minutes = [finding.seconds[named(condition, value, model, row.seed)] / 60.0 for row in rows]
+                steps = f"{first.steps:,} × {first.batch_size}"
+                learned = [f"{first.parameters:,}", steps, f"{first.rate:g}", f"{np.mean(minutes):.1f}"]
             table.append([condition, "" if value is None else f"{value:g}", model, *learned, *self.cells(rows)])
         kept = [i for i, heading in enumerate(table[0]) if heading]
         return [[row[i] for i in kept] for row in table]
@@ -125,6 +153,11 @@ class Comparison(Claim):
         """The errors of one model in one condition."""
         tests = dict.fromkeys(row.test for row in rows)
         return [spread_text([row.mean() for row in rows if row.test == test]) for test in tests]
+
+
+def named(condition: str, value: float | None, model: str, seed: int) -> str:
+    """One run among the seconds of a study."""
+    return f"{condition}{'' if value is None else f' {value:g}'}, {model}, seed {seed}"
 
 
 def spread_text(values: Sequence[float] | np.ndarray) -> str:

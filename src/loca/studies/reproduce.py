@@ -5,21 +5,26 @@ from __future__ import annotations
 import dataclasses
 import importlib.resources
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loca.data.store import versions
 from loca.data.store.work import write_whole
-from loca.studies.claim import Claim, Preset, Verdict
+from loca.studies.claim import Claim, Finding, Preset, Verdict
+from loca.studies.example import Example
 from loca.studies.machine import commit, hardware
 from loca.studies.workshop import Workshop
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PRESETS: tuple[Preset, ...] = ("quick", "paper")
 """Sizes: seconds, to show that a study works; and the paper's, as far as they go."""
 
-RESULT, PAGE, FIGURE = "result.json", "result.md", "result.png"
-"""What a study leaves: its numbers and verdict, a table to read, a picture."""
+RESULT, PAGE = "result.json", "result.md"
+"""What a study leaves beside its pictures: its numbers and verdict, and a table to read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,9 +54,18 @@ class Reproduction:
         claim = claims[content["claim"]]
         return cls(claim, content["preset"], content["numbers"], Verdict(**content["verdict"]), content["made"])
 
+    def table(self) -> list[list[str]]:
+        """A heading and rows of text."""
+        return self.claim.table(Finding(self.numbers, self.made["seconds"]))
+
+    def pictures(self) -> dict[str, Figure]:
+        """The numbers, and where there is an example, its fields."""
+        fields = {"fields": Example.from_json(self.numbers["example"]).figure()} if "example" in self.numbers else {}
+        return {"result": self.claim.figure(self.numbers), **fields}
+
     def page(self) -> str:
         """Markdown: what the paper says, what we found, and the verdict."""
-        heading, *rows = self.claim.table(self.numbers)
+        heading, *rows = self.table()
         lines = [heading, ["---"] * len(heading), *rows]
         return "\n\n".join(
             [
@@ -68,9 +82,11 @@ class Reproduction:
     def write(self, directory: Path) -> None:
         """JSON, Markdown and the figure."""
         text = json.dumps(self.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
+        text = re.sub(r"(?<=[\d\[,])\n\s+(?=[-\d\]])", "", text)  # lists of numbers on one line
         write_whole(directory / RESULT, lambda file: file.write(text.encode()))
         (directory / PAGE).write_text(self.page(), encoding="utf-8")
-        self.claim.figure(self.numbers).savefig(directory / FIGURE, dpi=200)
+        for name, figure in self.pictures().items():
+            figure.savefig(directory / f"{name}.png", dpi=200)
 
 
 def reproduce(
@@ -79,6 +95,7 @@ def reproduce(
     """Carry out a study, or what is left of it, and judge; what was found is written to the directory."""
     finding = claim.measure(preset, seeds, workshop)
     asked = "" if seeds is None else f" --seeds {seeds}"
+    asked += "" if workshop.workers == 1 else f" --workers {workshop.workers}"
     made = {
         "command": f"loca reproduce {claim.name} --preset {preset}{asked}",
         "commit": commit(),

@@ -28,6 +28,7 @@ class Row:
     test: str
     rate: float
     steps: int
+    batch_size: int
     parameters: int
     validation: float
     report: Report
@@ -36,7 +37,7 @@ class Row:
     def of(cls, condition: str, value: float | None, run: Run, outcome: Outcome) -> list[Row]:
         """All rows of one run."""
         return [
-            cls(condition, value, run.model, run.seed, test, run.rate, run.steps, outcome.parameters,
+            cls(condition, value, run.model, run.seed, test, run.rate, run.steps, run.batch_size, outcome.parameters,
                 float(rounded(outcome.validation)), brief(report))
             for test, report in outcome.reports.items()
         ]  # fmt: skip

@@ -18,7 +18,7 @@ from loca.data.store.work import write_whole
 from loca.evaluation import Report, evaluate
 from loca.models import SETTINGS, Operator, Proportional, Regression, Setting
 from loca.parameters import count
-from loca.saving import save
+from loca.saving import load, save
 from loca.studies.sources import Functions, Source
 from loca.training import default_optimizer, fit
 from loca.typing import Key
@@ -85,7 +85,7 @@ class Run:
     seed: int
     steps: int = 0
     rate: float = 0.0
-    batch_size: int = 100
+    batch_size: int = 0
     metrics: tuple[str, ...] = ("relative_l2",)
 
     @property
@@ -140,6 +140,10 @@ class Runs:
             text = json.dumps(outcome.to_json(), allow_nan=False)
             write_whole(told, lambda file: file.write(text.encode()))
         return Outcome.from_json(json.loads(told.read_text()))
+
+    def model(self, run: Run) -> Operator:
+        """What a run has trained."""
+        return load(self.directory / "runs" / run.name / "model.safetensors")
 
 
 def carry_out(run: Run, directory: Path, keep: Path) -> Outcome:

@@ -120,10 +120,11 @@ class Counts(Claim):
         told = f"{15 - len(wrong)} of 15 are exact"
         return Verdict(answer, f"{told}; {'; '.join(wrong)}." if wrong else f"{told}.")
 
-    def table(self, numbers: Mapping[str, Any]) -> list[list[str]]:
+    def table(self, finding: Finding) -> list[list[str]]:
+        counts = finding.numbers["counts"]
         rows = [["experiment", "model", "paper", "ours"]]
         for name, models in PRINTED.items():
-            rows += [[name, m, f"{printed:,}", f"{numbers['counts'][name][m]:,}"] for m, printed in models.items()]
+            rows += [[name, m, f"{printed:,}", f"{counts[name][m]:,}"] for m, printed in models.items()]
         return rows
 
     def figure(self, numbers: Mapping[str, Any]) -> Figure:

@@ -112,9 +112,9 @@ class Minutes(Claim):
         told = ", ".join(f"{name} {minutes:.1f} ({PRINTED[name]['LOCA']:g})" for name, minutes in ours.items())
         return Verdict(answer, f"Minutes of LOCA here, and in the paper: {told}.")
 
-    def table(self, numbers: Mapping[str, Any]) -> list[list[str]]:
+    def table(self, finding: Finding) -> list[list[str]]:
         rows = [["experiment", "model", "minutes, paper", "minutes, ours"]]
-        for name, models in numbers["minutes"].items():
+        for name, models in finding.numbers["minutes"].items():
             rows += [[name, m, f"{PRINTED[name][m]:g}", f"{minutes:.1f}"] for m, minutes in models.items()]
         return rows
 

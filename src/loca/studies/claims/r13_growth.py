@@ -47,10 +47,10 @@ class Growth(Claim):
         )
         return Verdict(("fails", "holds in part", "holds")[points], told)
 
-    def table(self, numbers: Mapping[str, Any]) -> list[list[str]]:
+    def table(self, finding: Finding) -> list[list[str]]:
         rows = [
             [f"{r['size']:,}", f"{r['size'] if r['along'] == 'both' else FIXED:,}", f"{r['megabytes']:.1f}"]
-            for r in numbers["rows"]
+            for r in finding.numbers["rows"]
         ]
         return [["queries", "nodes", "MB"], *rows]
 

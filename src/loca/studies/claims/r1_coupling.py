@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from loca.problems import Darcy
+from loca.studies.budgets import steps_of
 from loca.studies.claim import Preset, Verdict
-from loca.studies.claims.budgets import darcy_steps
 from loca.studies.comparison import Comparison, Condition, spread_text
 from loca.studies.drawing import boxes
 from loca.studies.results import Results
@@ -36,7 +36,7 @@ class Coupling(Comparison):
     seeds: Mapping[Preset, int] = {"quick": 1, "paper": 5}
 
     def conditions(self, preset: Preset) -> Sequence[Condition]:
-        steps, test = darcy_steps(preset), 100 if preset == "quick" else 1000
+        steps, test = steps_of(preset, "darcy"), 100 if preset == "quick" else 1000
         return [
             Condition(measure, Drawn(Darcy(resolution=32, preset=measure), 200, labels=16, test=test), "darcy", steps)
             for measure in ("easy", "literal")[: 1 if preset == "quick" else 2]

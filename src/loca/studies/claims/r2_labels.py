@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from loca.problems import Darcy
+from loca.studies.budgets import steps_of
 from loca.studies.claim import Preset, Verdict
-from loca.studies.claims.budgets import darcy_steps
 from loca.studies.comparison import Comparison, Condition, spread_text
 from loca.studies.drawing import over_values
 from loca.studies.results import Results
@@ -16,7 +16,6 @@ from loca.studies.sources import Drawn
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LABELS: Mapping[Preset, Sequence[int]] = {"quick": (16, 64), "paper": (16, 64, 256, 1024)}
 LOCATIONS = 1024
 CHOOSING = 64
 """The number of labels with which rates are chosen, for all."""
@@ -26,6 +25,7 @@ class LabelSweep(Comparison):
     """What both claims share: Darcy flow with more and more labels."""
 
     varied = "labels"
+    labels: Mapping[Preset, Sequence[int]]
 
     def measures(self, preset: Preset) -> tuple[str, ...]:
         """Input measures: `easy`, on which LOCA has the paper's errors, and that of the paper's formula."""
@@ -33,11 +33,11 @@ class LabelSweep(Comparison):
 
     def conditions(self, preset: Preset) -> Sequence[Condition]:
         functions, test = (200, 100) if preset == "quick" else (1000, 1000)
-        steps = darcy_steps(preset)
+        steps = steps_of(preset, "darcy")
         found = []
         for measure in self.measures(preset):
             problem = Darcy(resolution=32, preset=measure)
-            for labels in LABELS[preset]:
+            for labels in self.labels[preset]:
                 source = Drawn(problem, functions, None if labels == LOCATIONS else labels, test=test)
                 found.append(Condition(measure, source, "darcy", steps, float(labels), labels == CHOOSING))
         return found
@@ -55,6 +55,7 @@ class FewLabelsBeatMany(LabelSweep):
         "Holds if LOCA's mean error with 6 % of labels is below those of DeepONet and FNO with every share of labels, "
         "on both input measures; in part if on one it is below both at 6 %, or below one of them at every share."
     )
+    labels: Mapping[Preset, Sequence[int]] = {"quick": (16, 64), "paper": (16, 64, 256, 1024)}
 
     def answer(self, results: Results) -> Verdict:
         told, everywhere, somewhere = [], True, False
@@ -86,6 +87,7 @@ class VeryFewLabels(LabelSweep):
         "Holds if LOCA's mean error with 16 labels is at most 2 % and the lowest of the three models; in part if it is "
         "one of the two, on the measure on which it has the paper's errors."
     )
+    labels: Mapping[Preset, Sequence[int]] = {"quick": (16, 64), "paper": (16, 64)}
 
     def answer(self, results: Results) -> Verdict:
         errors = {m: results.means(condition="easy", value=16.0, model=m) for m in self.models}

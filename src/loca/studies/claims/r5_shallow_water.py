@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from loca.problems import ShallowWater
+from loca.studies.budgets import steps_of
 from loca.studies.claim import Preset, Verdict
 from loca.studies.comparison import Comparison, Condition, spread_text
 from loca.studies.drawing import boxes
@@ -30,14 +31,15 @@ class Waves(Comparison):
         f"{TIE} times that of FNO; the smallest interquartile range on all three. Holds with three, in part with "
         "one or two."
     )
+    shows_fields = True
     rates: Mapping[Preset, Sequence[float]] = {"quick": (4e-3,), "paper": (4e-3,)}
 
     def conditions(self, preset: Preset) -> Sequence[Condition]:
         if preset == "quick":
             source = Drawn(ShallowWater(), 50, labels=128, validation=20, test=20)
-            return [Condition("waves", source, "shallow-water", {"LOCA": 10, "DeepONet": 10, "FNO": 2})]
-        source = Drawn(ShallowWater(), 1000, labels=128, validation=100, test=200)
-        return [Condition("waves", source, "shallow-water", {"LOCA": 2000, "DeepONet": 2000, "FNO": 300})]
+        else:
+            source = Drawn(ShallowWater(), 1000, labels=128, validation=100, test=200)
+        return [Condition("waves", source, "shallow-water", steps_of(preset, "shallow-water"))]
 
     def answer(self, results: Results) -> Verdict:
         means = {m: [results.means(model=m, channel=c).mean() for c in range(3)] for m in self.models}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from loca.problems import MechanicalMNIST
+from loca.studies.budgets import steps_of
 from loca.studies.claim import Preset, Verdict
 from loca.studies.comparison import Comparison, Condition, spread_text
 from loca.studies.drawing import boxes
@@ -33,12 +34,6 @@ class PlatesWithNoise(Comparison):
         tests = (("clean", Test(unseen)), ("noisy", Test(unseen, NOISE)))
         return Drawn(MechanicalMNIST(), functions, 56, train_noise, tests, validation=validation, test=test, same=True)
 
-    def steps(self, preset: Preset) -> dict[str, int]:
-        """Of every model."""
-        if preset == "quick":
-            return {"LOCA": 20, "DeepONet": 50, "FNO": 5}
-        return {"LOCA": 5000, "DeepONet": 5000, "FNO": 1000}
-
     def figure(self, numbers: Mapping[str, Any]) -> Figure:
         return boxes(Results.from_json(numbers["rows"]))
 
@@ -56,9 +51,10 @@ class Noise(PlatesWithNoise):
         "Holds if LOCA's error grows by the smallest factor of the three models both from clean to noisy tests and "
         "from clean to noisy training and tests; in part if in one of them."
     )
+    shows_fields = True
 
     def conditions(self, preset: Preset) -> Sequence[Condition]:
-        steps = self.steps(preset)
+        steps = steps_of(preset, "mechanical-mnist")
         return [
             Condition("clean training", self.source(preset, 0.0), "mechanical-mnist", steps),
             Condition("noisy training", self.source(preset, NOISE), "mechanical-mnist", steps),
@@ -86,10 +82,14 @@ class FirstWeights(PlatesWithNoise):
         "Holds if, over the seeds, LOCA's largest error has the lowest median and the smallest range of the three "
         "models; in part if one of them."
     )
-    seeds: Mapping[Preset, int] = {"quick": 1, "paper": 10}
+    seeds: Mapping[Preset, int] = {"quick": 1, "paper": 5}
 
     def conditions(self, preset: Preset) -> Sequence[Condition]:
-        return [Condition("clean training", self.source(preset, 0.0), "mechanical-mnist", self.steps(preset))]
+        return [
+            Condition(
+                "clean training", self.source(preset, 0.0), "mechanical-mnist", steps_of(preset, "mechanical-mnist")
+            )
+        ]
 
     def answer(self, results: Results) -> Verdict:
         largest = {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from loca.problems import Climate
+from loca.studies.budgets import steps_of
 from loca.studies.claim import Preset, Verdict
 from loca.studies.comparison import Comparison, Condition, spread_text
 from loca.studies.drawing import boxes
@@ -40,14 +41,15 @@ class Pressure(Comparison):
         "models on both records; in part if on one, or one of the two on both."
     )
     metrics = ("relative_l2", "rmse")
+    shows_fields = True
 
     def conditions(self, preset: Preset) -> Sequence[Condition]:
-        steps = {"LOCA": 5000, "DeepONet": 5000, "FNO": 1000}
+        steps = steps_of(preset, "climate")
         europe = Condition(
             "Western Europe (ERA-Interim)",
             Recorded(record("era_interim", "erainterim_daily_weurope.npz")),
             "climate",
-            {"LOCA": 60, "DeepONet": 60, "FNO": 20} if preset == "quick" else steps,
+            steps,
         )
         if preset == "quick":
             return [europe]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from loca.problems import Antiderivative
+from loca.studies.budgets import steps_of
 from loca.studies.claim import Preset, Verdict
 from loca.studies.comparison import Comparison, Condition, spread_text
 from loca.studies.drawing import boxes, over_values
@@ -24,13 +25,6 @@ CHOOSING = 0.5
 """The length with which rates are chosen, for all."""
 
 
-def steps_of(preset: Preset) -> dict[str, int]:
-    """FNO takes some thirty times as long for a step as the others on 500 sensors."""
-    if preset == "quick":
-        return {"LOCA": 200, "DeepONet": 200, "FNO": 5}
-    return {"LOCA": 5000, "DeepONet": 5000, "FNO": 500}
-
-
 class Shift(Comparison):
     """Trained on smooth functions, LOCA errs least on rough ones."""
 
@@ -47,7 +41,7 @@ class Shift(Comparison):
         return [
             Condition(
                 "shift", Drawn(Antiderivative(length=length), functions, tests=tests, test=test), "antiderivative",
-                steps_of(preset), length, length == CHOOSING,
+                steps_of(preset, "antiderivative"), length, length == CHOOSING,
             )
             for length in LENGTHS[preset]
         ]  # fmt: skip
@@ -77,12 +71,13 @@ class ManyScales(Comparison):
         "Two points: LOCA has the lowest mean error of the three models; FNO's largest error is above LOCA's. Holds "
         "with both, in part with one."
     )
+    shows_fields = True
     seeds: Mapping[Preset, int] = {"quick": 1, "paper": 5}
 
     def conditions(self, preset: Preset) -> Sequence[Condition]:
         functions, test = (200, 100) if preset == "quick" else (1000, 1000)
         source = Drawn(Antiderivative.multi_scale(), functions, test=test)
-        return [Condition("many scales", source, "antiderivative", steps_of(preset))]
+        return [Condition("many scales", source, "antiderivative", steps_of(preset, "antiderivative"))]
 
     def answer(self, results: Results) -> Verdict:
         means = {m: results.means(model=m) for m in self.models}
