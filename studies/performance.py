@@ -62,9 +62,11 @@ def draw(results: dict) -> None:
                 )
             ax.set_xlabel("dimension of Y" if along == "dimension" else "queries = nodes")
             ax.set_ylabel(f"{what} per step")
-            if along != "dimension":
+            if along == "dimension":
+                ax.set_ylim(bottom=0.0)
+            else:
                 ax.set_xscale("log")
-            log_axis(ax)
+                log_axis(ax)
             ax.spines[["top", "right"]].set_visible(False)
         axes[0].legend(frameon=False, fontsize=6.0)
         figure.savefig(FIGURES / "performance_scale.png", dpi=200)
