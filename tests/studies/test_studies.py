@@ -133,3 +133,10 @@ def test_claims_are_listed_with_their_verdicts():
     said = command("reproduce", "--list")
     assert all(name in said for name in CLAIMS)
     assert "unknown claim" in command("reproduce", "R14", code=2)
+
+
+def test_what_a_claim_lacks_is_said_and_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.delenv("LOCA_DATA", raising=False)
+    for _ in range(2):  # what failed to begin does not stand in the way of another try
+        assert "set LOCA_DATA to the directory" in command("reproduce", "R8", "--out", tmp_path, code=1)
+    assert not (tmp_path / "R8-quick").exists()

@@ -1,5 +1,6 @@
 """What the processes that the tests start and kill do with their lives; each reports as it goes."""
 
+import functools
 import hashlib
 import os
 import time
@@ -16,9 +17,9 @@ from loca.data import open as open_data
 from loca.models.spread import complete
 from loca.problems import Antiderivative
 from loca.saving import load
-from loca.training import State, StoppedError, default_optimizer, fit
+from loca.training import State, StoppedError, default_optimizer, fit, split_large, whole
 from loca.training.checkpoints import Checkpoints
-from loca.training.placement import own_copy, own_part, replicate
+from loca.training.placement import own_copy, own_part, place
 from loca.training.processes import Crew
 
 PROBLEM = Antiderivative(length=0.3, sensors=20, queries=10)
@@ -40,8 +41,11 @@ def train(report, directory, model, steps, seconds):
     report(sha256=digest(last), history=[(m.step, m.loss, m.validation) for m in history])
 
 
-def train_together(report, _, run, model, store, steps, seconds, rank, ranks, port, heartbeat):
-    """One of several processes that train one model on streamed data, in which each reads its part of every batch."""
+def train_together(report, _, run, model, store, steps, seconds, rank, ranks, port, heartbeat, smallest):
+    """One of several processes that train one model on streamed data, in which each reads its part of every batch.
+
+    Arrays of parameters from the `smallest` size on, if there is one, lie in parts.
+    """
     os.dup2(2, 1)  # Gloo prints; who listens to this process wants to hear numbers only
     bind = {"coordinator_bind_address": f"127.0.0.1:{port}"} if rank == 0 else {}  # else it listens to everybody
     jax.distributed.initialize(
@@ -51,16 +55,18 @@ def train_together(report, _, run, model, store, steps, seconds, rank, ranks, po
     mesh = Mesh(np.array(jax.devices()), ("functions",))
     assert own_part(complete(mesh)) == (rank, ranks)
     report(up=time.time())
+    rule = whole if smallest is None else functools.partial(split_large, size=smallest)
     try:
         trained, history = fit(
             model, data, steps=steps, batch_size=8, validate=PROBLEM.sample(jax.random.key(1), 10), every=50, mesh=mesh,
-            directory=run, checkpoint_seconds=seconds, callbacks=[lambda now: report(step=now.step, time=time.time())],
+            directory=run, checkpoint_seconds=seconds, parameters=rule,
+            callbacks=[lambda now: report(step=now.step, time=time.time())],
         )  # fmt: skip
     except StoppedError as stopped:
         report(stopped=str(stopped))
         return
     state, _ = Checkpoints(Path(run) / "checkpoints", crew=Crew.of(mesh)).restore(
-        replicate(State.start(model, default_optimizer(steps)), mesh)
+        place(State.start(model, default_optimizer(steps)), mesh)
     )
     report(
         sha256=digest(own_copy(state)), model=digest(trained), history=[(m.step, m.loss, m.validation) for m in history]

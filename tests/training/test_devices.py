@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 
 RUN = """
-import json, os, shutil, signal, sys
+import functools, json, os, shutil, signal, sys
 import equinox as eqx, jax, jax.numpy as jnp, numpy as np
+from loca.benchmarks.collectives import tally
 from loca.encoders import Sensors
+from loca.losses import mean_squared
 from loca.models import LOCA
+from loca.models.spread import complete
+from loca.parameters import trainable
 from loca.problems import Antiderivative
-from loca.training import StoppedError, feeds, fit
+from loca.training import State, StoppedError, default_optimizer, feeds, fit, split_large, whole
+from loca.training.placement import place
 
 def mesh(count):
     if count == "mixed":
@@ -54,10 +59,27 @@ try:
     run(2, sys.argv[1], callbacks=[stop_half_way])
 except StoppedError as stopped:
     told["stopped"] = str(stopped)
-for count in (1, 2, 4, 8, "mixed"):
-    directory = sys.argv[1] + str(count)
+in_parts = functools.partial(split_large, size=64)
+for name, count, more in [(str(n), n, {}) for n in (1, 2, 4, 8, "mixed")] + [("in parts", 4, {"parameters": in_parts})]:
+    directory = sys.argv[1] + name
     shutil.copytree(sys.argv[1], directory)
-    told[str(count)] = numbers(*run(count, directory))
+    told[name] = numbers(*run(count, directory, **more))
+
+optimizer, four = default_optimizer(200), complete(mesh(4))
+
+def some_steps(rule):  # bytes of the learned numbers that the first device then has, and what went between devices
+    recipe = feeds.Recipe(optimizer, mean_squared, 40, 0, None, four, rule)
+    own = jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, model)  # steps use buffers up
+    state = place(State.start(own, optimizer), four, rule)
+    feed = feeds.InMemory(state, train, recipe)
+    limit = place((jnp.asarray(3, jnp.int32), jnp.zeros(())), four)
+    program = feed.stretch.lower(eqx.filter(state, eqx.is_array), feed.encoded, *limit).compile().as_text()
+    state, _ = feed.run(state, 3)
+    arrays = jax.tree.leaves(eqx.filter(state, trainable(state)))
+    kept = sum(s.data.nbytes for a in arrays for s in a.addressable_shards if s.device == jax.devices()[0])
+    return {"bytes": kept, "collectives": tally(program)[0]}
+
+told["steps"] = {"whole": some_steps(whole), "in parts": some_steps(in_parts)}
 try:
     fit(model, train, steps=1, batch_size=30, mesh=mesh(8))
 except ValueError as refused:
@@ -78,10 +100,10 @@ def told(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("count", ["1", "2", "4", "8", "mixed"])
+@pytest.mark.parametrize("count", ["1", "2", "4", "8", "mixed", "in parts"])
 def test_saved_on_two_devices_it_goes_on_with_any_number(told, count):
     assert "stopped at step 100" in told["stopped"]
-    assert told[count]["devices"] == [8 if count == "mixed" else int(count)]
+    assert told[count]["devices"] == [{"mixed": 8, "in parts": 4}.get(count) or int(count)]
     # sums over functions are taken in another order, so not the same bits; 200 steps of Adam apart
     np.testing.assert_allclose(told[count]["losses"], told["plain"]["losses"], rtol=1e-4)
     np.testing.assert_allclose(told[count]["errors"], told["plain"]["errors"], rtol=1e-3)
@@ -90,6 +112,19 @@ def test_saved_on_two_devices_it_goes_on_with_any_number(told, count):
 
 def test_every_run_is_compiled_once(told):
     assert set(told["compiled"]) == {1}
+
+
+def test_parameters_and_moments_in_parts_stay_so(told):
+    """On four devices each has a little more than a quarter: what is small stays whole."""
+    whole, in_parts = (told["steps"][how]["bytes"] for how in ("whole", "in parts"))
+    assert 0.25 * whole < in_parts < 0.35 * whole
+
+
+def test_only_the_gradient_goes_between_devices(told):
+    """And parameters that lie in parts; which functions are in a batch every device finds out by itself."""
+    assert told["steps"]["whole"]["collectives"] == {"all-reduce": 1}
+    assert set(told["steps"]["in parts"]["collectives"]) == {"all-reduce", "all-gather"}
+    assert told["steps"]["in parts"]["collectives"]["all-reduce"] == 1
 
 
 def test_a_batch_that_cannot_be_split_is_refused(told):

@@ -23,7 +23,7 @@ from loca.models import SETTINGS
 from loca.models.spread import complete
 from loca.parameters import count as count_parameters
 from loca.training import Encoded, State, advance
-from loca.training.placement import kept_whole, split
+from loca.training.placement import keep, split
 from loca.typing import Array, PyTree
 
 KINDS: tuple[str, ...] = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
@@ -111,7 +111,7 @@ def collectives_of(setting: str, axes: Mapping[str, int], locations: int | None 
 
     def one(variable: PyTree, encoded: Encoded) -> tuple[PyTree, Array]:
         state, loss = advance(eqx.combine(variable, constant), split(encoded, mesh), optimizer, mesh=mesh)
-        return kept_whole(eqx.filter(state, eqx.is_array), mesh), loss
+        return keep(eqx.filter(state, eqx.is_array), mesh), loss
 
     encoded = jax.eval_shape(lambda few: few.take(jnp.zeros(batch, jnp.int32)), Encoded.of(model, samples))
     everywhere = NamedSharding(mesh, PartitionSpec())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -56,6 +57,8 @@ def reproduce(
     try:
         found = put_to_the_test(CLAIMS[claim], preset, Workshop(out, workers, typer.echo), directory, seeds)
     except (OSError, ValueError, RuntimeError) as error:
+        with contextlib.suppress(OSError):  # what holds no result does not stand in the way of another try
+            directory.rmdir()
         typer.echo(f"loca reproduce: {error}", err=True)
         raise typer.Exit(1) from None
     heading, *rows = found.table()

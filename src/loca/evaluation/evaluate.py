@@ -17,7 +17,7 @@ from loca.evaluation.measures import Measuring
 from loca.evaluation.report import Report
 from loca.models import Operator, Spread, spread
 from loca.models.spread import complete
-from loca.training.placement import by_function, kept_whole, replicate
+from loca.training.placement import by_function, keep, place
 from loca.typing import Input, PyTree
 
 Reference = Float[Array | np.ndarray, "P d_s"] | Float[Array | np.ndarray, "N P d_s"]
@@ -86,11 +86,11 @@ def evaluate(
 def answers(model: Operator, like: Samples, mesh: Mesh | None = None) -> Callable[[Samples], Array]:
     """A function from samples to predictions; queries shared by all functions are worked on once."""
     mesh = None if mesh is None else complete(mesh)
-    asked = model if mesh is None else replicate(spread(model, mesh), mesh)
+    asked = model if mesh is None else place(spread(model, mesh), mesh)
     if not isinstance(like.y, Shared):
-        return lambda samples: predict(asked, *replicate((samples.u, samples.y), mesh), mesh)
-    fixed = fix(asked, replicate(like.y, mesh))
-    return lambda samples: apply(fixed, replicate(samples.u, mesh), mesh)
+        return lambda samples: predict(asked, *place((samples.u, samples.y), mesh), mesh)
+    fixed = fix(asked, place(like.y, mesh))
+    return lambda samples: apply(fixed, place(samples.u, mesh), mesh)
 
 
 # compiled here and not where they are used, so that another model of the same sizes needs no compilation
@@ -99,7 +99,7 @@ def answers(model: Operator, like: Samples, mesh: Mesh | None = None) -> Callabl
 @eqx.filter_jit
 def predict(model: Operator | Spread, u: Input, queries: Queries, mesh: Mesh | None) -> Float[Array, "N P d_s"]:
     """F(uᵢ)(yᵢ), on every device of a mesh."""
-    return kept_whole(model.predict(u, queries), mesh)
+    return keep(model.predict(u, queries), mesh)
 
 
 @eqx.filter_jit
@@ -111,7 +111,7 @@ def fix(model: Operator | Spread, queries: Shared) -> PyTree:
 @eqx.filter_jit
 def apply(fixed: PyTree, u: Input, mesh: Mesh | None) -> Float[Array, "N P d_s"]:
     """Its answers for some functions, on every device of a mesh."""
-    return kept_whole(jax.vmap(fixed)(by_function(u, mesh)), mesh)
+    return keep(jax.vmap(fixed)(by_function(u, mesh)), mesh)
 
 
 def join(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

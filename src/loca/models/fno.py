@@ -177,7 +177,7 @@ class FNO(Operator):
             return jnp.take_along_axis(places, in_rows(index), axis=0)
 
         h = self.hidden(codes)
-        # P, with its many channels, is applied where it is asked for if that is less than the whole grid
+        # the projection has many channels: it is applied where it is asked for if that is less than the whole grid
         few = corners * count < math.prod(self.grid.shape)
         values = self.project(pick(h)) if few else pick(at_every_place(self.project, h))
         s = (in_rows(weight) * values).reshape(corners, count, len(codes), -1).sum(axis=0)

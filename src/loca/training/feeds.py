@@ -13,9 +13,9 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
-from loca.data import Records, Samples, Stream, stream
+from loca.data import Records, Samples, Stream, batch_rows, stream
 from loca.training.encoded import Encoded
-from loca.training.placement import gather_parts, kept_whole, own_copy, own_part, replicate, split
+from loca.training.placement import Rule, gather_parts, keep, own_copy, own_part, place, split, whole
 from loca.training.step import Loss, State, advance
 from loca.typing import PyTree
 
@@ -35,7 +35,8 @@ class Stretch(NamedTuple):
 class Recipe(NamedTuple):
     """What is done at every step: batches of so many functions in the order of a seed, a loss, an optimizer.
 
-    `weights` say how much each location counts, and `mesh` is what the work is split over.
+    `weights` say how much each location counts, `mesh` is what the work is split over, and `parameters` how what is
+    learned lies there between steps.
     """
 
     optimizer: optax.GradientTransformation
@@ -44,12 +45,13 @@ class Recipe(NamedTuple):
     seed: int
     weights: Float[Array, " M"] | None = None
     mesh: Mesh | None = None
+    parameters: Rule = whole
 
     def advance(self, state: State, batch: Encoded) -> tuple[State, Float[Array, ""]]:
         """One step."""
         state, value = advance(state, split(batch, self.mesh), self.optimizer, self.loss, self.mesh)
         arrays, rest = eqx.partition(state, eqx.is_array)
-        return eqx.combine(kept_whole(arrays, self.mesh), rest), value
+        return eqx.combine(keep(arrays, self.mesh, self.parameters), rest), value
 
 
 class Feed(abc.ABC):
@@ -68,7 +70,8 @@ class InMemory(Feed):
     """All data encoded and on the device: steps follow each other without coming back to Python."""
 
     def __init__(self, state: State, data: Samples, recipe: Recipe):
-        self.encoded = replicate(Encoded.of(own_copy(state.model), data, recipe.weights), recipe.mesh)
+        model = own_copy(place(state.model, recipe.mesh))
+        self.encoded = place(Encoded.of(model, data, recipe.weights), recipe.mesh)
         self.constant = eqx.filter(state, eqx.is_array, inverse=True)
 
         @functools.partial(jax.jit, donate_argnums=0)
@@ -78,7 +81,9 @@ class InMemory(Feed):
             def step(carry: tuple[PyTree, Array, Array]) -> tuple[PyTree, Array, Array]:
                 variable, total, _ = carry
                 state = eqx.combine(variable, self.constant)
-                state, value = recipe.advance(state, encoded.batch(recipe.seed, state.step, recipe.size))
+                # every device finds all rows, else they would have to tell each other while they look for them
+                rows = keep(batch_rows(recipe.seed, state.step, recipe.size, len(encoded.s)), recipe.mesh)
+                state, value = recipe.advance(state, encoded.take(rows))
                 return eqx.filter(state, eqx.is_array), total + value, value
 
             def more(carry: tuple[PyTree, Array, Array]) -> Array:
@@ -86,15 +91,14 @@ class InMemory(Feed):
                 return (variable.step < until) & jnp.isfinite(value)
 
             # what no step changes would come out as the compiler likes, and the next call be another program
-            return kept_whole(jax.lax.while_loop(more, step, (variable, total, jnp.zeros(()))), recipe.mesh)
+            end = jax.lax.while_loop(more, step, (variable, total, jnp.zeros(())))
+            return keep(end, recipe.mesh, recipe.parameters)
 
         self.stretch, self.mesh = stretch, recipe.mesh
 
     def run(self, state: State, until: int, total: float = 0.0) -> tuple[State, Stretch]:
         limit: tuple[Int[Array, ""], Float[Array, ""]] = jnp.asarray(until, jnp.int32), jnp.asarray(total, jnp.float32)
-        variable, summed, last = self.stretch(
-            eqx.filter(state, eqx.is_array), self.encoded, *replicate(limit, self.mesh)
-        )
+        variable, summed, last = self.stretch(eqx.filter(state, eqx.is_array), self.encoded, *place(limit, self.mesh))
         state = eqx.combine(variable, self.constant)
         return state, Stretch(float(summed), None if jnp.isfinite(last) else int(state.step) - 1)
 
@@ -129,7 +133,7 @@ class Streamed(Feed):
             self.batches = self.open(start=step)
         variable = eqx.filter(state, eqx.is_array)
         tally: tuple[Float[Array, ""], Int[Array, ""]] = (jnp.asarray(total, jnp.float32), jnp.asarray(NEVER))
-        tally = replicate(tally, self.recipe.mesh)
+        tally = place(tally, self.recipe.mesh)
         for _ in range(step, until):
             batch = gather_parts(next(self.batches), self.recipe.mesh, self.recipe.size)
             variable, tally = self.one(variable, tally, batch)

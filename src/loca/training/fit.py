@@ -24,7 +24,7 @@ from loca.training.averaging import trained
 from loca.training.feeds import InMemory, Recipe, Streamed
 from loca.training.history import History
 from loca.training.keeping import Directory, Nowhere
-from loca.training.placement import checked, own_copy, replicate
+from loca.training.placement import Rule, checked, own_copy, place, whole
 from loca.training.processes import Crew
 from loca.training.schedules import default_optimizer
 from loca.training.step import Loss, State
@@ -78,6 +78,7 @@ def fit(
     directory: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = 30.0,
     mesh: Mesh | None = None,
+    parameters: Rule = whole,
 ) -> tuple[Operator, History]:
     """θ ← argmin of the loss over the data, by so many steps; and the history of the run.
 
@@ -107,6 +108,8 @@ def fit(
       functions of a batch, their queries and the integral of `LOCA` are split; see `loca.models.spread`. A run may go
       on with more or fewer devices than it was saved with. With devices of several processes, each makes this same
       call, on the same data and directory; callbacks are called in the first.
+    - `parameters`: how parameters and the optimizer's state lie on the mesh between steps: whole on each device, or by
+      `loca.training.split_large` or a rule of your own in parts, for models that fill a device.
     """
     chosen = default_optimizer(steps) if optimizer is None else optimizer
     if steps < 1 or every < 1 or not 0 < batch_size <= len(data):
@@ -119,8 +122,8 @@ def fit(
     weights = None if weights is None else jnp.asarray(weights, jnp.float32)
     # the run gives its buffers away at every step, so it needs its own: the model passed in stays as it is
     state = jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, State.start(model, chosen))
-    state = replicate(state, mesh)
-    recipe = Recipe(chosen, loss, batch_size, seed, weights, mesh)
+    state = place(state, mesh, parameters)
+    recipe = Recipe(chosen, loss, batch_size, seed, weights, mesh, parameters)
     request = {"steps": steps, "batch_size": batch_size, "seed": seed, "functions": len(data)}
     error_of = validation(model, validate, batch_size, weights, mesh)
     with (
@@ -149,4 +152,4 @@ def fit(
             for callback in callbacks if crew.is_first else ():
                 callback(Progress(stop, steps, recent, rate, journal.history))
             keeper.keep(state, journal, now - began, last=stop == steps)
-    return own_copy(trained(state)), journal.history
+    return own_copy(place(trained(state), mesh)), journal.history

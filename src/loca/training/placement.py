@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import equinox as eqx
@@ -12,11 +13,30 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from loca.data import Samples
 from loca.models import Operator, spread
 from loca.models.spread import FUNCTIONS
+from loca.parameters import trainable
 from loca.training.encoded import Encoded
 from loca.training.processes import ALONE, Crew
 from loca.typing import Array, PyTree
 
 T = TypeVar("T", bound=PyTree)
+
+Rule = Callable[[Array, Mesh], PartitionSpec]
+"""Over which axes of a mesh an array of parameters, or of the optimizer's state, is split between steps."""
+
+LARGE = 2**16
+"""Numbers from which on an array is worth splitting."""
+
+
+def whole(array: Array, mesh: Mesh) -> PartitionSpec:
+    """All of it on every device."""
+    return PartitionSpec()
+
+
+def split_large(array: Array, mesh: Mesh, size: int = LARGE) -> PartitionSpec:
+    """An array of that size along its first axis that splits evenly over the devices of "functions"; others whole."""
+    devices = mesh.shape[FUNCTIONS]
+    even = [axis for axis, length in enumerate(array.shape) if array.size >= size and length % devices == 0]
+    return PartitionSpec(*(None,) * even[0], FUNCTIONS) if even else PartitionSpec()
 
 
 def checked(mesh: Mesh | None, model: Operator, batch_size: int) -> Mesh | None:
@@ -29,29 +49,37 @@ def checked(mesh: Mesh | None, model: Operator, batch_size: int) -> Mesh | None:
     return mesh
 
 
-def replicate(tree: T, mesh: Mesh | None) -> T:
-    """All of it on every device of the mesh; every process has the same to begin with."""
+def place(tree: T, mesh: Mesh | None, rule: Rule = whole) -> T:
+    """On the devices of the mesh, by default all of it on each; every process has the same to begin with."""
     if mesh is None:
         return tree
     arrays, rest = eqx.partition(tree, eqx.is_array)
-    placed = jax.tree.map(lambda array: on_all(array, mesh), arrays)
+    placed = jax.tree.map(put, arrays, shardings(arrays, mesh, rule))
     return eqx.combine(placed, rest)
 
 
-def on_all(array: Array, mesh: Mesh) -> Array:
-    """An array on every device of a mesh."""
-    everywhere = NamedSharding(mesh, PartitionSpec())
-    if everywhere.is_fully_addressable or not array.is_fully_addressable:
-        return jax.device_put(array, everywhere)
+def put(array: Array, sharding: NamedSharding) -> Array:
+    """An array on the devices of a mesh."""
+    if sharding.is_fully_addressable or not array.is_fully_addressable:
+        return jax.device_put(array, sharding)
     # what a process has to itself becomes part of what all have in common by way of the host
-    return jax.make_array_from_callback(array.shape, everywhere, np.asarray(array).__getitem__)
+    return jax.make_array_from_callback(array.shape, sharding, np.asarray(array).__getitem__)
 
 
-def kept_whole(tree: T, mesh: Mesh | None) -> T:
+def keep(tree: T, mesh: Mesh | None, rule: Rule = whole) -> T:
     """The same within a compiled program."""
     if mesh is None:
         return tree
-    return jax.lax.with_sharding_constraint(tree, NamedSharding(mesh, PartitionSpec()))
+    return jax.lax.with_sharding_constraint(tree, shardings(tree, mesh, rule))
+
+
+def shardings(arrays: PyTree, mesh: Mesh, rule: Rule) -> PyTree:
+    """Where each lies: by the rule if it is learned, and if it is given on every device, as all use it in each step."""
+
+    def of(array: Array, learned: bool) -> NamedSharding:
+        return NamedSharding(mesh, rule(array, mesh) if learned else PartitionSpec())
+
+    return jax.tree.map(of, arrays, trainable(arrays))
 
 
 def by_function(tree: T, mesh: Mesh | None) -> T:
@@ -85,12 +113,12 @@ def gather_parts(batch: Samples, mesh: Mesh | None, size: int) -> Samples:
         return batch
     rows = NamedSharding(mesh, PartitionSpec(FUNCTIONS))
 
-    def whole(part: Array) -> Array:
+    def joined(part: Array) -> Array:
         return jax.make_array_from_process_local_data(rows, np.asarray(part), (size, *part.shape[1:]))
 
-    spanning = jax.tree.map(whole, batch.u), batch.y.each(whole), whole(batch.s)
+    spanning = jax.tree.map(joined, batch.u), batch.y.each(joined), joined(batch.s)
     # a change of leaves, not new Samples: these would look at values, which are no longer all here
-    return replicate(eqx.tree_at(lambda batch: (batch.u, batch.y, batch.s), batch, spanning), mesh)
+    return place(eqx.tree_at(lambda batch: (batch.u, batch.y, batch.s), batch, spanning), mesh)
 
 
 def own_copy(tree: T) -> T:

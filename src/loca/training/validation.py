@@ -15,7 +15,7 @@ from loca.metrics import relative_l2
 from loca.models import Operator, spread
 from loca.models.spread import FUNCTIONS
 from loca.training.encoded import Encoded
-from loca.training.placement import replicate, split
+from loca.training.placement import place, split
 
 
 def validation(
@@ -32,7 +32,7 @@ def validation(
     """
     if data is None:
         return lambda model: None
-    encoded = replicate(Encoded.of(model, data, weights), mesh)
+    encoded = place(Encoded.of(model, data, weights), mesh)
     devices = 1 if mesh is None else mesh.shape[FUNCTIONS]
     count = -(-min(size, len(data)) // devices) * devices
     # the last block is filled up from the beginning
