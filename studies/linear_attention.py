@@ -2,6 +2,8 @@
 
 Change: the relative L2 difference of a trained model's predictions from its dense ones, over functions and queries, for
 more and more landmarks or features. The rule has 2048 nodes here, so that landmarks are few among them.
+Learned: the same after the features, and nothing else, were trained to answer as the dense model does for the training
+functions at other points.
 Training: Darcy with `Dense` and with `Nystrom`, same data, steps and seed; errors on test functions.
 Cost: seconds and the compiler's temporary bytes of φ at P = Q locations, untrained model at default sizes.
 
@@ -13,12 +15,14 @@ import argparse
 import dataclasses
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 import loca
 from loca.attention import Attention, Blocked, Dense, Nystrom, RandomFeatures
@@ -33,6 +37,7 @@ SEED = 0
 COUNTS = (32, 64, 128, 256, 512)
 NODES, QUERIES, FUNCTIONS = 2048, 1024, 50
 SIZES = (1_000, 10_000, 100_000)
+LESSONS, STEPS, RATE = 1024, 1500, 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,33 +85,44 @@ def predict(model: loca.LOCA, u: jax.Array, y: jax.Array) -> jax.Array:
     return model.predict(u, loca.data.Shared(y))
 
 
-def change(name: str, model: loca.LOCA) -> dict:
-    """Changes of the output for every count, and how far lifted nodes extend in lengths of the kernel."""
+def with_more_nodes(name: str, models: Path) -> loca.LOCA:
+    model = trained(name, models)
+    return dataclasses.replace(model, rule=QuasiMonteCarlo(model.rule.domain, NODES, key=keys()[4]))
+
+
+def against_dense(name: str, model: loca.LOCA) -> Callable[[Attention], float]:
+    """How much another attention changes the model's predictions for test functions."""
     test = CASES[name].problem.sample(keys()[2], FUNCTIONS)
     y = test.y.points
     y = y[jax.random.permutation(keys()[4], len(y))[:QUERIES]]
-    model = dataclasses.replace(model, rule=QuasiMonteCarlo(model.rule.domain, NODES, key=keys()[4]))
     reference = predict(model, test.u, y)
-    q_z = model.lift(model.rule.z)
-    x = jnp.sqrt(2.0 * model.k.rate()) * (q_z - q_z.mean(axis=0))
 
-    def against_dense(attention: Attention) -> float:
+    def change(attention: Attention) -> float:
         other = predict(dataclasses.replace(model, attention=attention), test.u, y)
         # over functions and queries, in each output channel, then the mean of the channels
         off = jnp.sqrt(jnp.sum((other - reference) ** 2, (0, 1)) / jnp.sum(reference**2, (0, 1)))
         return float(off.mean())
 
+    return change
+
+
+def change(name: str, models: Path) -> dict:
+    """Changes of the output for every count, and how far lifted nodes extend in lengths of the kernel."""
+    model = with_more_nodes(name, models)
+    change_by = against_dense(name, model)
+    q_z = model.lift(model.rule.z)
+    x = jnp.sqrt(2.0 * model.k.rate()) * (q_z - q_z.mean(axis=0))
     rows = []
     for count in COUNTS:
         size = q_z.shape[1]
         features = [
-            against_dense(RandomFeatures(size, count, key=jax.random.key(seed), orthogonal=orthogonal))
+            change_by(RandomFeatures(size, count, key=jax.random.key(seed), orthogonal=orthogonal))
             for orthogonal in (True, False)
             for seed in range(3)
         ]
         row = {
             "count": count,
-            "nystrom": against_dense(Nystrom(count)),
+            "nystrom": change_by(Nystrom(count)),
             "features": float(np.mean(features[:3])),
             "features_independent": float(np.mean(features[3:])),
         }
@@ -114,6 +130,33 @@ def change(name: str, model: loca.LOCA) -> dict:
         rows.append(row)
     square = jnp.sum(x**2, axis=1)
     return {"squared_extent": {"mean": float(square.mean()), "max": float(square.max())}, "rows": rows}
+
+
+def learned(name: str, models: Path) -> dict:
+    """Changes of the output with features as they were drawn, and as they were learned from the dense model."""
+    model, (_, train) = with_more_nodes(name, models), untrained(name)
+    change_by = against_dense(name, model)
+    y = QuasiMonteCarlo(model.rule.domain, LESSONS, key=keys()[3]).z
+    lessons = loca.Samples(train.u, y, predict(model, train.u, y), x=train.x, domain=train.domain)
+    drawn = RandomFeatures(model.lift(model.rule.z).shape[1], COUNTS[-1], key=jax.random.key(SEED), trainable=True)
+    pupil = dataclasses.replace(model, attention=drawn)
+
+    def labels(parameters: loca.LOCA) -> loca.LOCA:
+        still = jax.tree.map(lambda _: "still", parameters)
+        return eqx.tree_at(lambda m: m.attention.noise, still, "features")
+
+    rate = optax.cosine_decay_schedule(RATE, STEPS)
+    optimizer = optax.partition({"features": optax.adam(rate), "still": optax.set_to_zero()}, labels)
+    began = time.perf_counter()
+    pupil, _ = loca.fit(pupil, lessons, steps=STEPS, batch_size=min(100, len(train)), optimizer=optimizer)
+    found = {
+        "count": COUNTS[-1],
+        "drawn": change_by(drawn),
+        "learned": change_by(pupil.attention),
+        "seconds": time.perf_counter() - began,
+    }
+    print(name, found, flush=True)
+    return found
 
 
 def training() -> dict:
@@ -173,24 +216,21 @@ def save(results: dict) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=Path, required=True, help="where trained models are kept")
-    parser.add_argument("--only", choices=["change", "training", "cost"], help="one of the three parts")
+    parser.add_argument("--only", choices=["change", "learned", "training", "cost"], help="one of the parts")
     asked = parser.parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    results |= {
-        "command": "python studies/linear_attention.py --models runs/linear",
-        "commit": commit(),
-        "seed": SEED,
-        "hardware": hardware(),
-        "jax": jax.__version__,
-    }
+    results |= {"command": "python studies/linear_attention.py --models runs/linear", "seed": SEED}
     parts = {
-        "change": lambda: {name: change(name, trained(name, asked.models)) for name in CASES},
+        "change": lambda: {name: change(name, asked.models) for name in CASES},
+        "learned": lambda: {name: learned(name, asked.models) for name in CASES},
         "training": training,
         "cost": cost,
     }
     for part, run in parts.items():
         if asked.only in (None, part):
             results[part] = run()
+            made = {"commit": commit(), "hardware": hardware(), "jax": jax.__version__}
+            results["made"] = results.get("made", {}) | {part: made}
             save(results)
 
 
