@@ -31,7 +31,7 @@ from loca.problems import Antiderivative  # noqa: E402
 from loca.rules import GaussLegendre, OwnQueries  # noqa: E402
 from loca.training import Encoded, State  # noqa: E402
 from loca.training.feeds import Recipe  # noqa: E402
-from loca.training.placement import own_copy, replicate  # noqa: E402
+from loca.training.placement import own_copy, place  # noqa: E402
 
 ONE_AXIS = [{axis: count} for axis in ("functions", "queries", "nodes") for count in (1, 2, 4, 8)]
 MIXED = [{"queries": 2, "nodes": 4}, {"nodes": 2, "functions": 2, "queries": 2}]
@@ -60,7 +60,7 @@ def example(dtype):
 def step(model, encoded, mesh):
     """Gradient and loss of the step that `fit` takes."""
     recipe = Recipe(SHOW, mean_squared, len(encoded.s), 0, None, None if mesh is None else complete(mesh))
-    state, encoded = replicate((State.start(model, SHOW), encoded), recipe.mesh)
+    state, encoded = place((State.start(model, SHOW), encoded), recipe.mesh)
 
     @eqx.filter_jit
     def one(state, encoded):
@@ -102,7 +102,7 @@ def gradients(meshes, dtype, forms):
 def answers(model, encoded, mesh):
     """Its prediction for a batch."""
     if mesh is not None:
-        model, encoded = replicate((spread(model, mesh), encoded), complete(mesh))
+        model, encoded = place((spread(model, mesh), encoded), complete(mesh))
     return np.asarray(eqx.filter_jit(lambda asked, of: asked.respond(of.codes, of.queries))(model, encoded))
 
 
