@@ -67,6 +67,8 @@ class Reproduction:
         """Markdown: what the paper says, what we found, and the verdict."""
         heading, *rows = self.table()
         lines = [heading, ["---"] * len(heading), *rows]
+        minutes = sum(self.made["seconds"].values()) / 60.0
+        time = f", {minutes:.1f} minutes of training" if minutes >= 0.1 else ""
         return "\n\n".join(
             [
                 f"## {self.claim.name}. {self.claim.title}",
@@ -75,7 +77,7 @@ class Reproduction:
                 "\n".join(f"| {' | '.join(line)} |" for line in lines),
                 f"**Verdict: {self.verdict.answer}.** {self.verdict.because}",
                 f"`{self.made['command']}`, commit {self.made['commit'][:9]}{self.made['commit'][40:]}, "
-                f"{self.made['hardware']}, {sum(self.made['seconds'].values()) / 60.0:.1f} minutes of training.\n",
+                f"{self.made['hardware']}{time}.\n",
             ]
         )
 
