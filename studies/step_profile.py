@@ -43,7 +43,7 @@ def differentiated(model: LOCA, batch: Encoded, values: Callable[[LOCA, Encoded]
     return Way(one, learned, batch)
 
 
-def adam(model: LOCA, batch: Encoded) -> Way:
+def adam(model: LOCA) -> Way:
     """An update by a gradient that is at hand."""
     learned = eqx.filter(model, trainable(model))
 
@@ -64,7 +64,7 @@ def profile(name: str, precision: str) -> dict:
         ways = {
             "v": differentiated(model, batch, lambda model, batch: model.read(batch.codes)),
             "phi": differentiated(model, batch, lambda model, batch: model.weights(batch.queries.points)),
-            "adam": adam(model, batch),
+            "adam": adam(model),
             "whole": ours(model, batch),
         }
         for way in ways.values():
