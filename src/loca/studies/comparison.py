@@ -138,9 +138,10 @@ class Comparison(Claim):
         for (condition, value, model), rows in groups.items():
             first, learned = rows[0], [""] * 4
             if first.steps:
-                minutes = [finding.seconds[named(condition, value, model, row.seed)] / 60.0 for row in rows]
+                seconds = [finding.seconds[named(condition, value, model, row.seed)] for row in rows]
+                minutes = np.median(seconds) / 60.0  # a run that was stopped for a while has counted that, too
                 steps = f"{first.steps:,} × {first.batch_size}"
-                learned = [f"{first.parameters:,}", steps, f"{first.rate:g}", f"{np.mean(minutes):.1f}"]
+                learned = [f"{first.parameters:,}", steps, f"{first.rate:g}", f"{minutes:.1f}"]
             table.append([condition, "" if value is None else f"{value:g}", model, *learned, *self.cells(rows)])
         kept = [i for i, heading in enumerate(table[0]) if heading]
         return [[row[i] for i in kept] for row in table]
