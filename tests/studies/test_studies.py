@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,12 @@ from small import Small, put_to_the_test
 
 from commands import command
 from loca.evaluation import Report
+from loca.problems import Antiderivative
 from loca.saving import inspect
 from loca.studies import CLAIMS, Reproduction, expected_verdict
 from loca.studies.reproduce import RESULT
 from loca.studies.results import Results
+from loca.studies.sources import WORTH_KEEPING, draw
 
 KILLS = 5
 SHARED = Path(__file__).parents[3] / "shared/data"
@@ -44,6 +47,14 @@ def test_rates_are_chosen_on_validation_functions(undisturbed):
     chosen = results.select(model="DeepONet", seed=0)[0]
     assert chosen.validation == pytest.approx(min(each["validation"] for each in tried), rel=1e-4)
     assert {row.rate for row in results.select(model="DeepONet")} == {chosen.rate}
+
+
+def test_runs_that_need_the_same_functions_wait_for_one_of_them_to_compute_them(tmp_path):
+    problem = Antiderivative(sensors=20, queries=5)
+    count = WORTH_KEEPING * problem.block + 1
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: draw(problem, count, 0, tmp_path), range(2))
+    np.testing.assert_array_equal(first.s, second.s)
 
 
 def test_every_run_leaves_a_model_and_a_report(undisturbed):

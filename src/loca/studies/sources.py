@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from loca.data import Samples
+from loca.data.store.work import lock
 from loca.problems import Climate, Climatology, Problem, generate
 
 TEST = 1_000_000
@@ -140,5 +141,5 @@ def draw(problem: Problem, count: int, seed: int, keep: Path) -> Samples:
         return problem.sample(jax.random.key(seed), count)
     described = json.dumps([type(problem).__name__, problem.arguments, seed, count], sort_keys=True, default=str)
     path = keep / f"{type(problem).__name__}-{hashlib.sha256(described.encode()).hexdigest()[:12]}.zarr"
-    keep.mkdir(parents=True, exist_ok=True)
-    return generate(problem, count, path, seed=seed, workers=os.cpu_count() or 1).load()
+    with lock(keep, wait=True):  # other runs may need the same functions; and each generation takes all cores
+        return generate(problem, count, path, seed=seed, workers=os.cpu_count() or 1).load()

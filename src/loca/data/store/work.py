@@ -24,9 +24,12 @@ ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "VECLIB_MAXIMUM_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    "NPROC": "1",
 }
-"""What keeps the libraries in each of several worker processes to one core."""
+"""What keeps the libraries in each of several worker processes to one core.
+
+NPROC is XLA's: how many threads it starts. By their number it splits sums: with one, they don't depend on the cores.
+"""
 
 
 def carry_out(
@@ -138,16 +141,16 @@ def sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def lock(directory: Path) -> Iterator[None]:
-    """Make a directory and hold it alone; the system lets go of it however this process ends."""
-    descriptor = acquire(directory)
+def lock(directory: Path, *, wait: bool = False) -> Iterator[None]:
+    """Make a directory and hold it alone, after those who hold it or not; the system lets go when this process ends."""
+    descriptor = acquire(directory, wait)
     try:
         yield
     finally:
         os.close(descriptor)
 
 
-def acquire(directory: Path) -> int:
+def acquire(directory: Path, wait: bool) -> int:
     """The open lock file of a directory that is made if need be."""
     import fcntl  # not on Windows, where everything else can still be imported
 
@@ -159,7 +162,7 @@ def acquire(directory: Path) -> int:
         except FileNotFoundError:  # whoever held it has just finished and removed it
             continue
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
             raise RuntimeError(
