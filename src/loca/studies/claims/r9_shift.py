@@ -23,6 +23,11 @@ LENGTHS: Mapping[Preset, Sequence[float]] = {
 }
 CHOOSING = 0.5
 """The length with which rates are chosen, for all."""
+STEPS: Mapping[Preset, Mapping[str, int]] = {
+    "quick": steps_of("quick", "antiderivative"),
+    "paper": {**steps_of("paper", "antiderivative"), "FNO": 1000},
+}
+"""Nine lengths take nine times as long as one: FNO, the slowest, has the minutes of the others here, not four times."""
 
 
 class Shift(Comparison):
@@ -41,7 +46,7 @@ class Shift(Comparison):
         return [
             Condition(
                 "shift", Drawn(Antiderivative(length=length), functions, tests=tests, test=test), "antiderivative",
-                steps_of(preset, "antiderivative"), length, length == CHOOSING,
+                STEPS[preset], length, length == CHOOSING,
             )
             for length in LENGTHS[preset]
         ]  # fmt: skip
