@@ -33,6 +33,7 @@ class Condition:
     - `steps`: of every model, or by its name.
     - `value`: the number that is varied, if one is.
     - `chooses`: whether its validation functions choose the rates, for all conditions of its name.
+    - `rates_of`: the name of the conditions whose rates it has, if that is another.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Condition:
     steps: int | Mapping[str, int]
     value: float | None = None
     chooses: bool = True
+    rates_of: str = ""
 
     def run(self, model: str, seed: int, rate: float, metrics: tuple[str, ...]) -> Run:
         """One model in this condition."""
@@ -91,7 +93,7 @@ class Comparison(Claim):
             for model in self.models
         }
         chosen = [
-            (condition, ask(condition, model, seed, best.get((condition.name, model), 0.0)))
+            (condition, ask(condition, model, seed, best.get((condition.rates_of or condition.name, model), 0.0)))
             for condition in conditions
             for model in (*self.models, *self.given)
             for seed in numbers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,11 @@ class PlatesWithNoise(Comparison):
         tests = (("clean", Test(unseen)), ("noisy", Test(unseen, NOISE)))
         return Drawn(MechanicalMNIST(), functions, 56, train_noise, tests, validation=validation, test=test, same=True)
 
+    def clean(self, preset: Preset) -> Condition:
+        """Training without noise, with which rates are chosen."""
+        steps = steps_of(preset, "mechanical-mnist")
+        return Condition("clean training", self.source(preset, 0.0), "mechanical-mnist", steps)
+
     def figure(self, numbers: Mapping[str, Any]) -> Figure:
         return boxes(Results.from_json(numbers["rows"]))
 
@@ -54,11 +60,10 @@ class Noise(PlatesWithNoise):
     shows_fields = True
 
     def conditions(self, preset: Preset) -> Sequence[Condition]:
-        steps = steps_of(preset, "mechanical-mnist")
-        return [
-            Condition("clean training", self.source(preset, 0.0), "mechanical-mnist", steps),
-            Condition("noisy training", self.source(preset, NOISE), "mechanical-mnist", steps),
-        ]
+        clean = self.clean(preset)
+        source = self.source(preset, NOISE)
+        noisy = dataclasses.replace(clean, name="noisy training", source=source, chooses=False, rates_of=clean.name)
+        return [clean, noisy]
 
     def answer(self, results: Results) -> Verdict:
         growth: dict[str, tuple[float, float]] = {}
@@ -85,11 +90,7 @@ class FirstWeights(PlatesWithNoise):
     seeds: Mapping[Preset, int] = {"quick": 1, "paper": 5}
 
     def conditions(self, preset: Preset) -> Sequence[Condition]:
-        return [
-            Condition(
-                "clean training", self.source(preset, 0.0), "mechanical-mnist", steps_of(preset, "mechanical-mnist")
-            )
-        ]
+        return [self.clean(preset)]
 
     def answer(self, results: Results) -> Verdict:
         largest = {
