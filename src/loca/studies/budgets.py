@@ -1,9 +1,9 @@
 """How long models train in a comparison, and on how many functions at a time.
 
-Fixed by what a step takes on two cores, before any model was trained: nothing is as slow as FNO, which in the paper too
-has a quarter of LOCA's steps on Darcy flow, a tenth on antiderivatives and climate, a twentieth on shallow water. Here
-it has smaller batches instead, which are quicker for each function, and about half of the steps or more. That gives it
-as much time as LOCA or several times more.
+Fixed by what a step takes on two cores, before any test error was known: nothing is as slow as FNO, which in the paper
+too has a quarter of LOCA's steps on Darcy flow, a tenth on antiderivatives and climate, a twentieth on shallow water.
+Here it has smaller batches instead, which are quicker for each function, and about half of the steps or more. That
+gives it as much time as LOCA or several times more. Where there was no time for that, a claim's own file says so.
 """
 
 from collections.abc import Mapping

@@ -30,7 +30,7 @@ class Finding(NamedTuple):
 
 
 class Claim(abc.ABC):
-    """One claim; all that decides the answer is in its file, and was before the first run."""
+    """One claim; all that decides the answer is in its file, and was before any test error was known."""
 
     name: str
     """Such as R1."""

@@ -142,7 +142,7 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def lock(directory: Path, *, wait: bool = False) -> Iterator[None]:
-    """Make a directory and hold it alone, after those who hold it or not; the system lets go when this process ends."""
+    """Make a directory and hold it alone, or wait until that is possible; the system lets go when this process ends."""
     descriptor = acquire(directory, wait)
     try:
         yield

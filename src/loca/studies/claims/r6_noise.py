@@ -87,7 +87,6 @@ class FirstWeights(PlatesWithNoise):
         "Holds if, over the seeds, LOCA's largest error has the lowest median and the smallest range of the three "
         "models; in part if one of them."
     )
-    seeds: Mapping[Preset, int] = {"quick": 1, "paper": 5}
 
     def conditions(self, preset: Preset) -> Sequence[Condition]:
         return [self.clean(preset)]

@@ -27,7 +27,7 @@ STEPS: Mapping[Preset, Mapping[str, int]] = {
     "quick": steps_of("quick", "antiderivative"),
     "paper": {"LOCA": 2000, "DeepONet": 1800, "FNO": 400},
 }
-"""About a minute on one core for each model: nine lengths and three seeds make 81 of them."""
+"""About a minute on one core for each training, of which nine lengths, three models and three seeds make 81."""
 
 
 class Shift(Comparison):
