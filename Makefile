@@ -35,8 +35,8 @@ types:  ## Static types of the package
 layers:  ## Imports go down only, as docs/architecture.md draws them
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
-test:  ## All tests, on WORKERS=2 processes
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+test:  ## All tests, on WORKERS=2 processes of one thread each
+	NPROC=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=40
 
 docs:  ## Build the documentation site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -12,7 +12,11 @@ hypothesis.settings.load_profile("loca")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Tests that share what a module has prepared stay on one worker, so that it is prepared once."""
+    """Slow tests come first, so that no worker is left alone with them at the end.
+
+    Tests that share what a module has prepared stay on one worker, so that it is prepared once.
+    """
+    items.sort(key=lambda item: "slow" not in item.keywords)
     for item in items:
         shared = (definition[-1] for definition in item._fixtureinfo.name2fixturedefs.values())
         if any(definition.scope == "module" for definition in shared):

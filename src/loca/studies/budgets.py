@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from loca.studies.claim import Preset
 
 QUICK: Mapping[str, Mapping[str, int]] = {
-    "antiderivative": {"LOCA": 200, "DeepONet": 200, "FNO": 10},
-    "darcy": {"LOCA": 200, "LOCA without coupling": 200, "DeepONet": 200, "FNO": 20},
-    "mechanical-mnist": {"LOCA": 20, "DeepONet": 50, "FNO": 5},
-    "shallow-water": {"LOCA": 10, "DeepONet": 10, "FNO": 2},
-    "climate": {"LOCA": 60, "DeepONet": 60, "FNO": 20},
+    "antiderivative": {"LOCA": 40, "DeepONet": 40, "FNO": 4},
+    "darcy": {"LOCA": 40, "LOCA without coupling": 40, "DeepONet": 40, "FNO": 4},
+    "mechanical-mnist": {"LOCA": 40, "DeepONet": 40, "FNO": 4},
+    "shallow-water": {"LOCA": 4, "DeepONet": 8, "FNO": 2},
+    "climate": {"LOCA": 20, "DeepONet": 20, "FNO": 4},
 }
 """Steps by setting and model, to see that a study works."""
 

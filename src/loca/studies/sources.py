@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -138,8 +139,14 @@ class Recorded(Source):
 def draw(problem: Problem, count: int, seed: int, keep: Path) -> Samples:
     """The first pairs of a seed's sequence, kept in a file if they take long to compute."""
     if count <= WORTH_KEEPING * problem.block:
-        return problem.sample(jax.random.key(seed), count)
+        return sample(problem, count, seed)
     described = json.dumps([type(problem).__name__, problem.arguments, seed, count], sort_keys=True, default=str)
     path = keep / f"{type(problem).__name__}-{hashlib.sha256(described.encode()).hexdigest()[:12]}.zarr"
     with lock(keep, wait=True):  # other runs may need the same functions; and each generation takes all cores
         return generate(problem, count, path, seed=seed, workers=os.cpu_count() or 1).load()
+
+
+@functools.lru_cache(maxsize=4)
+def sample(problem: Problem, count: int, seed: int) -> Samples:
+    """Few pairs: models that are compared, one after the other, need the same ones."""
+    return problem.sample(jax.random.key(seed), count)

@@ -97,7 +97,7 @@ class Minutes(Claim):
 
     def measure(self, preset: Preset, seeds: int | None, workshop: Workshop) -> Finding:
         minutes: dict[str, dict[str, float]] = {}
-        for name in PRINTED if preset == "paper" else ["antiderivative", "darcy"]:
+        for name in PRINTED if preset == "paper" else ["antiderivative"]:
             minutes[name] = {}
             for model in ("LOCA", "DeepONet", "FNO"):
                 steps = SETTINGS[name].steps if model == "LOCA" else UPDATES[name][model]

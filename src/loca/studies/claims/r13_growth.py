@@ -12,7 +12,7 @@ from loca.studies.workshop import Workshop
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SIZES: Mapping[Preset, tuple[int, ...]] = {"quick": (1_000, 2_000, 4_000), "paper": (2_000, 4_000, 8_000, 16_000)}
+SIZES: Mapping[Preset, tuple[int, ...]] = {"quick": (1_000, 4_000), "paper": (2_000, 4_000, 8_000, 16_000)}
 WITHIN = 0.2
 """Of the exponents, for the terms that grow more slowly and are still seen."""
 FIXED = 200

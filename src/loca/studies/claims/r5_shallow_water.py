@@ -36,7 +36,7 @@ class Waves(Comparison):
 
     def conditions(self, preset: Preset) -> Sequence[Condition]:
         if preset == "quick":
-            source = Drawn(ShallowWater(), 50, labels=128, validation=20, test=20)
+            source = Drawn(ShallowWater(), 20, labels=128, validation=10, test=10)
         else:
             source = Drawn(ShallowWater(), 1000, labels=128, validation=100, test=200)
         return [Condition("waves", source, "shallow-water", steps_of(preset, "shallow-water"))]

@@ -30,7 +30,7 @@ class PlatesWithNoise(Comparison):
 
     def source(self, preset: Preset, train_noise: float) -> Drawn:
         """Functions of training digits, tested on those of test digits."""
-        functions, validation, test = (60, 20, 20) if preset == "quick" else (10_000, 500, 1000)
+        functions, validation, test = (16, 8, 8) if preset == "quick" else (10_000, 500, 1000)
         unseen = MechanicalMNIST(split="test")
         tests = (("clean", Test(unseen)), ("noisy", Test(unseen, NOISE)))
         return Drawn(MechanicalMNIST(), functions, 56, train_noise, tests, validation=validation, test=test, same=True)
