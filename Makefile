@@ -5,12 +5,14 @@ VENV ?= .venv
 WORKERS ?= 2
 
 BIN := $(VENV)/bin
+PYTEST := NPROC=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+CLAIMS := tests/studies/test_claims.py
 # Python 3.11 stops at an older JAX than 3.12 and later do, so there are two lock files.
 LOCK := requirements/$(shell $(PYTHON) -c 'import sys; print("py311" if sys.version_info < (3, 12) else "py312")').txt
 SETTINGS := antiderivative darcy-128 darcy-1024 mechanical-mnist shallow-water climate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types layers test docs wheel bench tour results parity peers lock print-lock format clean
+.PHONY: help setup check lint types layers test claims docs wheel bench tour results parity peers lock print-lock format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,7 +24,7 @@ setup:  ## Make .venv with the locked requirements and this package, editable
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r $(LOCK)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 
-check: lint types layers test docs  ## Everything a change must pass: lint, types, layers, tests, docs
+check: lint types layers test claims docs  ## Everything a change must pass: lint, types, layers, tests, claims, docs
 
 lint:  ## Style and spelling
 	$(BIN)/ruff check .
@@ -35,8 +37,11 @@ types:  ## Static types of the package
 layers:  ## Imports go down only, as docs/architecture.md draws them
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
-test:  ## All tests, on WORKERS=2 processes of one thread each
-	NPROC=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=40
+test:  ## All tests but those of the claims, on WORKERS=2 processes of one thread each
+	$(PYTEST) --ignore $(CLAIMS) --durations=40
+
+claims:  ## All claims of the paper at their quick presets: are the verdicts still those that the package says?
+	$(PYTEST) $(CLAIMS) --durations=0 --durations-min=1
 
 docs:  ## Build the documentation site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -17,13 +17,12 @@ from commands import command
 from loca.evaluation import Report
 from loca.problems import Antiderivative
 from loca.saving import inspect
-from loca.studies import CLAIMS, Reproduction, expected_verdict
+from loca.studies import CLAIMS, Reproduction
 from loca.studies.reproduce import RESULT
 from loca.studies.results import Results
 from loca.studies.sources import WORTH_KEEPING, draw
 
 KILLS = 5
-SHARED = Path(__file__).parents[3] / "shared/data"
 
 
 @pytest.fixture(scope="module")
@@ -103,34 +102,6 @@ def test_killed_five_times_it_finds_the_same(undisturbed, tmp_path):
     assert unfinished
     put_to_the_test(tmp_path)
     assert told(tmp_path) == told(undisturbed[0])
-
-
-QUICK = {
-    "R6": "mnist.npz",
-    "R7": "mnist.npz",
-    "R8": "erainterim_daily_weurope.npz",
-}
-"""Files that some claims need."""
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory):
-    return tmp_path_factory.mktemp("reproduced")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CLAIMS)
-def test_every_claim_is_answered_quickly_as_it_was(name, shop, monkeypatch):
-    if name in QUICK and not (SHARED / QUICK[name]).exists():
-        pytest.skip(f"{name} needs {QUICK[name]} in ../shared/data")
-    monkeypatch.setenv("LOCA_DATA", str(SHARED))
-    monkeypatch.setenv("LOCA_MNIST", str(SHARED / "mnist.npz"))
-    said = command("reproduce", name, "--preset", "quick", "--out", shop)
-    assert "Verdict: " in said
-    content = json.loads((shop / f"{name}-quick" / RESULT).read_text())
-    if name != "R12":  # a clock's verdict is nobody's promise
-        assert content["verdict"]["answer"] == expected_verdict(name, "quick")
-    assert "go on with it by --resume" in command("reproduce", name, "--out", shop, code=1)
 
 
 def test_a_planted_verdict_fails(tmp_path, monkeypatch):
