@@ -5,7 +5,7 @@ VENV ?= .venv
 WORKERS ?= 2
 
 BIN := $(VENV)/bin
-PYTEST := NPROC=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+PYTEST := NPROC=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 CLAIMS := tests/studies/test_claims.py
 # Python 3.11 stops at an older JAX than 3.12 and later do, so there are two lock files.
 LOCK := requirements/$(shell $(PYTHON) -c 'import sys; print("py311" if sys.version_info < (3, 12) else "py312")').txt
@@ -40,8 +40,9 @@ layers:  ## Imports go down only, as docs/architecture.md draws them
 test:  ## All tests but those of the claims, on WORKERS=2 processes of one thread each
 	$(PYTEST) --ignore $(CLAIMS) --durations=40
 
+# as a user runs them: without the checks of types that all other tests have
 claims:  ## All claims of the paper at their quick presets: are the verdicts still those that the package says?
-	$(PYTEST) $(CLAIMS) --durations=0 --durations-min=1
+	$(PYTEST) $(CLAIMS) --override-ini addopts= --durations=0 --durations-min=1
 
 docs:  ## Build the documentation site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -6,10 +6,10 @@ import numpy as np
 from jaxtyping import Float
 
 from loca.data import Indexed, Records, Samples, Shared
-from loca.evaluation.blocks import blocks
+from loca.evaluation.blocks import BLOCK, blocks
 
 
-def mean_field(data: Samples | Records, batch_size: int = 100) -> Float[np.ndarray, "M d_s"]:
+def mean_field(data: Samples | Records, batch_size: int = BLOCK) -> Float[np.ndarray, "M d_s"]:
     """s̄(y) = mean of sᵢ(y) over the functions that are labeled at y: what to answer without looking at u.
 
     **Arguments:**

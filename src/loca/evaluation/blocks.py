@@ -8,6 +8,9 @@ import jax.numpy as jnp
 
 from loca.data import Records, Samples
 
+BLOCK = 100
+"""Functions in memory at once, unless said otherwise."""
+
 
 def blocks(data: Samples | Records, size: int) -> Iterator[Samples]:
     """All functions in order, so many at a time; the last block may be smaller."""

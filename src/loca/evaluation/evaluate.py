@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
 from loca.data import Queries, Records, Samples, Shared
-from loca.evaluation.blocks import blocks
+from loca.evaluation.blocks import BLOCK, blocks
 from loca.evaluation.measures import Measuring
 from loca.evaluation.report import Report
 from loca.models import Operator, Spread, spread
@@ -31,7 +31,7 @@ def evaluate(
     metrics: Sequence[str] | None = None,
     weights: Float[Array | np.ndarray, " P"] | None = None,
     reference: Reference | None = None,
-    batch_size: int = 100,
+    batch_size: int = BLOCK,
     mesh: Mesh | None = None,
 ) -> Report:
     """The errors of F(uᵢ) against sᵢ for every function and output channel, in the units of the data.
