@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from loca.saving import inspect
 from loca.studies import CLAIMS, Reproduction
 from loca.studies.reproduce import RESULT
 from loca.studies.results import Results
+from loca.studies.runs import Runs
 from loca.studies.sources import WORTH_KEEPING, draw
 
 KILLS = 5
@@ -41,7 +43,7 @@ def test_rates_are_chosen_on_validation_functions(undisturbed):
     """Of the runs of the first seed, the one with the least validation error is in the table."""
     directory, found = undisturbed
     results = Results.from_json(found.numbers["rows"])
-    tried = [json.loads(path.read_text()) for path in (directory / "runs").glob("DeepONet-seed_0-*/outcome.json")]
+    tried = [json.loads(path.read_text()) for path in (directory / "runs").glob("DeepONet-seed_0-*/outcome-*.json")]
     assert len(tried) == 2
     chosen = results.select(model="DeepONet", seed=0)[0]
     assert chosen.validation == pytest.approx(min(each["validation"] for each in tried), rel=1e-4)
@@ -59,10 +61,20 @@ def test_runs_that_need_the_same_functions_wait_for_one_of_them_to_compute_them(
 def test_every_run_leaves_a_model_and_a_report(undisturbed):
     directory, found = undisturbed
     rows = Results.from_json(found.numbers["rows"]).select(model="DeepONet", seed=1)
-    (run,) = [path.parent for path in (directory / "runs").glob("DeepONet-seed_1-*/outcome.json")]
+    (run,) = [path.parent for path in (directory / "runs").glob("DeepONet-seed_1-*/outcome-*.json")]
     assert inspect(run / "model.safetensors").provenance["steps"] == 400
-    report = Report.from_json(json.loads((run / "outcome.json").read_text())["reports"]["test"])
+    report = Report.from_json(json.loads((run / "outcome-relative_l2.json").read_text())["reports"]["test"])
     np.testing.assert_allclose(report.errors["relative_l2"], rows[0].report.errors["relative_l2"], rtol=1e-4)
+
+
+def test_a_trained_model_is_measured_in_another_way_without_training_it_again(undisturbed, tmp_path):
+    directory, found = undisturbed
+    chosen = Results.from_json(found.numbers["rows"]).select(model="DeepONet", seed=1)[0]
+    shutil.copytree(directory, tmp_path, dirs_exist_ok=True)
+    runs, (condition,) = Runs(tmp_path), Small().conditions("quick")
+    before, after = (runs(condition.run("DeepONet", 1, chosen.rate, ("relative_l2", *more))) for more in ([], ["rmse"]))
+    assert after.seconds == before.seconds  # a clock would not tell the same twice
+    assert after.reports["test"].errors.keys() == {"relative_l2", "rmse"}
 
 
 def test_what_is_written_is_rebuilt_from_the_json_alone(undisturbed, tmp_path):
@@ -90,7 +102,7 @@ def test_killed_five_times_it_finds_the_same(undisturbed, tmp_path):
     rng, unfinished = random.Random(0), 0
     for _ in range(KILLS):
         life = subprocess.Popen([sys.executable, str(Path(__file__).with_name("small.py")), str(tmp_path)])
-        before = len(list((tmp_path / "runs").glob("*/outcome.json"))) if (tmp_path / "runs").exists() else 0
+        before = len(list((tmp_path / "runs").glob("*/outcome-*.json"))) if (tmp_path / "runs").exists() else 0
         deadline = time.monotonic() + 120.0
         while len(list((tmp_path / "runs").glob("*"))) <= before and life.poll() is None:
             assert time.monotonic() < deadline
@@ -98,7 +110,7 @@ def test_killed_five_times_it_finds_the_same(undisturbed, tmp_path):
         time.sleep(rng.uniform(0.0, 3.0))
         life.send_signal(signal.SIGKILL)
         life.wait()
-        unfinished += any(not (run / "outcome.json").exists() for run in (tmp_path / "runs").iterdir())
+        unfinished += any(not list(run.glob("outcome-*.json")) for run in (tmp_path / "runs").iterdir())
     assert unfinished
     put_to_the_test(tmp_path)
     assert told(tmp_path) == told(undisturbed[0])

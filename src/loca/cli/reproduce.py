@@ -28,6 +28,7 @@ def reproduce(
     trained model with its report. Killed at any moment, --resume goes on. Fails if the verdict is no longer the one
     that this release was published with.
     """
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
@@ -62,10 +63,12 @@ def reproduce(
         typer.echo(f"loca reproduce: {error}", err=True)
         raise typer.Exit(1) from None
     heading, *rows = found.table()
-    table = Table(*heading, title=f"{claim}. {found.claim.title}")
+    table = Table(title=f"{claim}. {found.claim.title}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name, *cells in zip(heading, *rows, strict=True):
+        table.add_column(name, min_width=max(map(len, [*name.split(), *cells])))  # headings may be folded, figures not
     for row in rows:
         table.add_row(*row)
-    console.print(table)
+    console.print(table, crop=False)
     typer.echo(f"Paper: {found.claim.paper}\nVerdict: {found.verdict.answer}. {found.verdict.because}")
     released = expected_verdict(claim, preset)
     if released is not None and released != found.verdict.answer:

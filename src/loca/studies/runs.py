@@ -89,9 +89,14 @@ class Run:
     metrics: tuple[str, ...] = ("relative_l2",)
 
     @property
+    def training(self) -> dict[str, Any]:
+        """All that the model depends on: not what is then measured."""
+        return {name: value for name, value in described(self).items() if name != "metrics"}
+
+    @property
     def name(self) -> str:
-        """Of its directory: readable, and another for everything that is another run."""
-        digest = hashlib.sha256(json.dumps(described(self), sort_keys=True).encode()).hexdigest()[:10]
+        """Of its directory: readable, and another for everything that is another training."""
+        digest = hashlib.sha256(json.dumps(self.training, sort_keys=True).encode()).hexdigest()[:10]
         words = [self.model, f"seed {self.seed}", digest]
         return "-".join("".join(c if c.isalnum() else "_" for c in word) for word in words)
 
@@ -126,14 +131,14 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Runs:
-    """A directory of runs: each is done once, and goes on where it was if it was killed."""
+    """A directory of runs: each model is trained once, and training goes on where it was if it was killed."""
 
     directory: Path
 
     def __call__(self, run: Run) -> Outcome:
         """What came of a run, which is done now unless it was before."""
         directory = self.directory / "runs" / run.name
-        told = directory / "outcome.json"
+        told = directory / f"outcome-{'-'.join(run.metrics)}.json"
         if not told.exists():
             directory.mkdir(parents=True, exist_ok=True)
             outcome = carry_out(run, directory, self.directory / "data")
@@ -165,7 +170,7 @@ def carry_out(run: Run, directory: Path, keep: Path) -> Outcome:
             directory=directory,
         )
         seconds = history.moments[-1].seconds
-    save(model, directory / "model.safetensors", data=functions.train, provenance=described(run))
+    save(model, directory / "model.safetensors", data=functions.train, provenance=run.training)
     reports = {
         name: evaluate(model, test, metrics=run.metrics, weights=functions.weights, reference=functions.reference)
         for name, test in functions.tests.items()

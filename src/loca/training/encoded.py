@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from loca.data import Queries, Samples, batch_rows
 from loca.models import Operator
+from loca.typing import Input
 
 
 class Encoded(eqx.Module):
@@ -23,7 +24,7 @@ class Encoded(eqx.Module):
     @classmethod
     def of(cls, model: Operator, samples: Samples, weights: Float[Array, " M"] | None = None) -> Encoded:
         """Encode some samples once, so that no step has to; with a weight for each of the locations `y.points`."""
-        codes = eqx.filter_jit(lambda u: jax.lax.map(model.encode, u, batch_size=256))(samples.u)
+        codes = encode(model, samples.u)
         s = model.normalization.standardize_output(samples.s)
         return cls(codes, samples.y, s, None if weights is None else weights_at(samples.y, weights))
 
@@ -39,6 +40,12 @@ class Encoded(eqx.Module):
     def batch(self, seed: int | Int[Array, ""], step: int | Int[Array, ""], size: int) -> Encoded:
         """The functions of one training step: a pure function of (seed, step), every function once per epoch."""
         return self.take(batch_rows(seed, step, size, len(self.s)))
+
+
+@eqx.filter_jit
+def encode(model: Operator, u: Input) -> Float[Array, "N ..."]:
+    """All input functions; compiled here, so that another run with the same sizes needs no compilation."""
+    return jax.lax.map(model.encode, u, batch_size=256)
 
 
 def weights_at(queries: Queries, weights: Float[Array, " M"]) -> Float[Array, " P"] | Float[Array, "N P"]:

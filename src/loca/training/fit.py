@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -120,9 +118,7 @@ def fit(
     mesh = checked(mesh, model, batch_size)
     crew = Crew.of(mesh)
     weights = None if weights is None else jnp.asarray(weights, jnp.float32)
-    # the run gives its buffers away at every step, so it needs its own: the model passed in stays as it is
-    state = jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, State.start(model, chosen))
-    state = place(state, mesh, parameters)
+    state = place(State.start(model, chosen), mesh, parameters)
     recipe = Recipe(chosen, loss, batch_size, seed, weights, mesh, parameters)
     request = {"steps": steps, "batch_size": batch_size, "seed": seed, "functions": len(data)}
     error_of = validation(model, validate, batch_size, weights, mesh)

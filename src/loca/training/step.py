@@ -33,11 +33,17 @@ class State(eqx.Module):
 
     @classmethod
     def start(cls, model: Operator, optimizer: optax.GradientTransformation) -> State:
-        """The state before the first step."""
-        # strong types from the beginning: a weakly typed scalar would change type in the first step and compile twice
-        model = jax.tree.map(lambda leaf: leaf.astype(leaf.dtype) if eqx.is_array(leaf) else leaf, model)
-        learned = eqx.filter(model, trainable(model))
-        return cls(model, optimizer.init(learned), jnp.zeros((), jnp.int32))
+        """The state before the first step, with buffers of its own: a run may use them up, the model stays as it is."""
+        return first(model, optimizer)
+
+
+@eqx.filter_jit
+def first(model: Operator, optimizer: optax.GradientTransformation) -> State:
+    """`State.start`, as one program instead of one for each shape of an array."""
+    # strong types from the beginning: a weakly typed scalar would change type in the first step and compile twice
+    model = jax.tree.map(lambda leaf: leaf.copy().astype(leaf.dtype) if eqx.is_array(leaf) else leaf, model)
+    learned = eqx.filter(model, trainable(model))
+    return State(model, optimizer.init(learned), jnp.zeros((), jnp.int32))
 
 
 def advance(
