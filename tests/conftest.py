@@ -23,6 +23,12 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xdist_group(item.module.__name__))
 
 
+def pytest_runtest_teardown(item, nextitem):
+    """Compiled programs are forgotten after each file: with thousands of them alive, the next compile slower."""
+    if nextitem is None or nextitem.path != item.path:
+        jax.clear_caches()
+
+
 @pytest.fixture(autouse=True)
 def _single_precision():
     """Nobody leaves 64-bit mode on for the tests after it."""

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,18 @@ LIMITS = {32: 1e-5, 64: 1e-13}
 """How far the gradient may be from that of one device, relative to its norm, by bits of a number."""
 
 
-def start(*arguments: int) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def started(*arguments: int) -> Iterator[subprocess.Popen[str]]:
+    """`one_step.py` as a process, which does not outlive its test."""
     line = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("one_step.py")), *map(str, arguments)]
     cores = {"JAX_PLATFORMS": "cpu"}
-    return subprocess.Popen(
+    with subprocess.Popen(
         line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **cores}
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def told_by(process: subprocess.Popen[str]) -> dict:
@@ -30,7 +37,8 @@ def told_by(process: subprocess.Popen[str]) -> dict:
 
 @pytest.fixture(scope="module")
 def told():
-    return told_by(start(8))
+    with started(8) as process:
+        return told_by(process)
 
 
 def check_steps(steps):
@@ -72,10 +80,10 @@ def test_the_gradient_of_two_processes_is_that_of_one():
     with contextlib.closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    ranks = [start(2, rank, 2, port) for rank in (0, 1)]
-    for told in map(told_by, ranks):
-        check_steps(told["steps"])
-        assert {step["bits"] for step in told["steps"]} == {32, 64}
+    with started(2, 0, 2, port) as first, started(2, 1, 2, port) as second:
+        for told in map(told_by, (first, second)):
+            check_steps(told["steps"])
+            assert {step["bits"] for step in told["steps"]} == {32, 64}
 
 
 @pytest.mark.slow
