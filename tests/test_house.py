@@ -23,7 +23,8 @@ def run_fresh(code: str) -> str:
     """What a fresh process prints, in its own directory. It may write bytecode, as any installed package has it."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryDirectory() as place:
-        line = [sys.executable, "-W", "error", "-c", code]
+        busy = "ignore:Error reading persistent compilation cache entry"  # of one that another test is writing
+        line = [sys.executable, "-W", "error", "-W", busy, "-c", code]
         done = subprocess.run(line, env=environment, cwd=place, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     return done.stdout
