@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from loca.data import Indexed, Normalization, Queries, Samples, Shared
 from loca.models.operator import Operator
 from loca.parameters import Fixed
+from loca.threads import one_thread
 from loca.typing import Input, Measurements
 
 
@@ -48,7 +49,8 @@ class Regression(Operator, Fixed):
         s, labeled = tabulated(data.y, np.asarray(normalization.standardize_output(data.s), np.float64))
         squares = np.einsum("nk,nl->nkl", z, z).reshape(len(z), -1)
         normal = (labeled.T @ squares).reshape(-1, z.shape[1], z.shape[1]) + np.diag(penalty)
-        responses = np.linalg.solve(normal, np.einsum("nk,nmd->mkd", z, s))
+        with one_thread():
+            responses = np.linalg.solve(normal, np.einsum("nk,nmd->mkd", z, s))
         return cls(
             normalization,
             jnp.asarray(e, jnp.float32),
