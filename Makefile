@@ -7,7 +7,7 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 # One thread for each worker: XLA's, and OpenBLAS's, which wait for each other by spinning when cores are taken.
 PYTEST := NPROC=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
-CLAIMS := tests/studies/test_claims.py
+CLAIMS := tests/claims/test_claims.py
 # Python 3.11 stops at an older JAX than 3.12 and later do, so there are two lock files.
 LOCK := requirements/$(shell $(PYTHON) -c 'import sys; print("py311" if sys.version_info < (3, 12) else "py312")').txt
 SETTINGS := antiderivative darcy-128 darcy-1024 mechanical-mnist shallow-water climate

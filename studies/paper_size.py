@@ -21,10 +21,10 @@ import jax
 import numpy as np
 
 import loca
+from loca.claims.machine import commit, hardware
+from loca.claims.sources import Drawn, Recorded, Source, Test
 from loca.models import SETTINGS
 from loca.problems import Antiderivative, Climate, Darcy, MechanicalMNIST, ShallowWater
-from loca.studies.machine import commit, hardware
-from loca.studies.sources import Drawn, Recorded, Source, Test
 from loca.training import default_optimizer, paper_optimizer
 
 HERE = Path(__file__).parent

@@ -1,6 +1,14 @@
-"""What all tests share: 32-bit numbers as users have them, reproducible examples, and fresh random keys."""
+"""Shared by all tests: tiers, a compilation cache, single precision, reproducible examples and fresh random keys."""
 
 import itertools
+import os
+from pathlib import Path
+
+CACHE = Path(__file__).parents[1] / ".jax-cache"
+# Tests, and the processes that they start, compile the same small programs again and again: once is enough.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import hypothesis
 import jax
@@ -11,11 +19,15 @@ hypothesis.settings.load_profile("loca")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Slow tests come first, so that no worker is left alone with them at the end.
+def pytest_collection_modifyitems(config, items):
+    """Leave out tests marked `full` unless LOCA_FULL=1; run slow tests first, so that no worker ends alone with one.
 
-    Tests that share what a module has prepared stay on one worker, so that it is prepared once.
+    Tests that share a module fixture stay on one worker, so that it is prepared once.
     """
+    if not os.environ.get("LOCA_FULL"):
+        left_out = [item for item in items if "full" in item.keywords]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if "full" not in item.keywords]
     items.sort(key=lambda item: "slow" not in item.keywords)
     for item in items:
         shared = (definition[-1] for definition in item._fixtureinfo.name2fixturedefs.values())

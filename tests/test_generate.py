@@ -26,8 +26,9 @@ from crashing import Crash, crash_at
 from loca.cli.app import app
 from loca.cli.generate import build
 from loca.data import Store, Variable
-from loca.data.store import work, writing
+from loca.data.store import writing
 from loca.domains import Box
+from loca.durable import files as work
 from loca.problems import Problem, generate, generation
 from loca.problems.problem import generators
 from loca.typing import Key

@@ -9,7 +9,7 @@ it, R1.md says in a paragraph why it came out so.
 import json
 from pathlib import Path
 
-from loca.studies import CLAIMS, Reproduction
+from loca.claims import CLAIMS, Reproduction
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PAGE, FIGURES, README = (
@@ -19,10 +19,10 @@ BEGIN, END = "<!-- results: made by `make results` -->", "<!-- end of results --
 OPENING = """# The paper, re-run
 
 Every claim of the paper as a study that anyone can repeat: `loca reproduce --list`, `loca reproduce R1 --preset paper`.
-Data, models, budget, statistic and the rule of the verdict stand in one file per claim, `src/loca/studies/claims`, and
+Data, models, budget, statistic and the rule of the verdict stand in one file per claim, `src/loca/claims`, and
 did before any test error was known. All models have the same data, normalization and optimizer, and the same rates to
 choose from on validation functions; no choice was made on test functions. Steps, batches and minutes, of which the
-median over seeds is told, stand in the tables; `src/loca/studies/budgets.py` says how they were fixed. Errors are
+median over seeds is told, stand in the tables; `src/loca/claims/budgets.py` says how they were fixed. Errors are
 relative L2 over whole fields, mean over test functions, ± one standard deviation over seeds. Where a claim was put to
 the test at other sizes than the paper's, the table says so. R6 and R7 read MNIST from the file that LOCA_MNIST names,
 R8 its records from the directory LOCA_DATA.

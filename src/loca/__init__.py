@@ -5,6 +5,7 @@ from importlib.metadata import version as _version
 from loca import attention as attention
 from loca import checks as checks
 from loca import data as data
+from loca import devices as devices
 from loca import domains as domains
 from loca import encoders as encoders
 from loca import evaluation as evaluation
@@ -16,6 +17,7 @@ from loca import models as models
 from loca import nets as nets
 from loca import parameters as parameters
 from loca import positions as positions
+from loca import prediction as prediction
 from loca import problems as problems
 from loca import rules as rules
 from loca import saving as saving
@@ -41,6 +43,7 @@ __all__ = [
     "attention",
     "checks",
     "data",
+    "devices",
     "domains",
     "encoders",
     "evaluate",
@@ -55,6 +58,7 @@ __all__ = [
     "nets",
     "parameters",
     "positions",
+    "prediction",
     "problems",
     "rules",
     "save",

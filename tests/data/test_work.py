@@ -6,7 +6,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import pytest
 
-from loca.data.store.work import carry_out
+from loca.workers import carry_out
 
 TASKS = Path("/proc/self/task")
 

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from loca.claims.r11_counts import deeponet_count, example, fno_count, loca_count
 from loca.data import Samples
 from loca.domains import Box, Sphere
 from loca.models import LOCA, SETTINGS
 from loca.models.settings import coordinates
 from loca.nets import MLP
-from loca.studies.claims.r11_counts import deeponet_count, example, fno_count, loca_count
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from loca.problems import hyperelastic
 from loca.problems.hyperelastic import Material, Plate, cofactor, determinant
-from loca.threads import controller, one_thread
+from loca.workers import controller, one_thread
 
 MU, LAM = 0.4, 0.6
 

@@ -21,17 +21,20 @@ from jax.sharding import Mesh  # noqa: E402
 
 from loca.attention import Dense, Sharded  # noqa: E402
 from loca.data import Free  # noqa: E402
+from loca.devices import (  # noqa: E402
+    complete,
+    local_copy,
+    place,
+)
 from loca.encoders import Sensors  # noqa: E402
 from loca.evaluation import evaluate  # noqa: E402
 from loca.kernels import RBF  # noqa: E402
 from loca.losses import mean_squared  # noqa: E402
 from loca.models import LOCA, DeepONet, spread  # noqa: E402
-from loca.models.spread import complete  # noqa: E402
 from loca.problems import Antiderivative  # noqa: E402
 from loca.rules import GaussLegendre, OwnQueries  # noqa: E402
 from loca.training import Encoded, State  # noqa: E402
 from loca.training.feeds import Recipe  # noqa: E402
-from loca.training.placement import own_copy, place  # noqa: E402
 
 ONE_AXIS = [{axis: count} for axis in ("functions", "queries", "nodes") for count in (1, 2, 4, 8)]
 MIXED = [{"queries": 2, "nodes": 4}, {"nodes": 2, "functions": 2, "queries": 2}]
@@ -68,7 +71,7 @@ def step(model, encoded, mesh):
         return after.optimizer_state, loss
 
     gradient, loss = one(state, encoded)
-    gradient = own_copy(gradient)
+    gradient = local_copy(gradient)
     rest = eqx.tree_at(lambda model: model.k.amplitude.log, gradient, replace_fn=jnp.zeros_like)
     vector = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(rest)])
     return vector, abs(float(gradient.k.amplitude.log)), float(loss)

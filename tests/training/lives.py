@@ -14,13 +14,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from orbax.checkpoint import v1  # noqa: F401  # here, once, and not in each life
 
 from loca.data import open as open_data
-from loca.models.spread import complete
+from loca.devices import ProcessGroup, complete, local_copy, place, process_part, replicated, shard_large
 from loca.problems import Antiderivative
 from loca.saving import load
-from loca.training import State, StoppedError, default_optimizer, fit, split_large, whole
+from loca.training import State, StoppedError, default_optimizer, fit
 from loca.training.checkpoints import Checkpoints
-from loca.training.placement import own_copy, own_part, place
-from loca.training.processes import Crew
 
 PROBLEM = Antiderivative(length=0.3, sensors=20, queries=10)
 
@@ -53,9 +51,9 @@ def train_together(report, _, run, model, store, steps, seconds, rank, ranks, po
     )
     model, data = load(model), open_data(store)
     mesh = Mesh(np.array(jax.devices()), ("functions",))
-    assert own_part(complete(mesh)) == (rank, ranks)
+    assert process_part(complete(mesh)) == (rank, ranks)
     report(up=time.time())
-    rule = whole if smallest is None else functools.partial(split_large, size=smallest)
+    rule = replicated if smallest is None else functools.partial(shard_large, size=smallest)
     try:
         trained, history = fit(
             model, data, steps=steps, batch_size=8, validate=PROBLEM.sample(jax.random.key(1), 10), every=50, mesh=mesh,
@@ -65,11 +63,13 @@ def train_together(report, _, run, model, store, steps, seconds, rank, ranks, po
     except StoppedError as stopped:
         report(stopped=str(stopped))
         return
-    state, _ = Checkpoints(Path(run) / "checkpoints", crew=Crew.of(mesh)).restore(
+    state, _ = Checkpoints(Path(run) / "checkpoints", crew=ProcessGroup.of(mesh)).restore(
         place(State.start(model, default_optimizer(steps)), mesh)
     )
     report(
-        sha256=digest(own_copy(state)), model=digest(trained), history=[(m.step, m.loss, m.validation) for m in history]
+        sha256=digest(local_copy(state)),
+        model=digest(trained),
+        history=[(m.step, m.loss, m.validation) for m in history],
     )
 
 

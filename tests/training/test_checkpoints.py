@@ -23,12 +23,12 @@ from saves import is_saving, wait_for_a_save
 from zygote import zygote
 
 from loca.data import CorruptDataError, Samples
+from loca.durable.manifest import NAME, Manifest
 from loca.encoders import Sensors
 from loca.models import LOCA
 from loca.training import Encoded, State, advance
 from loca.training.checkpoints import Checkpoints
 from loca.training.interrupts import Interrupts
-from loca.training.manifest import NAME, Manifest
 
 
 def same_bits(one, other) -> bool:

@@ -15,11 +15,11 @@ from loca.benchmarks.collectives import tally
 from loca.encoders import Sensors
 from loca.losses import mean_squared
 from loca.models import LOCA
-from loca.models.spread import complete
+from loca.devices import complete
 from loca.parameters import trainable
 from loca.problems import Antiderivative
-from loca.training import State, StoppedError, default_optimizer, feeds, fit, split_large, whole
-from loca.training.placement import place
+from loca.training import State, StoppedError, default_optimizer, feeds, fit
+from loca.devices import place
 
 def mesh(count):
     if count == "mixed":
@@ -59,7 +59,7 @@ try:
     run(2, sys.argv[1], callbacks=[stop_half_way])
 except StoppedError as stopped:
     told["stopped"] = str(stopped)
-in_parts = functools.partial(split_large, size=64)
+in_parts = functools.partial(shard_large, size=64)
 for name, count, more in [(str(n), n, {}) for n in (1, 2, 4, 8, "mixed")] + [("in parts", 4, {"parameters": in_parts})]:
     directory = sys.argv[1] + name
     shutil.copytree(sys.argv[1], directory)
@@ -79,7 +79,7 @@ def some_steps(rule):  # bytes of the learned numbers that the first device then
     kept = sum(s.data.nbytes for a in arrays for s in a.addressable_shards if s.device == jax.devices()[0])
     return {"bytes": kept, "collectives": tally(program)[0]}
 
-told["steps"] = {"whole": some_steps(whole), "in parts": some_steps(in_parts)}
+told["steps"] = {"whole": some_steps(replicated), "in parts": some_steps(in_parts)}
 try:
     fit(model, train, steps=1, batch_size=30, mesh=mesh(8))
 except ValueError as refused:

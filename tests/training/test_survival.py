@@ -13,11 +13,11 @@ from lives import PROBLEM
 from saves import is_saving, wait_for_a_save
 from zygote import Life, zygote
 
+from loca.durable.manifest import NAME
 from loca.encoders import Sensors
 from loca.models import LOCA
 from loca.saving import save
 from loca.training import History, fit
-from loca.training.manifest import NAME
 
 KILLS = int(os.environ.get("LOCA_KILLS", "25"))
 """How often the run is killed; `LOCA_KILLS=100` and `--log-cli-level=INFO` for the record."""

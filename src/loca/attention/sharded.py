@@ -10,12 +10,10 @@ from jaxtyping import Array, Float
 
 from loca.attention.attention import Attention
 from loca.attention.coupling import Channels, Nodes, Proposal, inverse_root
+from loca.devices import NODES
 from loca.kernels import Kernel
 from loca.products import matmul
 from loca.typing import PyTree
-
-NODES = "nodes"
-"""The axis of a mesh over which nodes are shared out."""
 
 
 class Sharded(Attention):

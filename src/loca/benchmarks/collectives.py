@@ -19,11 +19,11 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from loca.benchmarks.step import random_functions
+from loca.devices import constrain
 from loca.models import SETTINGS
 from loca.models.spread import complete
 from loca.parameters import count as count_parameters
 from loca.training import Encoded, State, advance
-from loca.training.placement import keep, split
 from loca.typing import Array, PyTree
 
 KINDS: tuple[str, ...] = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
@@ -110,8 +110,8 @@ def collectives_of(setting: str, axes: Mapping[str, int], locations: int | None 
     variable, constant = eqx.partition(State.start(model, optimizer), eqx.is_array)
 
     def one(variable: PyTree, encoded: Encoded) -> tuple[PyTree, Array]:
-        state, loss = advance(eqx.combine(variable, constant), split(encoded, mesh), optimizer, mesh=mesh)
-        return keep(eqx.filter(state, eqx.is_array), mesh), loss
+        state, loss = advance(eqx.combine(variable, constant), encoded.sharded(mesh), optimizer, mesh=mesh)
+        return constrain(eqx.filter(state, eqx.is_array), mesh), loss
 
     encoded = jax.eval_shape(lambda few: few.take(jnp.zeros(batch, jnp.int32)), Encoded.of(model, samples))
     everywhere = NamedSharding(mesh, PartitionSpec())

@@ -18,8 +18,8 @@ import numpy as np
 from loca.benchmarks.prediction import peak_megabytes, resident_megabytes
 from loca.data import Labeled
 from loca.encoders import Sensors
-from loca.evaluation import QueryGrid, predict_to
 from loca.models import LOCA
+from loca.prediction import QueryGrid, predict_to
 from loca.rules import QuasiMonteCarlo
 
 SIDE, NODES = 32, 1024

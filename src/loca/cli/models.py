@@ -89,7 +89,7 @@ def write_prediction(operator: Operator, records: Records, out: Path) -> None:
 def stream_prediction(operator: Operator, records: Records, out: Path, sides: list[int] | None, model: Path) -> None:
     """Predictions piece by piece, as Zarr."""
     from loca.cli.progress import shown
-    from loca.evaluation import QueryGrid, predict_to
+    from loca.prediction import QueryGrid, predict_to
     from loca.saving import inspect as inspect_file
 
     there = out.exists()

@@ -32,8 +32,8 @@ def reproduce(
     from rich.console import Console
     from rich.table import Table
 
-    from loca.studies import CLAIMS, PRESETS, Workshop, expected_verdict
-    from loca.studies import reproduce as put_to_the_test
+    from loca.claims import CLAIMS, PRESETS, Workshop, expected_verdict
+    from loca.claims import reproduce as put_to_the_test
 
     console = Console()
     if show_list:

@@ -95,10 +95,10 @@ def train(
 
 def begin(directory: Path, configuration: RunConfiguration) -> None:
     """Write down what the run is; a directory with another run is refused."""
-    from loca.data.store.work import write_whole
+    from loca.durable import write_atomically
 
     path, text = directory / CONFIGURATION, configuration.model_dump_json(indent=1)
     if path.exists() and json.loads(path.read_text()) != json.loads(text):
         raise ValueError(f"{directory} holds another run; choose another directory, or go on with that: --resume")
     directory.mkdir(parents=True, exist_ok=True)
-    write_whole(path, lambda file: file.write(text.encode()))
+    write_atomically(path, lambda file: file.write(text.encode()))

@@ -12,12 +12,11 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
 from loca.data import Queries, Records, Samples, Shared
+from loca.devices import complete, constrain, place, shard_functions
 from loca.evaluation.blocks import BLOCK, blocks
 from loca.evaluation.measures import Measuring
 from loca.evaluation.report import Report
 from loca.models import Operator, Spread, spread
-from loca.models.spread import complete
-from loca.training.placement import by_function, keep, place
 from loca.typing import Input, PyTree
 
 Reference = Float[Array | np.ndarray, "P d_s"] | Float[Array | np.ndarray, "N P d_s"]
@@ -99,7 +98,7 @@ def answers(model: Operator, like: Samples, mesh: Mesh | None = None) -> Callabl
 @eqx.filter_jit
 def predict(model: Operator | Spread, u: Input, queries: Queries, mesh: Mesh | None) -> Float[Array, "N P d_s"]:
     """F(uᵢ)(yᵢ), on every device of a mesh."""
-    return keep(model.predict(u, queries), mesh)
+    return constrain(model.predict(u, queries), mesh)
 
 
 @eqx.filter_jit
@@ -111,7 +110,7 @@ def fix(model: Operator | Spread, queries: Shared) -> PyTree:
 @eqx.filter_jit
 def apply(fixed: PyTree, u: Input, mesh: Mesh | None) -> Float[Array, "N P d_s"]:
     """Its answers for some functions, on every device of a mesh."""
-    return keep(jax.vmap(fixed)(by_function(u, mesh)), mesh)
+    return constrain(jax.vmap(fixed)(shard_functions(u, mesh)), mesh)
 
 
 def join(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

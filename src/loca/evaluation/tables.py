@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from loca.data import Variable
     from loca.evaluation.report import Report
-    from loca.evaluation.study import Study
 
 WIDTH = 80
 """Columns of a plain table."""
@@ -51,26 +50,6 @@ def report_rows(report: Report, channel: int) -> Iterator[Row]:
 def middle(found: Distribution) -> Row:
     """Mean and quartiles."""
     return [short(value) for value in (found.mean, found.lower_quartile, found.median, found.upper_quartile)]
-
-
-def study_table(study: Study) -> Table:
-    """For each channel one row per scenario: the mean of the first metric over functions, and its spread over seeds."""
-    first = study.trials[0].report
-    metric = next(iter(first.errors))
-    blocks: list[list[Row]] = []
-    for channel in range(len(first.outputs)):
-        means = {
-            label: [report.distribution(metric, channel).mean for report in study.reports(label)]
-            for label in study.labels
-        }
-        blocks.append(
-            [
-                [label, str(len(each)), *map(short, (sum(each) / len(each), min(each), max(each)))]
-                for label, each in means.items()
-            ]
-        )
-    heads = ["", "seeds", "mean", "lowest", "highest"]
-    return stacked(f"{MEASURES[metric].title}, mean over functions", heads, first.outputs, blocks)
 
 
 def stacked(title: str, heads: Row, channels: Sequence[Variable], blocks: list[list[Row]]) -> Table:

@@ -11,8 +11,8 @@ from jaxtyping import Array, Float, Int
 from loca.data import Indexed, Normalization, Queries, Samples, Shared
 from loca.models.operator import Operator
 from loca.parameters import Fixed
-from loca.threads import one_thread
 from loca.typing import Input, Measurements
+from loca.workers import one_thread
 
 
 class Regression(Operator, Fixed):

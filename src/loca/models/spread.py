@@ -8,26 +8,16 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float, Int
 
 from loca.attention import Dense, Sharded
-from loca.attention.sharded import NODES
 from loca.data import Free, Indexed, Queries, Shared
+from loca.devices import FUNCTIONS, NODES, QUERIES, complete, pad_to_multiple
 from loca.models.loca import LOCA
 from loca.models.operator import Operator
 from loca.models.separable import AtQueries, SeparableOperator
 from loca.typing import Input, PyTree
-
-FUNCTIONS = "functions"
-"""The axis of a mesh over which functions are split."""
-
-QUERIES = "queries"
-"""The axis of a mesh over which queries are split."""
-
-AXES = (FUNCTIONS, QUERIES, NODES)
-"""The axes that a mesh may have."""
 
 
 class Spread(eqx.Module):
@@ -87,8 +77,8 @@ class Spread(eqx.Module):
         """F(uᵢ)(yᵢ) for many functions, in the units of the data."""
         operator = self.operator
         functions = len(jax.tree.leaves(u)[0])
-        codes = filled(jax.vmap(operator.encode)(u), self.mesh.shape[FUNCTIONS], axis=0)
-        queries = queries.each(lambda rows: filled(rows, self.mesh.shape[FUNCTIONS], axis=0))
+        codes = pad_to_multiple(jax.vmap(operator.encode)(u), self.mesh.shape[FUNCTIONS], axis=0)
+        queries = queries.each(lambda rows: pad_to_multiple(rows, self.mesh.shape[FUNCTIONS], axis=0))
         return operator.normalization.restore_output(self.respond(codes, queries)[:functions])
 
     def _shares_locations(self, y: Float[Array, "M d_y"], index: Int[Array, "N P"]) -> bool:
@@ -98,7 +88,7 @@ class Spread(eqx.Module):
         return pointwise and devices[QUERIES] > 1 and len(y) * devices[FUNCTIONS] <= index.size
 
     def _filled(self, rows: Array, axis: int) -> Array:
-        return filled(rows, self.mesh.shape[QUERIES], axis)
+        return pad_to_multiple(rows, self.mesh.shape[QUERIES], axis)
 
     def _on_each(
         self,
@@ -148,20 +138,6 @@ def spread(operator: Operator, mesh: Mesh) -> Spread:
     return Spread(operator, mesh)
 
 
-def complete(mesh: Mesh) -> Mesh:
-    """The same devices with all of `AXES`, where those that are not given have one device; others are refused."""
-    if not set(mesh.axis_names) <= set(AXES):
-        raise ValueError(
-            f"the mesh has axes {mesh.axis_names}, expected some of {AXES}: "
-            "jax.make_mesh((jax.device_count(),), ('functions',))"
-        )
-    missing = [axis for axis in AXES if axis not in mesh.axis_names]
-    names = (*mesh.axis_names, *missing)
-    devices = mesh.devices.reshape(*mesh.devices.shape, *(1 for _ in missing))
-    # in a mesh made anew it is the compiler that says how arrays are split; jax.make_mesh would have types say it
-    return Mesh(np.transpose(devices, [names.index(axis) for axis in AXES]), AXES)
-
-
 def at_own_locations(
     operator: Operator, codes: Float[Array, "N ..."], y: Float[Array, "part d_y"], index: Int[Array, "N P"]
 ) -> Float[Array, "N own d_s"]:
@@ -175,11 +151,3 @@ def at_own_locations(
     chosen = jnp.take_along_axis(answers, jnp.clip(place, 0, len(y) - 1)[:, :, None], axis=1)
     chosen = jnp.where(is_here[:, :, None], chosen, 0.0)
     return jax.lax.psum_scatter(chosen, QUERIES, scatter_dimension=1, tiled=True)
-
-
-def filled(rows: Array, devices: int, axis: int) -> Array:
-    """As many along an axis as can be split evenly, the last one repeated."""
-    missing = -rows.shape[axis] % devices
-    if not missing:
-        return rows
-    return jnp.pad(rows, [(0, missing if i == axis else 0) for i in range(rows.ndim)], mode="edge")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Int
 
-from loca.threads import one_thread
+from loca.workers import one_thread
 
 Source = Callable[[Float[np.ndarray, "*k"], Float[np.ndarray, "*k"]], Float[np.ndarray, "*k"]]
 """A function of (x₁, x₂)."""

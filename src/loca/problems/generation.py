@@ -11,7 +11,7 @@ import numpy as np
 
 from loca.data.store import Arrays, Progress, Store, StoreLayout, versions, write_store
 from loca.problems.problem import Problem
-from loca.threads import one_thread
+from loca.workers import one_thread
 
 PIECES = 32
 """Into how many pieces little work is cut at least, for several workers to share."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
-from loca.threads import one_thread
+from loca.workers import one_thread
 
 TOLERANCE = 1e-10
 """Equilibrium: the force on free components over the reaction of the held ones, in the Euclidean norm."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loca.data import Records, Samples
-from loca.data.store.work import sync, write_whole
+from loca.durable import sync, write_atomically
 from loca.models import Operator
 from loca.saving.describing import describe
 from loca.saving.digest import write_digested
@@ -50,5 +50,5 @@ def save(
     header = write_header(text, entries)
     size = sum(entry.size for entry in entries.values())
     read_document(*parse_header(header[8:], size), digest="", size=0)  # what no reader would take is not written
-    write_whole(path, lambda file: write_digested(file, header, arrays.values()))
+    write_atomically(path, lambda file: write_digested(file, header, arrays.values()))
     sync(path.parent)

@@ -13,9 +13,6 @@ from loca.training.history import History as History
 from loca.training.history import Moment as Moment
 from loca.training.interrupts import Interrupts as Interrupts
 from loca.training.keeping import StoppedError as StoppedError
-from loca.training.placement import Rule as Rule
-from loca.training.placement import split_large as split_large
-from loca.training.placement import whole as whole
 from loca.training.schedules import default_optimizer as default_optimizer
 from loca.training.schedules import paper_optimizer as paper_optimizer
 from loca.training.step import Loss as Loss
@@ -32,7 +29,6 @@ __all__ = [
     "Loss",
     "Moment",
     "Progress",
-    "Rule",
     "State",
     "StoppedError",
     "advance",
@@ -41,7 +37,5 @@ __all__ = [
     "fit",
     "loggers",
     "paper_optimizer",
-    "split_large",
     "trained",
-    "whole",
 ]

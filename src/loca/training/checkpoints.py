@@ -20,11 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from loca.data import CorruptDataError
-from loca.data.store.work import lock, sync
-from loca.training import manifest
-from loca.training.manifest import Manifest
-from loca.training.processes import ALONE, Crew
+from loca.devices import SINGLE_PROCESS, ProcessGroup
+from loca.durable import CorruptDataError, lock, manifest, sync
+from loca.durable.manifest import Manifest
 from loca.typing import Array, PyTree
 
 T = TypeVar("T", bound=PyTree)
@@ -48,7 +46,7 @@ class Checkpoints:
     """
 
     def __init__(
-        self, directory: str | Path, *, keep: int = 3, every_seconds: float = 30.0, crew: Crew = ALONE
+        self, directory: str | Path, *, keep: int = 3, every_seconds: float = 30.0, crew: ProcessGroup = SINGLE_PROCESS
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep={keep} would keep no checkpoint; keep at least 1")
@@ -68,7 +66,7 @@ class Checkpoints:
             if self.crew.is_first:
                 held.enter_context(lock(self.directory))
                 self._tidy()
-            self.crew.meet()
+            self.crew.barrier()
             held.enter_context(without_raised_errors(logging.getLogger("absl")))
             self._writer = held.enter_context(ThreadPoolExecutor(1, "checkpoints"))
             self._held = held.pop_all()
@@ -88,7 +86,7 @@ class Checkpoints:
                     raise
                 error.add_note(str(late))
             if error is None:
-                self.crew.meet()  # nobody leaves before the first has put the last save in its place
+                self.crew.barrier()  # nobody leaves before the first has put the last save in its place
 
     @property
     def due(self) -> bool:
@@ -186,7 +184,7 @@ class Checkpoints:
         from orbax.checkpoint import v1 as orbax
 
         self.wait()
-        self.crew.meet()
+        self.crew.barrier()
         steps = self.steps()
         if not steps:
             raise FileNotFoundError(f"there is no finished checkpoint in {self.directory}; start the run anew")

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import equinox as eqx
 import jax
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from loca.data import Queries, Samples, batch_rows
+from loca.devices import shard_functions
 from loca.models import Operator
 from loca.typing import Input
 
@@ -32,6 +34,10 @@ class Encoded(eqx.Module):
         """With a change made to whatever has a row for each function."""
         weights = self.weights if self.weights is None or self.weights.ndim == 1 else change(self.weights)
         return Encoded(change(self.codes), self.queries.each(change), change(self.s), weights)
+
+    def sharded(self, mesh: Mesh | None) -> Encoded:
+        """Split over the devices of a mesh by function; inside a compiled program."""
+        return self.each(lambda rows: shard_functions(rows, mesh))
 
     def take(self, rows: Int[Array, " B"]) -> Encoded:
         """Some of the functions, in the order given."""

@@ -14,8 +14,8 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from loca.data import Records, Samples, Stream, batch_rows, stream
+from loca.devices import ShardingRule, constrain, from_process_rows, local_copy, place, process_part, replicated
 from loca.training.encoded import Encoded
-from loca.training.placement import Rule, gather_parts, keep, own_copy, own_part, place, split, whole
 from loca.training.step import Loss, State, advance
 from loca.typing import PyTree
 
@@ -45,13 +45,26 @@ class Recipe(NamedTuple):
     seed: int
     weights: Float[Array, " M"] | None = None
     mesh: Mesh | None = None
-    parameters: Rule = whole
+    parameters: ShardingRule = replicated
 
     def advance(self, state: State, batch: Encoded) -> tuple[State, Float[Array, ""]]:
         """One step."""
-        state, value = advance(state, split(batch, self.mesh), self.optimizer, self.loss, self.mesh)
+        state, value = advance(state, batch.sharded(self.mesh), self.optimizer, self.loss, self.mesh)
         arrays, rest = eqx.partition(state, eqx.is_array)
-        return eqx.combine(keep(arrays, self.mesh, self.parameters), rest), value
+        return eqx.combine(constrain(arrays, self.mesh, self.parameters), rest), value
+
+
+def spanning(batch: Samples, mesh: Mesh | None, size: int) -> Samples:
+    """The batch of `size` functions of which every process has read its part."""
+    if mesh is None:
+        return batch
+
+    def joined(rows: PyTree) -> PyTree:
+        return from_process_rows(rows, mesh, size)
+
+    parts = joined(batch.u), batch.y.each(joined), joined(batch.s)
+    # replacing leaves instead of making new Samples, which would check values that are no longer all here
+    return place(eqx.tree_at(lambda batch: (batch.u, batch.y, batch.s), batch, parts), mesh)
 
 
 class Feed(abc.ABC):
@@ -70,7 +83,7 @@ class InMemory(Feed):
     """All data encoded and on the device: steps follow each other without coming back to Python."""
 
     def __init__(self, state: State, data: Samples, recipe: Recipe):
-        model = own_copy(place(state.model, recipe.mesh))
+        model = local_copy(place(state.model, recipe.mesh))
         self.encoded = place(Encoded.of(model, data, recipe.weights), recipe.mesh)
         self.constant = eqx.filter(state, eqx.is_array, inverse=True)
 
@@ -82,7 +95,7 @@ class InMemory(Feed):
                 variable, total, _ = carry
                 state = eqx.combine(variable, self.constant)
                 # every device finds all rows, else they would have to tell each other while they look for them
-                rows = keep(batch_rows(recipe.seed, state.step, recipe.size, len(encoded.s)), recipe.mesh)
+                rows = constrain(batch_rows(recipe.seed, state.step, recipe.size, len(encoded.s)), recipe.mesh)
                 state, value = recipe.advance(state, encoded.take(rows))
                 return eqx.filter(state, eqx.is_array), total + value, value
 
@@ -92,7 +105,7 @@ class InMemory(Feed):
 
             # what no step changes would come out as the compiler likes, and the next call be another program
             end = jax.lax.while_loop(more, step, (variable, total, jnp.zeros(())))
-            return keep(end, recipe.mesh, recipe.parameters)
+            return constrain(end, recipe.mesh, recipe.parameters)
 
         self.stretch, self.mesh = stretch, recipe.mesh
 
@@ -111,7 +124,7 @@ class Streamed(Feed):
 
     def __init__(self, state: State, data: Records, recipe: Recipe):
         self.constant = eqx.filter(state, eqx.is_array, inverse=True)
-        self.recipe, part = recipe, own_part(recipe.mesh)
+        self.recipe, part = recipe, process_part(recipe.mesh)
         self.open = functools.partial(stream, data, size=recipe.size, seed=recipe.seed, process=part)
         self.batches: Stream | None = None
 
@@ -135,7 +148,7 @@ class Streamed(Feed):
         tally: tuple[Float[Array, ""], Int[Array, ""]] = (jnp.asarray(total, jnp.float32), jnp.asarray(NEVER))
         tally = place(tally, self.recipe.mesh)
         for _ in range(step, until):
-            batch = gather_parts(next(self.batches), self.recipe.mesh, self.recipe.size)
+            batch = spanning(next(self.batches), self.recipe.mesh, self.recipe.size)
             variable, tally = self.one(variable, tally, batch)
         broken = int(tally[1])
         return eqx.combine(variable, self.constant), Stretch(float(tally[0]), None if broken == NEVER else broken)

@@ -16,14 +16,13 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
 from loca.data import Records, Samples
+from loca.devices import FUNCTIONS, ProcessGroup, ShardingRule, local_copy, place, replicated
 from loca.losses import mean_squared
-from loca.models import Operator
+from loca.models import Operator, spread
 from loca.training.averaging import trained
 from loca.training.feeds import InMemory, Recipe, Streamed
 from loca.training.history import History
 from loca.training.keeping import Directory, Nowhere
-from loca.training.placement import Rule, checked, own_copy, place, whole
-from loca.training.processes import Crew
 from loca.training.schedules import default_optimizer
 from loca.training.step import Loss, State
 from loca.training.validation import validation
@@ -60,6 +59,16 @@ class BrokenLossError(ArithmeticError):
     """The loss is not a finite number any more."""
 
 
+def checked(mesh: Mesh | None, model: Operator, batch_size: int) -> Mesh | None:
+    """The mesh with all axes; raises if it cannot split this model's work on a batch."""
+    if mesh is None:
+        return None
+    mesh = spread(model, mesh).mesh
+    if batch_size % mesh.shape[FUNCTIONS]:
+        raise ValueError(f"batches of {batch_size} cannot be split evenly over {mesh.shape[FUNCTIONS]} devices")
+    return mesh
+
+
 def fit(
     model: Operator,
     data: Samples | Records,
@@ -76,7 +85,7 @@ def fit(
     directory: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = 30.0,
     mesh: Mesh | None = None,
-    parameters: Rule = whole,
+    parameters: ShardingRule = replicated,
 ) -> tuple[Operator, History]:
     """θ ← argmin of the loss over the data, by so many steps; and the history of the run.
 
@@ -107,7 +116,7 @@ def fit(
       on with more or fewer devices than it was saved with. With devices of several processes, each makes this same
       call, on the same data and directory; callbacks are called in the first.
     - `parameters`: how parameters and the optimizer's state lie on the mesh between steps: whole on each device, or by
-      `loca.training.split_large` or a rule of your own in parts, for models that fill a device.
+      `loca.training.shard_large` or a rule of your own in parts, for models that fill a device.
     """
     chosen = default_optimizer(steps) if optimizer is None else optimizer
     if steps < 1 or every < 1 or not 0 < batch_size <= len(data):
@@ -116,7 +125,7 @@ def fit(
             f"got steps={steps}, every={every}, batch_size={batch_size}"
         )
     mesh = checked(mesh, model, batch_size)
-    crew = Crew.of(mesh)
+    crew = ProcessGroup.of(mesh)
     weights = None if weights is None else jnp.asarray(weights, jnp.float32)
     state = place(State.start(model, chosen), mesh, parameters)
     recipe = Recipe(chosen, loss, batch_size, seed, weights, mesh, parameters)
@@ -141,11 +150,11 @@ def fit(
                     "loca.checks.check, take a smaller learning rate, or clip gradients as default_optimizer does"
                 )
             rate = (stop - step) / (now - dispatched) if step > first else 0.0  # the first one was compiled besides
-            length = crew.told_by_first(max(1, min(4 * length, round(rate * DISPATCH_SECONDS))))
+            length = crew.broadcast(max(1, min(4 * length, round(rate * DISPATCH_SECONDS))))
             recent = journal.note(stretch.total, stop - step)
             if stop % every == 0 or stop == steps:
                 journal.mark(stop, error_of(trained(state)), now - began)
             for callback in callbacks if crew.is_first else ():
                 callback(Progress(stop, steps, recent, rate, journal.history))
             keeper.keep(state, journal, now - began, last=stop == steps)
-    return own_copy(place(trained(state), mesh)), journal.history
+    return local_copy(place(trained(state), mesh)), journal.history

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from loca.data.store.work import write_whole
+from loca.devices import SINGLE_PROCESS, ProcessGroup
+from loca.durable import write_atomically
 from loca.training.checkpoints import Checkpoints
 from loca.training.history import Journal
 from loca.training.interrupts import Interrupts
-from loca.training.processes import ALONE, Crew
 from loca.training.step import State
 
 
@@ -70,7 +70,9 @@ class Directory(Keeper):
     - `crew`: the processes that make this run together.
     """
 
-    def __init__(self, directory: Path, request: Mapping[str, Any], every_seconds: float, crew: Crew = ALONE):
+    def __init__(
+        self, directory: Path, request: Mapping[str, Any], every_seconds: float, crew: ProcessGroup = SINGLE_PROCESS
+    ):
         self.directory, self.request, self.crew = directory, dict(request), crew
         self.checkpoints = Checkpoints(directory / "checkpoints", every_seconds=every_seconds, crew=crew)
         self.interrupts = Interrupts()
@@ -102,13 +104,13 @@ class Directory(Keeper):
         return state, Journal.from_json(extras["journal"]), extras["seconds"]
 
     def keep(self, state: State, journal: Journal, seconds: float, *, last: bool) -> None:
-        stop = self.crew.said_by_any(self.interrupts.requested) and not last
+        stop = self.crew.any(self.interrupts.requested) and not last
         if len(journal.history) != self.told:
             self.told = len(journal.history)
             if self.crew.is_first:
                 lines = journal.history.to_lines().encode()
-                write_whole(self.directory / "history.jsonl", lambda file: file.write(lines))
-        if last or stop or self.crew.told_by_first(self.checkpoints.due):
+                write_atomically(self.directory / "history.jsonl", lambda file: file.write(lines))
+        if last or stop or self.crew.broadcast(self.checkpoints.due):
             moments = journal.history.moments
             extras = {"request": self.request, "journal": journal.to_json(), "seconds": seconds}
             step = int(state.step)

@@ -11,11 +11,10 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from loca.data import Samples
+from loca.devices import FUNCTIONS, place
 from loca.metrics import relative_l2
 from loca.models import Operator, spread
-from loca.models.spread import FUNCTIONS
 from loca.training.encoded import Encoded
-from loca.training.placement import place, split
 
 
 def validation(
@@ -43,7 +42,7 @@ def validation(
         restore = model.normalization.restore_output
 
         def of_block(rows: Int[Array, " B"]) -> Float[Array, "B d_s"]:
-            block = split(encoded.take(rows), mesh)
+            block = encoded.take(rows).sharded(mesh)
             asked = model if mesh is None else spread(model, mesh)
             prediction = restore(asked.respond(block.codes, block.queries))
             return jnp.asarray(relative_l2(prediction, restore(block.s), block.weights))

@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from loca.durable import CorruptDataError
+
 INDEX_BYTES = 16
 """Of every sample, where in its shard it lies; read again for every batch unless there is room to keep it."""
 
 CACHE_BYTES = 2**22
 """Room besides, for samples on their way."""
-
-
-class CorruptDataError(ValueError):
-    """What is in a file is not what was written to it."""
 
 
 def with_tensorstore() -> bool:

@@ -19,8 +19,9 @@ from loca.data.records import Records, Rows
 from loca.data.samples import Samples, Variable
 from loca.data.store.layout import FORMAT, content_digest, domain_from_json, put_together, sample_digests
 from loca.data.store.moments import Statistics
-from loca.data.store.reading import CorruptDataError, RowReader
+from loca.data.store.reading import RowReader
 from loca.domains import Sphere
+from loca.durable import CorruptDataError
 
 if TYPE_CHECKING:
     import xarray

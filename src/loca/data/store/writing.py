@@ -20,7 +20,8 @@ from loca.data.store.layout import Arrays, StoreLayout, content_digest, dimensio
 from loca.data.store.moments import Moments, Statistics
 from loca.data.store.reading import with_tensorstore
 from loca.data.store.store import Store, group_attributes
-from loca.data.store.work import carry_out, lock, sync, write_whole
+from loca.durable import differences, is_begun, lock, sync, without_versions, write_atomically, write_request
+from loca.workers import carry_out
 
 SHARD_BYTES = 2**26
 """About how large a file of a store is: few files, each small enough to be written at once."""
@@ -96,7 +97,7 @@ class Piece:
 
 def write_arrays(path: Path, arrays: Arrays) -> None:
     """A whole file of arrays by name."""
-    write_whole(path, lambda file: np.savez(file, **arrays))  # pyright: ignore[reportArgumentType]
+    write_atomically(path, lambda file: np.savez(file, **arrays))  # pyright: ignore[reportArgumentType]
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -137,11 +138,11 @@ class Draft:
 
     def begin(self) -> None:
         """Write down what is asked for, or see that it is what was asked for before."""
-        if not was_begun(self.directory, self.request):
+        if not is_begun(self.directory, self.request):
             self.pieces.mkdir(exist_ok=True)
             self.packed.mkdir(exist_ok=True)
             self.create_arrays()
-            write_down(self.directory, self.request)
+            write_request(self.directory, self.request)
         for leftover in [*self.pieces.glob(".*"), *self.packed.glob(".*")]:  # of a killed run
             leftover.unlink(missing_ok=True)
 
@@ -262,55 +263,6 @@ def write_rows(path: Path, rows: range, values: np.ndarray) -> None:
         array[rows.start : rows.stop] = values
 
 
-REQUEST = "request.json"
-"""The file of work in the making that says what was asked for; the last thing that beginning it writes."""
-
-
-def was_begun(directory: Path, request: dict[str, Any]) -> bool:
-    """Whether this work was begun before; other work in the same directory is refused."""
-    path = directory / REQUEST
-    if not path.exists():
-        return False
-    if difference := differences(json.loads(path.read_bytes()), request):
-        raise FileExistsError(
-            f"{directory} was begun with other arguments ({difference}); give the same ones to go on, "
-            "choose another name, or delete it first"
-        )
-    return True
-
-
-def write_down(directory: Path, request: dict[str, Any]) -> None:
-    """Write what is asked for, so that `was_begun` finds it."""
-    write_whole(directory / REQUEST, lambda file: file.write(json.dumps(request).encode()))
-
-
 def cut(rows: range, size: int) -> list[range]:
     """Consecutive parts of this size; the last may be smaller."""
     return [range(start, min(start + size, rows.stop)) for start in range(rows.start, rows.stop, size)]
-
-
-def without_versions(description: dict[str, Any]) -> dict[str, Any]:
-    """What the samples are, apart from the packages they were computed with and what is known only afterwards."""
-    kept = {name: value for name, value in description.items() if name not in ("statistics", "digest")}
-    provenance = {name: value for name, value in kept.get("provenance", {}).items() if name != "versions"}
-    return {**kept, "provenance": provenance}
-
-
-def differences(found: dict[str, Any], asked: dict[str, Any], prefix: str = "") -> str:
-    """Where two descriptions differ, in words; empty if nowhere. Different origins explain all the rest."""
-    if origins := prefix == "" and differences(found.get("provenance", {}), asked["provenance"], "provenance."):
-        return origins
-    said = []
-    for name in dict.fromkeys([*found, *asked]):
-        there, here = found.get(name), asked.get(name)
-        if isinstance(there, dict) and isinstance(here, dict):
-            said.append(differences(there, here, f"{prefix}{name}."))
-        elif there != here:
-            said.append(f"{prefix}{name} is {short(there)}, now asked for: {short(here)}")
-    return "; ".join(filter(None, said))
-
-
-def short(value: Any) -> str:
-    """A value as it fits into a sentence."""
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."

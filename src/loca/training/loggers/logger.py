@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from loca.data.store.work import write_whole
+from loca.durable import write_atomically
 from loca.training.fit import Progress
 from loca.training.history import finite
 
@@ -96,5 +96,5 @@ def identity(logs: Path) -> str:
     path = logs / "id"
     if not path.exists():
         made_up = uuid.uuid4().hex.encode()
-        write_whole(path, lambda file: file.write(made_up))
+        write_atomically(path, lambda file: file.write(made_up))
     return path.read_text()

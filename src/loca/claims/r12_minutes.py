@@ -1,0 +1,122 @@
+"""R12: minutes of training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from loca.claims.claim import Claim, Finding, Preset, Verdict
+from loca.claims.drawing import bars_beside_paper
+from loca.claims.runs import LEARNED
+from loca.claims.workshop import Workshop
+from loca.data import Samples
+from loca.models import SETTINGS
+from loca.training import fit, paper_optimizer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PRINTED = {
+    "antiderivative": {"LOCA": 2.23, "DeepONet": 2.08, "FNO": 2.06},
+    "darcy": {"LOCA": 5.51, "DeepONet": 3.5, "FNO": 1.50},
+    "mechanical-mnist": {"LOCA": 21.70, "DeepONet": 16.61, "FNO": 22.87},
+    "shallow-water": {"LOCA": 12.10, "DeepONet": 15.39, "FNO": 13.95},
+    "climate": {"LOCA": 4.52, "DeepONet": 7.51, "FNO": 10.49},
+}
+"""Minutes on one RTX A6000."""
+
+UPDATES = {
+    "antiderivative": {"DeepONet": 50_000, "FNO": 5_000},
+    "darcy": {"DeepONet": 20_000, "FNO": 5_000},
+    "mechanical-mnist": {"DeepONet": 100_000, "FNO": 120_000},
+    "shallow-water": {"DeepONet": 80_000, "FNO": 4_000},
+    "climate": {"DeepONet": 100_000, "FNO": 10_000},
+}
+"""Steps of the baselines in the paper; those of LOCA are in its settings."""
+
+TIMED: Mapping[Preset, int] = {"quick": 2, "paper": 100}
+"""Steps that are timed, after as many that are not."""
+
+LABELS = {"darcy": 1024}
+"""Where the paper's minutes are for another number of labels than its other figures."""
+
+
+def functions_on_grids(name: str) -> Samples:
+    """Random functions in the shapes of a setting, a batch of them, on grids as every model can have them."""
+    setting = SETTINGS[name]
+    axes = [np.linspace(low, high, n) for low, high, n in zip(*corners(name), setting.sensors, strict=True)]
+    x = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+    y = np.linspace(0.0, 1.0, setting.locations)[:, None] if len(axes) == 1 else x
+    if setting.domain.dimension > len(axes):
+        times = np.linspace(0.11, 0.31, setting.locations // len(x))
+        y = np.concatenate([np.insert(x, 0, time, axis=1) for time in times])
+    u_key, s_key, y_key = jax.random.split(jax.random.key(0), 3)
+    samples = Samples(
+        jax.random.normal(u_key, (setting.batch_size, len(x), setting.input_size)),
+        jnp.asarray(y, jnp.float32),
+        jax.random.normal(s_key, (setting.batch_size, len(y), setting.output_size)),
+        x=jnp.asarray(x, jnp.float32),
+        domain=setting.domain,
+    )
+    labels = LABELS.get(name, setting.queries)
+    return samples.observe(y_key, labels) if labels < len(y) else samples
+
+
+def corners(name: str) -> tuple[Sequence[float], Sequence[float]]:
+    """Of the box of sensors: all but the time of shallow water."""
+    domain = SETTINGS[name].domain
+    unused = domain.dimension - len(SETTINGS[name].sensors)
+    return domain.low[unused:], domain.high[unused:]
+
+
+def seconds_per_step(name: str, model: str, steps: int) -> float:
+    """Of a whole run, batches and all, once everything is compiled."""
+    samples = functions_on_grids(name)
+    untrained = LEARNED[model](SETTINGS[name], samples, key=jax.random.key(1))
+    _, history = fit(
+        untrained, samples, steps=2 * steps, every=steps, batch_size=len(samples), optimizer=paper_optimizer()
+    )
+    return (history.moments[1].seconds - history.moments[0].seconds) / steps
+
+
+class Minutes(Claim):
+    """Minutes of training."""
+
+    name = "R12"
+    paper = "One RTX A6000, LOCA / DeepONet / FNO: " + "; ".join(
+        f"{name} {' / '.join(f'{value:g}' for value in models.values())}" for name, models in PRINTED.items()
+    )
+    rule = (
+        "Our seconds per step times the paper's steps, on the machine at hand. Holds if LOCA takes no longer than the "
+        "paper says on its accelerator in all experiments, in part if in some. A clock's figures differ between runs."
+    )
+
+    def measure(self, preset: Preset, seeds: int | None, workshop: Workshop) -> Finding:
+        minutes: dict[str, dict[str, float]] = {}
+        for name in PRINTED if preset == "paper" else ["antiderivative"]:
+            minutes[name] = {}
+            for model in ("LOCA", "DeepONet", "FNO"):
+                steps = SETTINGS[name].steps if model == "LOCA" else UPDATES[name][model]
+                minutes[name][model] = steps * seconds_per_step(name, model, TIMED[preset]) / 60.0
+                workshop.tell(f"{name}, {model}: {minutes[name][model]:.1f} minutes for {steps:,} steps")
+        return Finding({"minutes": minutes}, {})
+
+    def judge(self, numbers: Mapping[str, Any]) -> Verdict:
+        ours = {name: models["LOCA"] for name, models in numbers["minutes"].items()}
+        within = [name for name, minutes in ours.items() if minutes <= PRINTED[name]["LOCA"]]
+        answer = "holds" if len(within) == len(ours) else "holds in part" if within else "fails"
+        told = ", ".join(f"{name} {minutes:.1f} ({PRINTED[name]['LOCA']:g})" for name, minutes in ours.items())
+        return Verdict(answer, f"Minutes of LOCA here, and in the paper: {told}.")
+
+    def table(self, finding: Finding) -> list[list[str]]:
+        rows = [["experiment", "model", "minutes, paper", "minutes, ours"]]
+        for name, models in finding.numbers["minutes"].items():
+            rows += [[name, m, f"{PRINTED[name][m]:g}", f"{minutes:.1f}"] for m, minutes in models.items()]
+        return rows
+
+    def figure(self, numbers: Mapping[str, Any]) -> Figure:
+        return bars_beside_paper(numbers["minutes"], PRINTED, "minutes")

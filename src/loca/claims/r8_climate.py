@@ -1,0 +1,96 @@
+"""R8: daily pressure from temperature, five years ahead."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from loca.claims.budgets import steps_of
+from loca.claims.claim import Preset, Verdict
+from loca.claims.comparison import Comparison, Condition, spread_text
+from loca.claims.drawing import boxes
+from loca.claims.results import Results, Row
+from loca.claims.sources import Recorded
+from loca.problems import Climate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def record(kind: str, name: str) -> Climate:
+    """A record in the directory that LOCA_DATA names."""
+    if "LOCA_DATA" not in os.environ:
+        raise FileNotFoundError(
+            f"set LOCA_DATA to the directory with {name}; studies/speedy_daily.py makes the simulated record, and "
+            "docs/problems.md tells where the measured one comes from"
+        )
+    return getattr(Climate, kind)(Path(os.environ["LOCA_DATA"]) / name)
+
+
+class Pressure(Comparison):
+    """Climate: LOCA has the lowest median error and the smallest spread."""
+
+    name = "R8"
+    paper = "NCEP daily surface temperature to pressure, 2000–2005 to 2005–2010, 144 labels: box plot; no figures."
+    rule = (
+        "Holds if LOCA has the lowest median and the smallest interquartile range of relative errors of the three "
+        "models on both records; in part if on one, or one of the two on both."
+    )
+    metrics = ("relative_l2", "rmse")
+    shows_fields = True
+
+    def conditions(self, preset: Preset) -> Sequence[Condition]:
+        steps = steps_of(preset, "climate")
+        europe = Condition(
+            "Western Europe (ERA-Interim)",
+            Recorded(record("era_interim", "erainterim_daily_weurope.npz")),
+            "climate",
+            steps,
+        )
+        if preset == "quick":
+            return [europe]
+        globe = Condition("globe (simulated)", Recorded(record("speedy", "speedy_daily.npz"), 144), "climate", steps)
+        return [globe, europe]
+
+    def answer(self, results: Results) -> Verdict:
+        told, points, whole = [], [], []
+        for condition in results.kinds("condition"):
+            quartiles = {
+                m: np.quantile(
+                    results.pooled(condition=condition, model=m).errors["relative_l2"][:, 0], (0.25, 0.5, 0.75)
+                )
+                for m in self.models
+            }
+            ours = quartiles.pop("LOCA")
+            lowest = all(ours[1] < q[1] for q in quartiles.values())
+            tightest = all(ours[2] - ours[0] < q[2] - q[0] for q in quartiles.values())
+            points.append(lowest + tightest)
+            whole.append(lowest and tightest)
+            skills = ", ".join(
+                f"{m} {np.mean([r.report.overall_skill() for r in results.select(condition=condition, model=m)]):.2f}"
+                for m in self.models
+            )
+            told.append(f"{condition}: {points[-1]} of 2 points, skill against climatology {skills}")
+        answer = "holds" if all(whole) else "holds in part" if any(whole) or min(points) >= 1 else "fails"
+        return Verdict(answer, f"{'; '.join(told)}.")
+
+    def columns(self, results: Results) -> list[str]:
+        return ["error", "climatology's", "skill against it"]
+
+    def cells(self, rows: Sequence[Row]) -> list[str]:
+        baseline = rows[0].report.baseline
+        assert baseline is not None
+        skills = [row.report.overall_skill() for row in rows]
+        spread = f" ± {np.std(skills, ddof=1):.3f}" if len(skills) > 1 else ""
+        return [
+            spread_text([row.mean() for row in rows]),
+            spread_text([float(baseline["relative_l2"].mean())]),
+            f"{np.mean(skills):.3f}{spread}",
+        ]
+
+    def figure(self, numbers: Mapping[str, Any]) -> Figure:
+        return boxes(Results.from_json(numbers["rows"]))

@@ -1,0 +1,113 @@
+"""Where arrays live on a mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from loca.devices.meshes import FUNCTIONS
+from loca.devices.processes import SINGLE_PROCESS, ProcessGroup
+from loca.parameters import trainable
+from loca.typing import Array, PyTree
+
+T = TypeVar("T", bound=PyTree)
+
+ShardingRule = Callable[[Array, Mesh], PartitionSpec]
+"""Says how a learned array, or the optimizer's state for it, is split over a mesh between steps."""
+
+LARGE = 2**16
+"""Arrays with fewer elements are not worth splitting."""
+
+
+def replicated(array: Array, mesh: Mesh) -> PartitionSpec:
+    """Every device holds the whole array."""
+    return PartitionSpec()
+
+
+def shard_large(array: Array, mesh: Mesh, size: int = LARGE) -> PartitionSpec:
+    """Split an array of at least `size` elements over the "functions" axis; replicate the others.
+
+    The first axis that the devices split evenly is the one that is split.
+    """
+    devices = mesh.shape[FUNCTIONS]
+    even = [axis for axis, length in enumerate(array.shape) if array.size >= size and length % devices == 0]
+    return PartitionSpec(*(None,) * even[0], FUNCTIONS) if even else PartitionSpec()
+
+
+def place(tree: T, mesh: Mesh | None, rule: ShardingRule = replicated) -> T:
+    """Put the arrays of a tree on the devices of a mesh; every process must pass the same tree."""
+    if mesh is None:
+        return tree
+    arrays, rest = eqx.partition(tree, eqx.is_array)
+    placed = jax.tree.map(put, arrays, shardings(arrays, mesh, rule))
+    return eqx.combine(placed, rest)
+
+
+def put(array: Array, sharding: NamedSharding) -> Array:
+    """Put an array on the devices of a sharding."""
+    if sharding.is_fully_addressable or not array.is_fully_addressable:
+        return jax.device_put(array, sharding)
+    # an array of this process alone becomes a global array by way of the host
+    return jax.make_array_from_callback(array.shape, sharding, np.asarray(array).__getitem__)
+
+
+def constrain(tree: T, mesh: Mesh | None, rule: ShardingRule = replicated) -> T:
+    """What `place` does, inside a compiled program."""
+    if mesh is None:
+        return tree
+    return jax.lax.with_sharding_constraint(tree, shardings(tree, mesh, rule))
+
+
+def shardings(arrays: PyTree, mesh: Mesh, rule: ShardingRule) -> PyTree:
+    """The sharding of every array: by the rule if it is learned, replicated otherwise, since every step reads it."""
+
+    def of(array: Array, learned: bool) -> NamedSharding:
+        return NamedSharding(mesh, rule(array, mesh) if learned else PartitionSpec())
+
+    return jax.tree.map(of, arrays, trainable(arrays))
+
+
+def shard_functions(tree: T, mesh: Mesh | None) -> T:
+    """Split the leading axis, that of the functions, of all arrays; inside a compiled program."""
+    if mesh is None:
+        return tree
+    return jax.lax.with_sharding_constraint(tree, NamedSharding(mesh, PartitionSpec(FUNCTIONS)))
+
+
+def process_part(mesh: Mesh | None) -> tuple[int, int]:
+    """(i, n) if this process reads part i of n equal parts of every batch; (0, 1) if it reads all of it."""
+    if mesh is None or ProcessGroup.of(mesh) == SINGLE_PROCESS:
+        return 0, 1
+    devices = mesh.devices  # the first axis is that of the functions
+    mine = [i for i, part in enumerate(devices) if any(each.process_index == jax.process_index() for each in part.flat)]
+    count = len(mine)
+    # jax.devices() gives each process equal, adjacent parts; with any other mesh it is still correct to read everything
+    if mine and mine == list(range(mine[0], mine[0] + count)) and not mine[0] % count and not len(devices) % count:
+        return mine[0] // count, len(devices) // count
+    return 0, 1
+
+
+def from_process_rows(tree: T, mesh: Mesh | None, size: int) -> T:
+    """Arrays of `size` rows that span all devices, from the rows that each process has read."""
+    if mesh is None or ProcessGroup.of(mesh) == SINGLE_PROCESS:
+        return tree
+    rows = NamedSharding(mesh, PartitionSpec(FUNCTIONS))
+
+    def joined(part: Array) -> Array:
+        return jax.make_array_from_process_local_data(rows, np.asarray(part), (size, *part.shape[1:]))
+
+    return jax.tree.map(joined, tree)
+
+
+def local_copy(tree: T) -> T:
+    """Replace arrays that are replicated over several processes by this process's copy; leave the others."""
+
+    def own(leaf: Array) -> Array:
+        return leaf if not eqx.is_array(leaf) or leaf.is_fully_addressable else leaf.addressable_data(0)
+
+    return jax.tree.map(own, tree)

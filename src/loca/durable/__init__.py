@@ -1,0 +1,23 @@
+"""Durable files: atomic writes, locks, digests and resumable work."""
+
+from loca.durable.files import CorruptDataError as CorruptDataError
+from loca.durable.files import lock as lock
+from loca.durable.files import sync as sync
+from loca.durable.files import write_atomically as write_atomically
+from loca.durable.manifest import Manifest as Manifest
+from loca.durable.requests import differences as differences
+from loca.durable.requests import is_begun as is_begun
+from loca.durable.requests import without_versions as without_versions
+from loca.durable.requests import write_request as write_request
+
+__all__ = [
+    "CorruptDataError",
+    "Manifest",
+    "differences",
+    "is_begun",
+    "lock",
+    "sync",
+    "without_versions",
+    "write_atomically",
+    "write_request",
+]

@@ -1,6 +1,0 @@
-"""Predictions that never are in memory as a whole: computed and written piece by piece, at any number of queries."""
-
-from loca.evaluation.predictions.grid import QueryGrid as QueryGrid
-from loca.evaluation.predictions.predicting import predict_to as predict_to
-
-__all__ = ["QueryGrid", "predict_to"]

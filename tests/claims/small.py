@@ -1,0 +1,43 @@
+"""A claim small enough to be put to the test again and again, as a program that can be killed."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from loca.claims import Comparison, Condition, Verdict, Workshop, reproduce
+from loca.claims.claim import Preset
+from loca.claims.drawing import boxes
+from loca.claims.results import Results
+from loca.claims.sources import Drawn
+from loca.problems import Antiderivative
+
+
+class Small(Comparison):
+    """DeepONet is better than the mean field."""
+
+    name = "R0"
+    paper = "nothing of the kind."
+    rule = "Holds if it is."
+    models = ("DeepONet",)
+    shows_fields = True
+    seeds: Mapping[Preset, int] = {"quick": 2, "paper": 2}
+    rates: Mapping[Preset, Sequence[float]] = {"quick": (1e-3, 8e-3), "paper": (1e-3, 8e-3)}
+
+    def conditions(self, preset: Preset) -> Sequence[Condition]:
+        problem = Antiderivative(length=0.3, sensors=500, queries=20)
+        return [Condition("one", Drawn(problem, 60, labels=10, validation=20, test=20), "antiderivative", 400)]
+
+    def answer(self, results: Results) -> Verdict:
+        ours, other = (results.means(model=model).mean() for model in ("DeepONet", "mean field"))
+        return Verdict("holds" if ours < other else "fails", f"{ours:.3f} against {other:.3f}.")
+
+    def figure(self, numbers):
+        return boxes(Results.from_json(numbers["rows"]))
+
+
+def put_to_the_test(directory: Path, workers: int = 1):
+    return reproduce(Small(), "quick", Workshop(directory, workers), directory / "R0-quick")
+
+
+if __name__ == "__main__":
+    put_to_the_test(Path(sys.argv[1]))

@@ -1,0 +1,44 @@
+"""The results page, its figures and the README's table are what the committed numbers make of them."""
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+from matplotlib.image import imread
+
+from loca.claims import CLAIMS, Reproduction, expected_verdict
+
+ROOT = Path(__file__).parents[2]
+
+
+def results_tool():
+    spec = importlib.util.spec_from_file_location("results_tool", ROOT / "tools/results.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_pages_and_figures_are_rebuilt_from_the_numbers_alone(tmp_path, monkeypatch):
+    tool = results_tool()
+    shutil.copy(ROOT / "README.md", tmp_path)
+    for name, path in {"PAGE": "results.md", "FIGURES": "results", "README": "README.md"}.items():
+        monkeypatch.setattr(tool, name, tmp_path / path)
+    tool.main()
+    assert (tmp_path / "results.md").read_text() == (ROOT / "docs/results.md").read_text()
+    assert (tmp_path / "README.md").read_text() == (ROOT / "README.md").read_text()
+    drawn = {path.name for path in (tmp_path / "results").iterdir()}
+    assert drawn == {path.name for path in (ROOT / "docs/results").iterdir()}
+    for name in drawn:
+        np.testing.assert_allclose(
+            imread(tmp_path / "results" / name), imread(ROOT / "docs/results" / name), atol=2 / 255, err_msg=name
+        )
+
+
+def test_verdicts_follow_from_the_numbers():
+    """What is committed is what the rule says today, and what the package promises."""
+    for path in sorted((ROOT / "studies/results").glob("*.json")):
+        found = Reproduction.from_json(json.loads(path.read_text()), CLAIMS)
+        assert found.claim.judge(found.numbers) == found.verdict
+        assert found.verdict.answer == expected_verdict(found.claim.name, found.preset)
