@@ -5,15 +5,17 @@ VENV ?= .venv
 WORKERS ?= 2
 
 BIN := $(VENV)/bin
-# One thread for each worker: XLA's, and OpenBLAS's, which wait for each other by spinning when cores are taken.
-PYTEST := NPROC=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+# One thread per worker, for XLA and for OpenBLAS, whose threads spin while they wait for a busy core.
+PYTEST := NPROC=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 CLAIMS := tests/claims/test_claims.py
 # Python 3.11 stops at an older JAX than 3.12 and later do, so there are two lock files.
 LOCK := requirements/$(shell $(PYTHON) -c 'import sys; print("py311" if sys.version_info < (3, 12) else "py312")').txt
+# The other supported versions, for `make full`.
+PYTHONS ?= python3.12 python3.13
 SETTINGS := antiderivative darcy-128 darcy-1024 mechanical-mnist shallow-water climate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types layers test claims docs wheel bench tour results parity peers lock print-lock format clean
+.PHONY: help setup check lint types layers test gate full versions mutants claims docs wheel bench tour results parity peers lock print-lock format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,7 +27,7 @@ setup:  ## Make .venv with the locked requirements and this package, editable
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r $(LOCK)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 
-check: lint types layers test claims docs  ## Everything a change must pass: lint, types, layers, tests, claims, docs
+check: lint types layers gate docs  ## Everything a change must pass: lint, types, layers, tests of the gate, docs
 
 lint:  ## Style and spelling
 	$(BIN)/ruff check .
@@ -35,15 +37,30 @@ lint:  ## Style and spelling
 types:  ## Static types of the package
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
-layers:  ## Imports go down only, as docs/architecture.md draws them
+layers:  ## Imports go down the layers of docs/architecture.md, through doors, without circles
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
-test:  ## All tests but those of the claims, on WORKERS=2 processes of one thread each
-	$(PYTEST) --ignore $(CLAIMS) --durations=40
+test:  ## The fast tests, for every change: at most 5 minutes on two cores
+	$(PYTEST) -m 'not slow'
 
-# as a user runs them: without the checks of types that all other tests have
-claims:  ## All claims of the paper at their quick presets: are the verdicts still those that the package says?
-	$(PYTEST) $(CLAIMS) --override-ini addopts= --durations=0 --durations-min=1
+gate:  ## The tests of the gate: fast and slow ones
+	$(PYTEST) --durations=20
+
+full: lint types docs claims  ## Everything: all products and kills, claims, other Pythons, parity (hours)
+	LOCA_FULL=1 $(PYTEST) --ignore $(CLAIMS) --durations=40
+	$(MAKE) versions parity
+
+versions:  ## The tests of the gate on the other supported versions of Python
+	@for python in $(PYTHONS); do \
+		$(MAKE) setup PYTHON=$$python VENV=.venv-$$python && $(MAKE) gate PYTHON=$$python VENV=.venv-$$python || exit 1; \
+	done
+
+mutants:  ## Plant defects one at a time: does the gate catch them?
+	$(BIN)/python tools/mutants.py --workers $(WORKERS) --at-least 95
+
+# without run-time type checks, as users run them
+claims:  ## All claims of the paper at their quick presets: are the verdicts still the committed ones?
+	LOCA_FULL=1 $(PYTEST) $(CLAIMS) --override-ini addopts= --durations=0 --durations-min=1
 
 docs:  ## Build the documentation site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
@@ -84,5 +101,5 @@ format:  ## Rewrite the code in the house format
 	$(BIN)/ruff format .
 
 clean:  ## Remove everything that can be built again, except .venv
-	rm -rf site dist .ci/env .ci/wheel-env .ci/jax-cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf site dist .ci/env .ci/wheel-env .jax-cache .pytest_cache .ruff_cache .hypothesis .venv-*
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
