@@ -52,7 +52,7 @@ full: lint types docs claims  ## Everything: all products and kills, claims, oth
 
 versions:  ## The tests of the gate on the other supported versions of Python
 	@for python in $(PYTHONS); do \
-		$(MAKE) setup PYTHON=$$python VENV=.venv-$$python && $(MAKE) gate PYTHON=$$python VENV=.venv-$$python || exit 1; \
+		$(MAKE) setup PYTHON=$$python VENV=.venv-$$(basename $$python) && $(MAKE) gate PYTHON=$$python VENV=.venv-$$(basename $$python) || exit 1; \
 	done
 
 mutants:  ## Plant defects one at a time: does the gate catch them?
