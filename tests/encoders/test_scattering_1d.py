@@ -145,7 +145,7 @@ def test_gradients_vanish_at_zero(derivatives):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"length": 8, "scales": 4}, r"2\^4 = 16 points but there are 8; take at most scales=3"),
+        ({"length": 8, "scales": 4}, r"2\^4 = 16 points but the signal has 8; use at most scales=3"),
         ({"length": 64, "scales": 0}, "`scales` must be at least 1, got 0"),
         ({"length": 64, "scales": 2, "order": 3}, "`order` must be 1 or 2, got 3"),
     ],
@@ -156,5 +156,5 @@ def test_sizes_that_make_no_sense_are_refused(arguments, message):
 
 
 def test_signals_of_another_length_are_refused():
-    with pytest.raises(ValueError, match="signals of length 64, got an array"):
+    with pytest.raises(ValueError, match="signals of length 64, got an array of shape"):
         Scattering1D.create(64, scales=2).transform(jnp.zeros((3, 65)))
