@@ -66,6 +66,7 @@ def test_shifts_by_the_output_step_shift_the_coefficients(x64):
     np.testing.assert_allclose(shifted[:, 9:-7], s[:, 8:-8], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_larger_scales_are_more_invariant_to_shifts(x64):
     """‖S T_c u − S u‖ ≤ C 2⁻ᴶ |c| ‖u‖: doubling the scale halves the effect of a shift by one point."""
     u = inside(np.random.default_rng(1), 4096)[0]
@@ -99,6 +100,7 @@ def test_sign_does_not_matter_beyond_order_zero_and_size_factors_out(x64):
     np.testing.assert_allclose(scaled[1:], 2.5 * s[1:], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_lipschitz_under_dilations_where_the_fourier_modulus_is_not(x64):
     """u(t) → u((1 + ε)t) moves a tone at ξ by εξ: far, for the Fourier modulus, when ξ is high; not for wavelets.
 

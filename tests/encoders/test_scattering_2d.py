@@ -98,6 +98,7 @@ def test_coefficients_do_not_expand_distances(x64):
     assert jnp.all(gap <= morlet.ENVELOPE_GAIN**3 * jnp.linalg.norm(difference.reshape(6, -1), axis=1))
 
 
+@pytest.mark.slow
 def test_lipschitz_under_dilations_where_the_fourier_modulus_is_not(x64):
     """As in one dimension: dilating a wave of frequency ξ by 1 + ε costs the Fourier modulus ∝ ξ, wavelets the same."""
     n, eps = 64, 0.005
@@ -121,6 +122,7 @@ def test_lipschitz_under_dilations_where_the_fourier_modulus_is_not(x64):
     assert fourier[-1] > 5 * scattering[-1]
 
 
+@pytest.mark.slow
 def test_gradients_are_derivatives(x64, check_derivatives):
     scattering = Scattering2D.create((8, 8), scales=2, angles=2)
     check_derivatives(transform(scattering), jnp.asarray(np.random.default_rng(5).standard_normal((8, 8))))

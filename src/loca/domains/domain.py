@@ -143,6 +143,6 @@ def domain_from_json(description: Mapping[str, Any]) -> Domain:
         return known[description["type"]].from_json(description)
     except KeyError:
         raise ValueError(
-            f"unknown domain {dict(description)}; this version has {', '.join(sorted(known))}; import the module that "
-            "defines any other domain first"
+            f"unknown domain {dict(description)}, expected one of {', '.join(sorted(known))} with its corners; define "
+            "or import the class of any other domain first"
         ) from None
