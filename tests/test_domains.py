@@ -1,13 +1,18 @@
-"""Domains: volumes, maps of constant Jacobian, uniform sampling."""
+"""Domains: volumes, maps of constant Jacobian, uniform sampling, facts; and domains that are not built in."""
 
+import ast
 import math
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from loca.domains import Box, Sphere, Torus
+import loca
+from loca.domains import Box, Domain, Sphere, Torus, area_weights, domain_from_json
+from loca.positions import Harmonic, Periodic, position_on
+from loca.rules import QuasiMonteCarlo, Trapezoid, rule_on
 
 DOMAINS = [Box((-1.0, 2.0), (0.5, 4.0)), Torus((1.0, 0.0), (3.0, 7.0)), Sphere(), Box.unit(3)]
 
@@ -60,3 +65,195 @@ def test_wrong_corners_are_refused():
 def test_wrong_columns_are_refused():
     with pytest.raises(ValueError, match=r"3 columns but .* 2-dimensional; pass locations as an array of shape"):
         Box.unit(2).check(jnp.zeros((5, 3)))
+
+
+# facts
+
+
+def test_json_is_what_stores_of_earlier_versions_hold():
+    written = [
+        (Box((-1.0, 2.0), (0.5, 4.0)), {"type": "Box", "low": [-1.0, 2.0], "high": [0.5, 4.0]}),
+        (Torus((1.0,), (3.0,)), {"type": "Torus", "low": [1.0], "high": [3.0]}),
+        (Sphere(), {"type": "Sphere"}),
+    ]
+    for domain, description in written:
+        assert list(domain.to_json().items()) == list(description.items())  # in this order, which digests depend on
+        assert domain_from_json(description) == domain
+
+
+@pytest.mark.parametrize("description", [{"type": "Moebius"}, {"type": "Box", "low": [0.0]}, {}], ids=str)
+def test_an_unknown_description_is_refused(description):
+    with pytest.raises(ValueError, match=r"unknown domain .* expected one of Box, .*Sphere, Torus"):
+        domain_from_json(description)
+
+
+def test_periods_bounds_and_names():
+    assert Box((-1.0, 2.0), (0.5, 4.0)).periods == (None, None)
+    assert Torus((1.0, 0.0), (3.0, 7.0)).periods == (2.0, 7.0)
+    assert Sphere().periods == (None, 360.0)
+    assert Torus((1.0, 0.0), (3.0, 7.0)).bounds == ((1.0, 3.0), (0.0, 7.0))
+    assert Sphere().bounds == ((-90.0, 90.0), (0.0, 360.0))
+    assert Box.unit(2).coordinate_names == ("y1", "y2")
+    assert dict(zip(Sphere().coordinate_names, Sphere().coordinate_units, strict=True)) == {
+        "latitude": "degrees_north",
+        "longitude": "degrees_east",
+    }
+
+
+def test_contains():
+    y = np.array([[0.5, 0.5], [-0.001, 0.5], [0.5, 1.1]])
+    assert Box.unit(2).contains(y).tolist() == [True, False, False]
+    assert Box.unit(2).contains(y, tolerance=0.01).tolist() == [True, True, False]
+    assert Torus.unit(2).contains(y).all()
+    places = np.array([[90.0, -180.0], [-90.0, 360.0], [91.0, 0.0], [0.0, 361.0]])
+    assert Sphere().contains(places).tolist() == [True, True, False, False]
+
+
+def switches(tree: ast.AST) -> list[int]:
+    """Lines that ask which class a domain is of."""
+    lines = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass", "type"):
+            names = [n for part in node.args for n in ast.walk(part)]
+        elif isinstance(node, ast.MatchClass):
+            names = [node.cls]
+        elif isinstance(node, ast.Compare) and "type(" in ast.unparse(node):
+            names = list(ast.walk(node))
+        else:
+            continue
+        named = {getattr(name, "id", getattr(name, "attr", None)) for name in names}
+        if named & {"Box", "Torus", "Sphere"}:
+            lines.append(node.lineno if hasattr(node, "lineno") else 0)
+    return lines
+
+
+def test_only_domains_know_their_classes():
+    """The rest of the package asks for facts, so that a new domain is one class."""
+    package = Path(loca.__file__).parent
+    found = {
+        str(file.relative_to(package)): lines
+        for file in package.rglob("*.py")
+        if file.parent.name != "domains" and (lines := switches(ast.parse(file.read_text())))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "isinstance(domain, Sphere)",
+        "isinstance(domain, Box | Torus)",
+        "type(domain) in (domains.Box, Sphere)",
+        "match domain:\n    case Torus(cell=cell) | (Box() as cell):\n        pass",
+    ],
+)
+def test_a_planted_switch_is_found(line):
+    assert switches(ast.parse(line))
+
+
+# domains that are not built in
+
+
+class Disk(Domain):
+    """The unit disk in Cartesian coordinates, with nothing but what every domain must have."""
+
+    @property
+    def dimension(self):
+        return 2
+
+    @property
+    def volume(self):
+        return math.pi
+
+    def from_unit(self, t):
+        r, angle = jnp.sqrt(t[..., :1]), 2.0 * math.pi * t[..., 1:]
+        return jnp.concatenate([r * jnp.cos(angle), r * jnp.sin(angle)], axis=-1)
+
+    def to_unit(self, y):
+        angle = jnp.arctan2(y[..., 1], y[..., 0]) / (2.0 * math.pi)
+        return jnp.stack([jnp.sum(y**2, axis=-1), jnp.mod(angle, 1.0)], axis=-1)
+
+
+class Ring(Domain):
+    """A circle of circumference 2π with all facts of its own."""
+
+    is_flat = True
+
+    @property
+    def dimension(self):
+        return 1
+
+    @property
+    def volume(self):
+        return 2.0 * math.pi
+
+    @property
+    def periods(self):
+        return (2.0 * math.pi,)
+
+    @property
+    def coordinate_names(self):
+        return ("angle",)
+
+    def from_unit(self, t):
+        return 2.0 * math.pi * t
+
+    def to_unit(self, y):
+        return jnp.mod(y / (2.0 * math.pi), 1.0)
+
+    def to_json(self):
+        return {"type": "Ring"}
+
+    @classmethod
+    def from_json(cls, description):
+        return cls()
+
+
+def test_a_domain_without_facts_has_defaults():
+    disk = Disk()
+    np.testing.assert_allclose(disk.bounds, [(-1.0, 1.0), (-1.0, 1.0)], atol=1e-6)
+    assert disk.periods == (None, None)
+    assert disk.contains(np.array([[0.6, 0.6], [0.8, 0.8]])).tolist() == [True, False]
+    np.testing.assert_array_equal(area_weights(disk, np.zeros((4, 2))), 0.25)
+    rule = rule_on(disk)
+    assert isinstance(rule, QuasiMonteCarlo)
+    assert rule.integrate(jnp.sum(rule.z**2, axis=1)) == pytest.approx(math.pi / 2, rel=1e-3)
+    assert isinstance(position_on(disk), Harmonic)
+    with pytest.raises(ValueError, match="type Disk cannot be stored; give Disk the methods `to_json` and `from_json`"):
+        disk.to_json()
+
+
+def test_a_domain_with_facts_is_treated_as_a_built_in_one():
+    assert isinstance(rule_on(Ring()), Trapezoid)
+    assert isinstance(position_on(Ring()), Periodic)
+    assert domain_from_json(Ring().to_json()) == Ring()
+    grid = loca.prediction.QueryGrid.even(Ring(), [8])
+    np.testing.assert_allclose(grid.axes[0], np.arange(8) * math.pi / 4, atol=1e-6)
+    assert grid.dims == ("angle",)
+
+
+def samples_on(domain):
+    """Six functions at their values at 16 sensors, and shifted at 20 queries in a domain."""
+    rng = np.random.default_rng(0)
+    y = domain.sample(jax.random.key(1), 20)
+    phase = rng.uniform(0.0, 1.0, (6, 1))
+    u = np.sin(2.0 * math.pi * (np.linspace(0.0, 1.0, 16) + phase))[..., None]
+    s = np.cos(np.asarray(y).sum(axis=1) + 6.0 * phase)[..., None]
+    x = jnp.linspace(0.0, 1.0, 16)[:, None]
+    return loca.Samples(jnp.asarray(u, float), y, jnp.asarray(s, float), x=x, domain=domain)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("domain", [Disk(), pytest.param(Ring(), marks=pytest.mark.full)], ids=["Disk", "Ring"])
+def test_a_new_domain_works_everywhere(domain, tmp_path):
+    """Checks, default models, training, evaluation, figures and model files need nothing but the class."""
+    data = samples_on(domain)
+    assert not [finding for finding in loca.checks.check(data).findings if finding.level == "error"]
+    model = loca.LOCA.create(data, num_features=3, lift_size=2, key=jax.random.key(0))
+    model, _ = loca.fit(model, data, steps=2, batch_size=3)
+    report = loca.evaluate(model, data)
+    assert np.isfinite(np.asarray(report.errors["relative_l2"])).all()
+    assert loca.figures.sheet(data, rows=1).axes
+    loca.save(model, tmp_path / "model", data=data)
+    again = loca.load(tmp_path / "model", extra=[type(domain)])
+    np.testing.assert_array_equal(again(data.u[0], data.y.points), model(data.u[0], data.y.points))

@@ -30,5 +30,5 @@ def test_glorot_normal(getkey):
 
 def test_sizes_are_checked(getkey):
     assert MLP((3, 5, 2), key=getkey()).sizes == (3, 5, 2)
-    with pytest.raises(ValueError, match="at least an input and an output width"):
+    with pytest.raises(ValueError, match="`sizes` needs at least an input and an output width"):
         MLP((3,), key=getkey())

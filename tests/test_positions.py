@@ -76,3 +76,7 @@ def test_errors_say_the_way_out():
         Spherical(Sphere(), 0)
     with pytest.raises(ValueError, match="2-dimensional"):
         Harmonic(Box.unit(2), 4)(jnp.zeros((3, 1)))
+    with pytest.raises(ValueError, match=r"only periodic coordinates, got Box.*use `Harmonic`"):
+        Periodic(Box.unit(2))
+    with pytest.raises(ValueError, match=r"domain of \(latitude, longitude\), got Torus.*use `Harmonic`"):
+        Spherical(Torus.unit(2))

@@ -71,7 +71,12 @@ def test_sphere_product_is_exact_for_harmonics():
         assert abs(rule.integrate(above)) > 1e-6
 
 
-@pytest.mark.parametrize("domain", [Box.unit(2), SHIFTED[3], Sphere(), Torus((1.0,), (3.0,))], ids=repr)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "domain",
+    [Sphere(), *(pytest.param(each, marks=pytest.mark.full) for each in (Box.unit(2), SHIFTED[3], Torus.unit(1)))],
+    ids=repr,
+)
 def test_monte_carlo_has_order_one_half_and_sobol_nearly_one(domain):
     """Observed orders: the root-mean-square error over many draws, fitted over counts."""
     with jax.enable_x64(True):
@@ -115,6 +120,13 @@ def test_each_domain_has_its_rule():
     assert isinstance(rule_on(Sphere()), SphereProduct)
     with pytest.raises(TypeError, match="QuasiMonteCarlo"):
         rule_on(Box.unit(5))
+
+
+def test_rules_refuse_domains_without_the_coordinates_they_need():
+    with pytest.raises(ValueError, match=r"only periodic coordinates, got Box.*use `GaussLegendre`"):
+        Trapezoid(Box.unit(2), 4)
+    with pytest.raises(ValueError, match="such as `Sphere`, got Torus"):
+        SphereProduct(Torus.unit(2), 4)
 
 
 def test_counts_are_checked():

@@ -1,7 +1,7 @@
-"""What training makes small: a number from predicted and true values of a batch, in standardized units.
+"""Loss functions: one number from the predicted and true values of a batch, in standardized units.
 
-Weights, if given, say how much each query counts (`loca.domains.area_weights`), in all functions or in each; a common
-factor of all does not matter.
+Weights, if given, state how much each query counts (`loca.domains.area_weights`), the same for all functions or one row
+for each; a common factor does not matter.
 """
 
 import jax.numpy as jnp

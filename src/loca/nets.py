@@ -15,7 +15,7 @@ __all__ = ["MLP"]
 
 
 class MLP(eqx.Module):
-    """h ↦ W_L σ(… σ(W₁ h + b₁) …) + b_L on the last axis, whatever axes come before it.
+    """h ↦ W_L σ(… σ(W₁ h + b₁) …) + b_L on the last axis; any number of axes may precede it.
 
     Weights are Glorot normal, biases zero, σ is GELU.
 
@@ -23,7 +23,7 @@ class MLP(eqx.Module):
 
     - `sizes`: the widths of all layers, from input to output.
     - `activation`: σ.
-    - `key`: randomness of the weights; every layer gets its own.
+    - `key`: randomness of the weights, split between the layers.
     """
 
     weights: tuple[Float[Array, "_ _"], ...]
@@ -32,7 +32,7 @@ class MLP(eqx.Module):
 
     def __init__(self, sizes: Sequence[int], *, activation: Callable[[Array], Array] = jax.nn.gelu, key: Key):
         if len(sizes) < 2 or min(sizes) < 1:
-            raise ValueError(f"sizes must list at least an input and an output width, all positive, got {tuple(sizes)}")
+            raise ValueError(f"`sizes` needs at least an input and an output width, all positive, got {tuple(sizes)}")
         glorot = jax.nn.initializers.glorot_normal()
         pairs = list(itertools.pairwise(sizes))
         keys = jax.random.split(key, len(pairs))

@@ -1,4 +1,4 @@
-"""Which numbers of a model an optimizer may change, and how many there are."""
+"""Which numbers of a model an optimizer may change, and their count."""
 
 import equinox as eqx
 import jax
@@ -9,14 +9,14 @@ __all__ = ["Fixed", "Held", "Positive", "count", "positive", "trainable"]
 
 
 class Fixed(eqx.Module):
-    """A part whose arrays are given, not learned: nodes, filters, statistics.
+    """A part whose arrays are constants, not learned: nodes, filters, statistics.
 
-    Gradients still flow *through* it; `trainable` merely tells the optimizer to leave its arrays alone.
+    Gradients still flow *through* it; `trainable` only excludes its arrays from updates.
     """
 
 
 class Positive(eqx.Module):
-    """A number that stays positive whatever the optimizer does: its logarithm is what is stored and learned."""
+    """A number that stays positive under any update, because its logarithm is stored and learned."""
 
     log: Float[Array, ""]
 
@@ -30,7 +30,7 @@ class Positive(eqx.Module):
 
 
 class Held(Fixed):
-    """A positive number that training leaves where it is: `RBF(rate=Held(0.2))`."""
+    """A positive number that training does not change: `RBF(rate=Held(0.2))`."""
 
     number: Positive
 
@@ -42,14 +42,14 @@ class Held(Fixed):
 
 
 def positive(value: float | Positive | Held) -> Positive | Held:
-    """A learned positive number, unless the caller says otherwise with `Held`."""
+    """A learned positive number, unless the caller passes `Held`."""
     return value if isinstance(value, Positive | Held) else Positive(value)
 
 
 def trainable(model: PyTree) -> PyTree:
-    """A tree of booleans in the shape of `model`: true for every array that an optimizer may change.
+    """A tree of booleans with the structure of `model`: true for every array that an optimizer may change.
 
-    Use it where Equinox takes a filter: `eqx.partition(model, trainable(model))`.
+    Use it as an Equinox filter: `eqx.partition(model, trainable(model))`.
     """
 
     def is_fixed(part: object) -> bool:

@@ -1,9 +1,9 @@
-"""Matrix products in the precision that JAX was asked for, on processors too.
+"""Matrix products that honor `jax.default_matmul_precision` on CPUs too.
 
-Within `jax.default_matmul_precision("bfloat16")` factors are rounded to bfloat16 and sums taken in single precision, in
-derivatives as well. JAX itself does so on accelerators only. Processors with matrix units for bfloat16 (Intel's AMX)
-are several times faster at it, but the compiler finds them only if every product is written as A B or A Bᵀ of matrices
-that lie in memory row by row: so each derivative is written here in one of these forms.
+Within `jax.default_matmul_precision("bfloat16")` factors are rounded to bfloat16 and sums computed in single precision,
+in derivatives as well. JAX itself does so on accelerators only. CPUs with matrix units for bfloat16 (Intel's AMX) are
+several times faster this way, but the compiler uses them only if every product is written as A B or A Bᵀ of matrices
+in row-major layout: so each derivative is written here in one of these forms.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ def matmul_transposed(a: Float[Array, "*N q"], b: Float[Array, "r q"]) -> Float[
 
 
 def is_rounded(a: Array) -> bool:
-    """Whether products are asked for in bfloat16."""
-    asked = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
-    return asked == "bfloat16" and a.dtype == jnp.float32
+    """Whether the current precision of products is bfloat16."""
+    precision = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
+    return precision == "bfloat16" and a.dtype == jnp.float32
 
 
 def half(a: Array, b: Array, axis: int) -> Array:
-    """Sums over the last axis of one factor and one axis of the other, in single precision, of factors in bfloat16."""
+    """The product over the last axis of `a` and one axis of `b`: factors in bfloat16, sums in single precision."""
     factors = a.astype(jnp.bfloat16), b.astype(jnp.bfloat16)
     return jax.lax.dot_general(*factors, (((a.ndim - 1,), (axis,)), ((), ())), preferred_element_type=jnp.float32)
 
 
 def tall(a: Float[Array, "*N q"]) -> Float[Array, "rows q"]:
-    """All rows, one below the other."""
+    """All leading axes merged into rows."""
     return a.reshape(-1, a.shape[-1])
 
 
 def written_out(a: Float[Array, "q rows"]) -> Float[Array, "q rows"]:
-    """A transposed matrix in bfloat16, row by row in memory."""
+    """A transposed matrix in bfloat16, in row-major layout."""
     return with_layout_constraint(a.astype(jnp.bfloat16), Layout((0, 1)))
 
 
@@ -57,7 +57,7 @@ def rounded(a: Float[Array, "*N q"], b: Float[Array, "_ _"], axis: int) -> Float
 
 
 def forward(a: Array, b: Array, axis: int) -> tuple[Array, tuple[Array, Array]]:
-    """The product, and what its derivative needs."""
+    """The product, and the residuals of its derivative."""
     return half(a, b, axis), (a.astype(jnp.bfloat16), b.astype(jnp.bfloat16))
 
 

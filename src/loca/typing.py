@@ -1,4 +1,4 @@
-"""The vocabulary: the kinds of arrays that cross a door, in the paper's letters.
+"""Types of the arrays in public interfaces, in the paper's letters.
 
 Sizes in the annotations are the paper's: `N` functions, `m` sensors, `P` queries, `Q` nodes, `n` features,
 `l` the lifted dimension, `d_x`, `d_y`, `d_u`, `d_s` the dimensions of locations and values.
@@ -18,9 +18,9 @@ Keys = jaxtyping.Key[Array, " N"]
 
 
 class Measurements(eqx.Module):
-    """u(x) measured anywhere: values, their own locations, and which of them count.
+    """u(x) measured at arbitrary locations: values, their locations, and a mask.
 
-    Functions with different numbers of sensors share one array by padding: a row whose `mask` is false is ignored.
+    Functions with different numbers of sensors are padded to one array: a row whose `mask` is false is ignored.
     """
 
     u: Float[Array, "*N m d_u"]
@@ -29,4 +29,4 @@ class Measurements(eqx.Module):
 
 
 Input = Float[Array, "*N m d_u"] | Measurements
-"""An input function: values at the sensors a model was built for, or measurements at locations of their own."""
+"""An input function: values at the sensors a model was built for, or measurements with their own locations."""

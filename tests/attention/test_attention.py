@@ -1,11 +1,11 @@
-"""Kernel-coupled attention: the paper's propositions, and ways of evaluation against the dense one."""
+"""Kernel-coupled attention: the paper's propositions, and methods of evaluation compared with the dense one."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from coupled import D_S, KERNELS, L, N, P, Scores, example, scores
+from coupled import D_S, KERNELS, MORE_KERNELS, L, N, P, Scores, each_kernel, example, scores
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +16,7 @@ from loca.nets import MLP
 from loca.rules import GaussLegendre, MonteCarlo
 
 
-@pytest.mark.parametrize("k", KERNELS, ids=lambda k: type(k).__name__)
+@each_kernel
 @settings(max_examples=20)
 @given(seed=st.integers(0, 2**32 - 1), scale=st.floats(0.01, 5.0))
 def test_kappa_is_symmetric_and_positive_semidefinite(k, seed, scale):
@@ -28,25 +28,25 @@ def test_kappa_is_symmetric_and_positive_semidefinite(k, seed, scale):
         assert np.linalg.eigvalsh(kappa).min() > -1e-9 * kappa.max()
 
 
-@pytest.mark.parametrize("k", KERNELS, ids=lambda k: type(k).__name__)
+@each_kernel
 def test_amplitude_and_a_common_factor_of_the_weights_cancel(k, getkey):
     with jax.enable_x64(True):
         g, q_y, q_z, w = example(getkey())
-        way = Dense()
-        expected = scores(way, k, g, q_y, q_z, w)
+        method = Dense()
+        expected = scores(method, k, g, q_y, q_z, w)
         louder = 37.0 * k
         assert jnp.allclose(
-            coupling(louder, q_y, way.nodes(louder, g, q_z, w)), coupling(k, q_y, way.nodes(k, g, q_z, w))
+            coupling(louder, q_y, method.nodes(louder, g, q_z, w)), coupling(k, q_y, method.nodes(k, g, q_z, w))
         )
-        assert jnp.allclose(scores(way, louder, g, q_y, q_z, w), expected, rtol=1e-12)
-        assert jnp.allclose(scores(way, k, g, q_y, q_z, 37.0 * w), expected, rtol=1e-12)
+        assert jnp.allclose(scores(method, louder, g, q_y, q_z, w), expected, rtol=1e-12)
+        assert jnp.allclose(scores(method, k, g, q_y, q_z, 37.0 * w), expected, rtol=1e-12)
 
 
 def test_the_gradient_of_the_amplitude_is_zero(getkey):
     with jax.enable_x64(True):
         g, q_y, q_z, w = example(getkey())
-        k, way = 2.0 * RBF(0.5), Dense()
-        gradient = eqx.filter_grad(lambda k: jnp.sum(jnp.sin(scores(way, k, g, q_y, q_z, w))))(k)
+        k, method = 2.0 * RBF(0.5), Dense()
+        gradient = eqx.filter_grad(lambda k: jnp.sum(jnp.sin(scores(method, k, g, q_y, q_z, w))))(k)
         assert abs(gradient.amplitude.log) < 1e-12 < abs(gradient.kernel.rate.log)
 
 
@@ -54,9 +54,9 @@ def test_scores_of_constant_proposals_under_a_flat_kernel(getkey):
     """Closed form: k → 1 gives κ = 1/∫1, so g̃ is the average of g over the domain."""
     with jax.enable_x64(True):
         rule = GaussLegendre(Box((0.0, 1.0), (2.0, 4.0)), 4)
-        k, way = RBF(1e-14), Dense()
+        k, method = RBF(1e-14), Dense()
         g = lambda z: (z, z**2)  # noqa: E731
-        g_tilde = scores(way, k, g, rule.z[:3], rule.z, rule.w)
+        g_tilde = scores(method, k, g, rule.z[:3], rule.z, rule.w)
         assert jnp.allclose(g_tilde[0], jnp.array([1.0, 2.5]), atol=1e-9)
         assert jnp.allclose(g_tilde[1], jnp.array([4.0 / 3.0, 7.0]), atol=1e-9)
 
@@ -65,8 +65,8 @@ def test_a_local_kernel_leaves_the_proposals_alone(getkey):
     """As k concentrates on single nodes, κ becomes 1/w on the diagonal and coupling the identity."""
     with jax.enable_x64(True):
         g, _, q_z, w = example(getkey())
-        k, way = RBF(1e6), Dense()
-        assert jnp.allclose(scores(way, k, g, q_z, q_z, w), jnp.stack(g(q_z)), rtol=1e-9)
+        k, method = RBF(1e6), Dense()
+        assert jnp.allclose(scores(method, k, g, q_z, q_z, w), jnp.stack(g(q_z)), rtol=1e-9)
 
 
 def test_expectation_is_the_written_sum(getkey):
@@ -79,20 +79,26 @@ def test_expectation_is_the_written_sum(getkey):
 
 def test_uncoupled_is_the_proposal_at_the_query(getkey):
     g, q_y, q_z, w = example(getkey())
-    way = Uncoupled()
-    assert jnp.array_equal(scores(way, RBF(), g, q_y, q_z, w), jnp.stack(g(q_y)))
+    method = Uncoupled()
+    assert jnp.array_equal(scores(method, RBF(), g, q_y, q_z, w), jnp.stack(g(q_y)))
 
 
-@pytest.mark.parametrize("block", [4, 11, 64])
-@pytest.mark.parametrize("k", KERNELS, ids=lambda k: type(k).__name__)
+BLOCKS = [(KERNELS[0], 4), (KERNELS[0], 11), (KERNELS[0], 64), (KERNELS[1], 4), (KERNELS[2], 4)]
+MORE_BLOCKS = [(k, block) for k in KERNELS[1:] for block in (11, 64)]
+MORE_BLOCKS += [(k, block) for k in MORE_KERNELS for block in (4, 11, 64)]
+
+
+@pytest.mark.parametrize(
+    ("k", "block"), [*BLOCKS, *(pytest.param(*pair, marks=pytest.mark.full) for pair in MORE_BLOCKS)]
+)
 def test_blocked_equals_dense(k, block, getkey):
     """Values and gradients, whether or not the blocks divide the nodes."""
     with jax.enable_x64(True):
         g, q_y, q_z, w = example(getkey())
 
-        def total(parts, way):
+        def total(parts, method):
             k, g, q_y, q_z = parts
-            return jnp.sum(jnp.sin(scores(way, k, g, q_y, q_z, w)))
+            return jnp.sum(jnp.sin(scores(method, k, g, q_y, q_z, w)))
 
         value, gradient = eqx.filter_value_and_grad(total)((k, g, q_y, q_z), Dense())
         value_, gradient_ = eqx.filter_value_and_grad(total)((k, g, q_y, q_z), Blocked(block))
@@ -101,13 +107,13 @@ def test_blocked_equals_dense(k, block, getkey):
             assert jnp.allclose(a, b, atol=1e-11)
 
 
-def peak_bytes(way, queries, nodes):
+def peak_bytes(method, queries, nodes):
     """Memory for temporaries of values and gradients, as the compiler plans it."""
     k = RBF()
     g = Scores(MLP((L, D_S * N), key=jax.random.key(0)))
 
     def total(q_y, q_z):
-        return jnp.sum(scores(way, k, g, q_y, q_z, jnp.ones(nodes)))
+        return jnp.sum(scores(method, k, g, q_y, q_z, jnp.ones(nodes)))
 
     shapes = jax.ShapeDtypeStruct((queries, L), jnp.float32), jax.ShapeDtypeStruct((nodes, L), jnp.float32)
     return jax.jit(jax.grad(total, argnums=(0, 1))).lower(*shapes).compile().memory_analysis().temp_size_in_bytes
@@ -123,25 +129,25 @@ def test_blocked_memory_does_not_grow_with_the_kernel_matrix():
 
 def test_a_query_out_of_reach_is_finite_with_finite_gradient():
     """k underflows to zero in single precision: κ = 0 is the limit, not 0/0."""
-    k, way = RBF(1.0), Dense()
+    k, method = RBF(1.0), Dense()
     g, _, q_z, w = example(jax.random.key(0))
     far = jnp.full((1, L), 1e3)
-    value, gradient = jax.value_and_grad(lambda q: jnp.sum(scores(way, k, g, q, q_z, w)))(far)
+    value, gradient = jax.value_and_grad(lambda q: jnp.sum(scores(method, k, g, q, q_z, w)))(far)
     assert value == 0.0
     assert jnp.isfinite(gradient).all()
 
 
 def test_nodes_enter_only_through_their_integrals(getkey):
     """More Monte Carlo nodes change g̃ by O(Q^(−1/2)): it is the integral that is meant, not the node set."""
-    box, k, way = Box.unit(2), RBF(0.5), Dense()
+    box, k, method = Box.unit(2), RBF(0.5), Dense()
     g = lambda z: (jnp.sin(3.0 * z),)  # noqa: E731
     exact_rule = GaussLegendre(box, 20)
     y = box.sample(getkey(), 5)
-    exact = scores(way, k, g, y, exact_rule.z, exact_rule.w)
+    exact = scores(method, k, g, y, exact_rule.z, exact_rule.w)
     errors = []
     for count in (100, 1600):
         rules = [MonteCarlo(box, count, key=jax.random.key(i)) for i in range(10)]
-        nodes = [way.nodes(k, g, rule.z, rule.w) for rule in rules]
+        nodes = [method.nodes(k, g, rule.z, rule.w) for rule in rules]
         estimates = jnp.stack([jnp.stack(couple(coupling(k, y, each), each)) for each in nodes])
         errors.append(float(jnp.sqrt(jnp.mean((estimates - exact) ** 2))))
     assert errors[0] / errors[1] == pytest.approx(4.0, rel=0.4)

@@ -1,4 +1,4 @@
-"""Ways of linear cost: exact limits, error laws, positivity, gradients, and the cost itself."""
+"""Methods of linear cost: exact limits, error laws, positivity, gradients, and the cost itself."""
 
 import coupled
 import equinox as eqx
@@ -8,7 +8,7 @@ import jax.scipy as jsp
 import numpy as np
 import optax
 import pytest
-from coupled import D_S, KERNELS, L, N, P, Q, Scores, example
+from coupled import D_S, KERNELS, MORE_KERNELS, L, N, P, Q, Scores, each_kernel, example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.test_util import check_grads
@@ -23,32 +23,42 @@ from loca.nets import MLP
 from loca.parameters import count as parameter_count
 from loca.rules import GaussLegendre
 
-GAUSSIAN = [RBF(0.5), 3.0 * RBF(0.5), RBF(0.5) * RBF(0.2), RBF(0.5) + 2.0 * RBF(0.1)]
+GAUSSIAN = {
+    "rbf": RBF(0.5),
+    "scaled": 3.0 * RBF(0.5),
+    "product": RBF(0.5) * RBF(0.2),
+    "sum": RBF(0.5) * RBF(0.2) + 2.0 * RBF(0.1),
+}
 
 scores = eqx.filter_jit(coupled.scores)
 
 
-def ways():
+def methods():
     return [Nystrom(5), RandomFeatures(L, 8, key=jax.random.key(5))]
 
 
-def each_way(**kwargs):
+def each_method(**kwargs):
     return pytest.mark.parametrize("index", [0, 1], ids=["nystrom", "features"], **kwargs)
 
 
 # exact limits
 
 
-@pytest.mark.parametrize("count", [Q, 10 * Q])
-@pytest.mark.parametrize("k", KERNELS, ids=lambda k: type(k).__name__)
+LIMITS = [(KERNELS[0], Q), (KERNELS[0], 10 * Q), (KERNELS[1], Q), (KERNELS[2], Q)]
+MORE_LIMITS = [(k, 10 * Q) for k in KERNELS[1:]] + [(k, count) for k in MORE_KERNELS for count in (Q, 10 * Q)]
+
+
+@pytest.mark.parametrize(
+    ("k", "count"), [*LIMITS, *(pytest.param(*pair, marks=pytest.mark.full) for pair in MORE_LIMITS)]
+)
 def test_with_all_nodes_as_landmarks_it_is_dense(k, count, getkey):
     """Values and gradients."""
     with jax.enable_x64(True):
         g, q_y, q_z, w = example(getkey())
 
-        def total(parts, way):
+        def total(parts, method):
             k, g, q_y, q_z = parts
-            value = scores(way, k, g, q_y, q_z, w)
+            value = scores(method, k, g, q_y, q_z, w)
             return jnp.sum(jnp.sin(value)), value
 
         (_, value), gradient = eqx.filter_value_and_grad(total, has_aux=True)((k, g, q_y, q_z), Dense())
@@ -70,13 +80,13 @@ def test_an_approximation_is_exact_where_one_of_two_points_is_a_landmark(getkey)
         assert jnp.abs(approximation - exact)[others][:, others].max() > 1e-3
 
 
-@each_way()
+@each_method()
 def test_a_flat_kernel_averages_the_proposals(index):
     """Closed form: k → 1 gives κ = 1/∫1, so g̃ is the average of g; one landmark or feature is then enough."""
     with jax.enable_x64(True):
         rule = GaussLegendre(Box((0.0, 1.0), (2.0, 4.0)), 4)
-        way = [Nystrom(1), RandomFeatures(2, 1, key=jax.random.key(0))][index]
-        g_tilde = scores(way, RBF(1e-14), lambda z: (z, z**2), rule.z[:3], rule.z, rule.w)
+        method = [Nystrom(1), RandomFeatures(2, 1, key=jax.random.key(0))][index]
+        g_tilde = scores(method, RBF(1e-14), lambda z: (z, z**2), rule.z[:3], rule.z, rule.w)
         assert jnp.allclose(g_tilde[0], jnp.array([1.0, 2.5]), atol=1e-6)
         assert jnp.allclose(g_tilde[1], jnp.array([4.0 / 3.0, 7.0]), atol=1e-6)
 
@@ -92,43 +102,43 @@ def test_a_local_kernel_leaves_the_proposals_of_landmarks_alone(getkey):
         assert jnp.allclose(jnp.delete(g_tilde, chosen, axis=1), 0.0)
 
 
-@each_way()
+@each_method()
 def test_amplitude_and_a_common_factor_of_the_weights_cancel(index, getkey):
     with jax.enable_x64(True):
-        way = ways()[index]
+        method = methods()[index]
         g, q_y, q_z, w = example(getkey())
-        expected = scores(way, RBF(0.5), g, q_y, q_z, w)
-        assert jnp.allclose(scores(way, 37.0 * RBF(0.5), g, q_y, q_z, w), expected, rtol=1e-9)
-        assert jnp.allclose(scores(way, RBF(0.5), g, q_y, q_z, 37.0 * w), expected, rtol=1e-9)
+        expected = scores(method, RBF(0.5), g, q_y, q_z, w)
+        assert jnp.allclose(scores(method, 37.0 * RBF(0.5), g, q_y, q_z, w), expected, rtol=1e-9)
+        assert jnp.allclose(scores(method, RBF(0.5), g, q_y, q_z, 37.0 * w), expected, rtol=1e-9)
 
 
-@each_way()
+@each_method()
 def test_moving_all_points_changes_nothing(index, getkey):
     """k knows differences only, and so must its approximations, though features are not made of differences."""
     with jax.enable_x64(True):
-        way = ways()[index]
+        method = methods()[index]
         g, q_y, q_z, w = example(getkey())
         g_z, shift = g(q_z), jnp.array([5.0, -3.0, 20.0])
         fixed = lambda _: g_z  # noqa: E731
-        there, here = (scores(way, RBF(0.5), fixed, q_y + s, q_z + s, w) for s in (shift, 0.0))
+        there, here = (scores(method, RBF(0.5), fixed, q_y + s, q_z + s, w) for s in (shift, 0.0))
         assert jnp.allclose(there, here, rtol=1e-9, atol=1e-12)
 
 
-@each_way()
+@each_method()
 def test_a_score_does_not_depend_on_its_company(index, getkey):
     with jax.enable_x64(True):
-        way = ways()[index]
+        method = methods()[index]
         g, q_y, q_z, w = example(getkey())
-        nodes = way.nodes(RBF(0.5), g, q_z, w)
-        alone = [jnp.stack(way.scores(RBF(0.5), g, q_y[i : i + 1], nodes)) for i in range(P)]
-        together = jnp.stack(way.scores(RBF(0.5), g, q_y, nodes))
+        nodes = method.nodes(RBF(0.5), g, q_z, w)
+        alone = [jnp.stack(method.scores(RBF(0.5), g, q_y[i : i + 1], nodes)) for i in range(P)]
+        together = jnp.stack(method.scores(RBF(0.5), g, q_y, nodes))
         assert jnp.allclose(jnp.concatenate(alone, axis=1), together, rtol=1e-10)
 
 
 # error laws
 
 
-@pytest.mark.parametrize("rate", [2.0, 30.0])
+@pytest.mark.parametrize("rate", [2.0, pytest.param(30.0, marks=pytest.mark.full)])
 def test_landmarks_obey_the_law_of_greedy_choices(rate, getkey):
     """max diag(K − K̂ᵣ) ≤ 2 minₘ (Σ_{j>m} λⱼ)^((r−m)/r), and no rank-r matrix beats λᵣ₊₁.
 
@@ -172,16 +182,20 @@ def kernel_estimates(k, size, count, keys, a, q_l, orthogonal=True):
     """ψ(a)·ψ(b) for all pairs, one matrix per key."""
 
     def one(key):
-        way = RandomFeatures(size, count, key=key, orthogonal=orthogonal)
-        psi = way.features(k, a, q_l)
+        method = RandomFeatures(size, count, key=key, orthogonal=orthogonal)
+        psi = method.features(k, a, q_l)
         return psi @ psi.T
 
     return jax.vmap(one)(keys)
 
 
-@pytest.mark.parametrize("k", GAUSSIAN, ids=["rbf", "scaled", "product", "sum"])
-def test_features_are_unbiased(k, getkey):
-    """The mean over n independent sets of r features is k, up to O((n r)^(−1/2))."""
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "sum" else [pytest.mark.full]) for name in GAUSSIAN]
+)
+def test_features_are_unbiased(name, getkey):
+    """The mean over n independent sets of r features is k, up to O((n r)^(−1/2)). The sum has all combinations."""
+    k = GAUSSIAN[name]
     with jax.enable_x64(True):
         a, q_l = (0.5 * jax.random.normal(getkey(), (n, L)) for n in (6, 8))
         exact, most = k.matrix(a, a), 4096
@@ -212,6 +226,7 @@ def test_the_variance_around_one_landmark_is_as_derived(getkey):
         assert float(relative) == pytest.approx(float(expected), rel=0.05)
 
 
+@pytest.mark.slow
 def test_landmarks_save_the_features_of_points_far_from_each_other(getkey):
     """With one landmark in the middle the derived variance is e^(4‖x‖²), and no count of features is enough; with
     landmarks everywhere the error falls as r^(−1/2)."""
@@ -229,6 +244,7 @@ def test_landmarks_save_the_features_of_points_far_from_each_other(getkey):
         assert error(around, 100) < 0.5 < error(middle, 1600)
 
 
+@pytest.mark.slow
 def test_right_angles_lower_the_variance(getkey):
     """Of features that share a landmark; Choromanski et al. (2021), theorem 2."""
     with jax.enable_x64(True):
@@ -258,23 +274,23 @@ def test_orthogonal_draws_are_normal_and_at_right_angles(getkey):
 
 
 @eqx.filter_jit
-def value_and_gradient(way, k, g_z, q_y, q_z, w):
+def value_and_gradient(method, k, g_z, q_y, q_z, w):
     def total(q):
-        return jnp.sum(jnp.sin(scores(way, k, lambda _: g_z, *q, w)))
+        return jnp.sum(jnp.sin(scores(method, k, lambda _: g_z, *q, w)))
 
     return jax.value_and_grad(total)((q_y, q_z))
 
 
-@each_way()
+@each_method()
 @settings(max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1), scale=st.floats(-4.0, 4.0), rate=st.floats(-4.0, 4.0))
 def test_wild_points_give_finite_scores_and_gradients(index, seed, scale, rate):
     """In single precision, from nodes that are all alike to nodes that are all out of each other's reach."""
-    way = [Nystrom(Q), ways()[1]][index]
+    method = [Nystrom(Q), methods()[1]][index]
     g, q_y, q_z, w = example(jax.random.key(seed))
     g_z = g(q_z)
     q_y, q_z = 10.0**scale * q_y, 10.0**scale * q_z.at[1].set(q_z[0])  # two nodes in one place: k_ll is singular
-    found = value_and_gradient(way, RBF(10.0**rate), g_z, q_y, q_z, w)
+    found = value_and_gradient(method, RBF(10.0**rate), g_z, q_y, q_z, w)
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
@@ -287,7 +303,7 @@ def test_features_are_positive(seed, scale):
     assert (psi >= 0.0).all()
 
 
-@pytest.mark.parametrize("rate", [0.1, 10.0, 1000.0])
+@pytest.mark.parametrize("rate", [10.0, 1000.0, pytest.param(0.1, marks=pytest.mark.full)])
 def test_integrals_by_landmarks_stay_between_what_is_known(rate, getkey):
     """Too few landmarks for a narrow kernel: ∫k stays at least what the landmarks have of it, so g̃ does not explode.
 
@@ -297,12 +313,12 @@ def test_integrals_by_landmarks_stay_between_what_is_known(rate, getkey):
     q_y, q_z = (jax.random.uniform(getkey(), (n, 3)) for n in (200, 500))
     w = jnp.full(500, 1.0 / 500)
     g = lambda z: (jnp.sign(jnp.sin(40.0 * z)),)  # noqa: E731
-    for way in (Dense(), Nystrom(10)):
-        g_tilde = scores(way, RBF(rate), g, q_y, q_z, w)
+    for method in (Dense(), Nystrom(10)):
+        g_tilde = scores(method, RBF(rate), g, q_y, q_z, w)
         assert jnp.abs(g_tilde).max() < 3.0
 
 
-@pytest.mark.parametrize("k", KERNELS, ids=lambda k: type(k).__name__)
+@each_kernel
 def test_no_landmark_is_chosen_twice(k, getkey):
     few = jnp.repeat(jax.random.normal(getkey(), (4, L)), 5, axis=0)  # five copies of four nodes
     chosen = np.asarray(landmarks(k, few, 20))
@@ -320,26 +336,26 @@ def test_of_many_nodes_a_subset_is_looked_at(getkey):
 # training
 
 
-@each_way()
+@each_method()
 def test_gradients_are_those_of_finite_differences(index, getkey):
     with jax.enable_x64(True):
-        way = ways()[index]
+        method = methods()[index]
         g, q_y, q_z, w = example(getkey())
         parts, static = eqx.partition((RBF(0.5), g, q_y, q_z, w), eqx.is_inexact_array)
 
         def function(parts):
-            return scores(way, *eqx.combine(jax.tree.map(jnp.asarray, parts), static))
+            return scores(method, *eqx.combine(jax.tree.map(jnp.asarray, parts), static))
 
         check_grads(function, (parts,), order=1, modes=["rev"], rtol=1e-6, atol=1e-6)
 
 
-@each_way()
+@each_method()
 def test_batches_of_nodes_are_mapped(index, getkey):
-    way = ways()[index]
+    method = methods()[index]
     g, _, _, w = example(getkey())
     q_y, q_z = jax.random.normal(getkey(), (4, P, L)), jax.random.normal(getkey(), (4, Q, L))
-    mapped = jax.jit(jax.vmap(lambda q_y, q_z: scores(way, RBF(0.5), g, q_y, q_z, w)))(q_y, q_z)
-    one_by_one = jnp.stack([scores(way, RBF(0.5), g, *pair, w) for pair in zip(q_y, q_z, strict=True)])
+    mapped = jax.jit(jax.vmap(lambda q_y, q_z: scores(method, RBF(0.5), g, q_y, q_z, w)))(q_y, q_z)
+    one_by_one = jnp.stack([scores(method, RBF(0.5), g, *pair, w) for pair in zip(q_y, q_z, strict=True)])
     assert jnp.allclose(mapped, one_by_one, atol=1e-4)
 
 
@@ -350,6 +366,7 @@ def test_draws_are_trained_only_if_asked_for(getkey):
     assert jnp.array_equal(scores(fixed, RBF(), g, q_y, q_z, w), scores(free, RBF(), g, q_y, q_z, w))
 
 
+@pytest.mark.slow
 def test_features_that_learn_from_dense_scores_come_closer_at_other_points(getkey):
     """By an order of magnitude: the draw is a start, and its r^(−1/2) no bound."""
     g, *_ = example(getkey())
@@ -360,36 +377,38 @@ def test_features_that_learn_from_dense_scores_come_closer_at_other_points(getke
     k, optimizer = RBF(0.5), optax.adam(0.03)
     truth = {name: scores(Dense(), k, g, y, q_z, w) for name, y in (("seen", seen), ("unseen", unseen))}
 
-    def change(way, name, y):
-        return jnp.linalg.norm(scores(way, k, g, y, q_z, w) - truth[name]) / jnp.linalg.norm(truth[name])
+    def change(method, name, y):
+        return jnp.linalg.norm(scores(method, k, g, y, q_z, w) - truth[name]) / jnp.linalg.norm(truth[name])
 
     @jax.jit
-    def learn(way):
+    def learn(method):
         def step(_, carry):
-            way, state = carry
-            updates, state = optimizer.update(jax.grad(change)(way, "seen", seen), state)
-            return eqx.apply_updates(way, updates), state
+            method, state = carry
+            updates, state = optimizer.update(jax.grad(change)(method, "seen", seen), state)
+            return eqx.apply_updates(method, updates), state
 
-        return jax.lax.fori_loop(0, 300, step, (way, optimizer.init(way)))[0]
+        return jax.lax.fori_loop(0, 300, step, (method, optimizer.init(method)))[0]
 
-    before, after = (float(jax.jit(lambda way: change(way, "unseen", unseen))(way)) for way in (drawn, learn(drawn)))
+    before, after = (
+        float(jax.jit(lambda method: change(method, "unseen", unseen))(method)) for method in (drawn, learn(drawn))
+    )
     assert after < 0.1 * before
 
 
 # cost
 
 
-@each_way()
-@pytest.mark.parametrize("training", [False, True], ids=["values", "gradients"])
+@each_method()
+@pytest.mark.parametrize("training", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["values", "gradients"])
 def test_operations_and_memory_grow_linearly(index, training):
-    """From 10⁴ to 10⁶ locations and as many nodes, as the compiler plans it; fewer it may keep to itself."""
-    way = [Nystrom(16), RandomFeatures(L, 16, key=jax.random.key(0))][index]
+    """From 10⁴ to 10⁶ locations and as many nodes, as the compiler plans it; it may treat fewer differently."""
+    method = [Nystrom(16), RandomFeatures(L, 16, key=jax.random.key(0))][index]
     g = Scores(MLP((L, D_S * N), key=jax.random.key(0)))
 
     def total(k, q_y, q_z, w):
-        return jnp.sum(scores(way, k, g, q_y, q_z, w))
+        return jnp.sum(scores(method, k, g, q_y, q_z, w))
 
-    sizes, operations, memory = (10_000, 100_000, 1_000_000), [], []
+    sizes, operations, memory = (10_000, 1_000_000), [], []
     for size in sizes:
         points, w = jax.ShapeDtypeStruct((size, L), jnp.float32), jax.ShapeDtypeStruct((size,), jnp.float32)
         program = jax.grad(total, argnums=(0, 1, 2)) if training else total
@@ -407,8 +426,9 @@ def test_operations_and_memory_grow_linearly(index, training):
 
 def test_a_kernel_without_features_says_what_to_use(getkey):
     g, q_y, q_z, w = example(getkey())
-    with pytest.raises(TypeError, match="`RBF` and for sums, products and multiples of it, not for Matern; `Nystrom`"):
-        scores(ways()[1], RBF() + Matern(), g, q_y, q_z, w)
+    message = "`RBF` and for sums, products and multiples of it, not for Matern; use `Nystrom`"
+    with pytest.raises(TypeError, match=message):
+        scores(methods()[1], RBF() + Matern(), g, q_y, q_z, w)
 
 
 def test_sizes_that_do_not_fit_are_named(getkey):

@@ -16,7 +16,7 @@ from loca.encoders import (
     Sensors,
     Wavelet,
 )
-from loca.encoders.modulus import modulus
+from loca.encoders.scattering import modulus
 from loca.parameters import count
 from loca.typing import Measurements
 

@@ -61,7 +61,7 @@ def test_length_is_the_root_mean_square(x64):
 
 
 def test_too_many_modes_are_refused():
-    with pytest.raises(ValueError, match=r"tells apart at most \(4, 5\) modes from 0 up, got modes=\(5, 5\)"):
+    with pytest.raises(ValueError, match=r"resolves at most \(4, 5\) modes from 0 up, got modes=\(5, 5\)"):
         Fourier.create((8, 9), 5)
     with pytest.raises(ValueError, match="one to three dimensions and as many numbers of modes"):
         Fourier.create((8, 9), (2, 2, 2))

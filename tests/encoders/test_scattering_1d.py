@@ -66,6 +66,7 @@ def test_shifts_by_the_output_step_shift_the_coefficients(x64):
     np.testing.assert_allclose(shifted[:, 9:-7], s[:, 8:-8], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_larger_scales_are_more_invariant_to_shifts(x64):
     """‖S T_c u − S u‖ ≤ C 2⁻ᴶ |c| ‖u‖: doubling the scale halves the effect of a shift by one point."""
     u = inside(np.random.default_rng(1), 4096)[0]
@@ -99,6 +100,7 @@ def test_sign_does_not_matter_beyond_order_zero_and_size_factors_out(x64):
     np.testing.assert_allclose(scaled[1:], 2.5 * s[1:], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_lipschitz_under_dilations_where_the_fourier_modulus_is_not(x64):
     """u(t) → u((1 + ε)t) moves a tone at ξ by εξ: far, for the Fourier modulus, when ξ is high; not for wavelets.
 
@@ -145,7 +147,7 @@ def test_gradients_vanish_at_zero(derivatives):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"length": 8, "scales": 4}, r"2\^4 = 16 points but there are 8; take at most scales=3"),
+        ({"length": 8, "scales": 4}, r"2\^4 = 16 points but the signal has 8; use at most scales=3"),
         ({"length": 64, "scales": 0}, "`scales` must be at least 1, got 0"),
         ({"length": 64, "scales": 2, "order": 3}, "`order` must be 1 or 2, got 3"),
     ],
@@ -156,5 +158,5 @@ def test_sizes_that_make_no_sense_are_refused(arguments, message):
 
 
 def test_signals_of_another_length_are_refused():
-    with pytest.raises(ValueError, match="signals of length 64, got an array"):
+    with pytest.raises(ValueError, match="signals of length 64, got an array of shape"):
         Scattering1D.create(64, scales=2).transform(jnp.zeros((3, 65)))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from loca.encoders import Scattering2D, morlet
-from loca.encoders.batches import in_chunks
+from loca.encoders.scattering import in_chunks
 
 
 def inside(rng, shape, count=1):
@@ -98,6 +98,7 @@ def test_coefficients_do_not_expand_distances(x64):
     assert jnp.all(gap <= morlet.ENVELOPE_GAIN**3 * jnp.linalg.norm(difference.reshape(6, -1), axis=1))
 
 
+@pytest.mark.slow
 def test_lipschitz_under_dilations_where_the_fourier_modulus_is_not(x64):
     """As in one dimension: dilating a wave of frequency ξ by 1 + ε costs the Fourier modulus ∝ ξ, wavelets the same."""
     n, eps = 64, 0.005
@@ -121,6 +122,7 @@ def test_lipschitz_under_dilations_where_the_fourier_modulus_is_not(x64):
     assert fourier[-1] > 5 * scattering[-1]
 
 
+@pytest.mark.slow
 def test_gradients_are_derivatives(x64, check_derivatives):
     scattering = Scattering2D.create((8, 8), scales=2, angles=2)
     check_derivatives(transform(scattering), jnp.asarray(np.random.default_rng(5).standard_normal((8, 8))))
@@ -164,7 +166,7 @@ def test_an_ensemble_of_encoders_can_be_mapped():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"shape": (32, 6), "scales": 3}, r"2\^3 = 8 points but the grid is \(32, 6\); take at most scales=2"),
+        ({"shape": (32, 6), "scales": 3}, r"2\^3 = 8 points but the grid is \(32, 6\); use at most scales=2"),
         ({"shape": (8, 8), "scales": 1, "angles": 0}, "`angles` must be at least 1, got 0"),
         ({"shape": (8, 8), "scales": 1, "order": 0}, "`order` must be 1 or 2, got 0"),
     ],
@@ -175,5 +177,5 @@ def test_sizes_that_make_no_sense_are_refused(arguments, message):
 
 
 def test_fields_of_another_shape_are_refused():
-    with pytest.raises(ValueError, match=r"the grid \(8, 8\), got an array"):
+    with pytest.raises(ValueError, match=r"the grid \(8, 8\), got an array of shape"):
         Scattering2D.create((8, 8), scales=1).transform(jnp.zeros((8, 9)))

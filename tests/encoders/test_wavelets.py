@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from loca.encoders import Wavelet
-from loca.encoders.daubechies import daubechies
+from loca.encoders.wavelet import daubechies
 
 ORTHONORMAL = [((16,), 3, 1), ((32,), 2, 4), ((8,), 2, 10), ((8, 4), 2, 2)]
 
@@ -85,7 +85,7 @@ def test_keeping_coarse_levels_keeps_the_head_of_the_code(shape):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"shape": (12,), "levels": 3}, r"must be a multiple of 8, got \(12,\); take fewer levels"),
+        ({"shape": (12,), "levels": 3}, r"must be a multiple of 8, got \(12,\); use fewer levels"),
         ({"shape": (8, 8, 8), "levels": 1}, "one or two dimensions"),
         ({"shape": (8,), "levels": 1, "moments": 11}, "`moments` must be from 1 to 10, got 11"),
         ({"shape": (8,), "levels": 1, "keep": 2}, "`keep` must be from 0 to levels=1, got 2"),

@@ -1,4 +1,4 @@
-"""Kernel-coupled attention: what κ, g̃ and φ are, and ways to evaluate them."""
+"""Kernel-coupled attention: the equations of κ, g̃ and φ, and methods to evaluate them."""
 
 from loca.attention.attention import Attention as Attention
 from loca.attention.blocked import Blocked as Blocked
@@ -8,8 +8,10 @@ from loca.attention.coupling import Proposal as Proposal
 from loca.attention.coupling import couple as couple
 from loca.attention.coupling import coupling as coupling
 from loca.attention.coupling import expectation as expectation
+from loca.attention.coupling import inverse_root as inverse_root
 from loca.attention.dense import Dense as Dense
 from loca.attention.nystrom import Nystrom as Nystrom
+from loca.attention.random_features import FixedNoise as FixedNoise
 from loca.attention.random_features import RandomFeatures as RandomFeatures
 from loca.attention.sharded import Sharded as Sharded
 from loca.attention.uncoupled import Uncoupled as Uncoupled
@@ -19,6 +21,7 @@ __all__ = [
     "Blocked",
     "Channels",
     "Dense",
+    "FixedNoise",
     "Nodes",
     "Nystrom",
     "Proposal",
@@ -28,4 +31,5 @@ __all__ = [
     "couple",
     "coupling",
     "expectation",
+    "inverse_root",
 ]

@@ -1,4 +1,4 @@
-"""What every way of evaluating the scores is."""
+"""What every method of evaluating the scores is."""
 
 import abc
 
@@ -11,14 +11,14 @@ from loca.typing import PyTree
 
 
 class Attention(eqx.Module):
-    """g̃ in two steps: what the nodes contribute, once; then the scores of any queries.
+    """g̃ in two steps: the contribution of the nodes, computed once; then the scores at any queries.
 
-    What lies between the steps is each way's own: all of the nodes as `Nodes`, or sums over them.
+    Each method chooses what passes from the first step to the second: all nodes as `Nodes`, or sums over them.
     """
 
     @abc.abstractmethod
     def nodes(self, k: Kernel, g: Proposal, q_z: Float[Array, "Q l"], w: Float[Array, " Q"]) -> PyTree:
-        """The node side, from lifted nodes and their weights: whatever `scores` needs of it."""
+        """The contribution of the nodes, from lifted nodes and their weights: whatever `scores` needs."""
 
     @abc.abstractmethod
     def scores(self, k: Kernel, g: Proposal, q_y: Float[Array, "P l"], nodes: PyTree) -> Channels:

@@ -1,4 +1,4 @@
-"""Coupling with a few nodes at a time."""
+"""Coupling with one block of nodes at a time."""
 
 import equinox as eqx
 import jax
@@ -14,11 +14,11 @@ class Blocked(Attention):
     """g̃ summed over blocks of nodes: memory O(P·block), forward and backward, instead of O(PQ + Q²).
 
     Since ∫k(q(y), ·) does not depend on the node, g̃(y) = (∫k(q(y), ·))^(−1/2) Σ_blocks k_yz (w r_z g_z): numerator
-    and normalizer grow side by side in one pass, and no block is kept.
+    and normalizer accumulate together in one pass, and no block is kept.
 
     **Arguments:**
 
-    - `block`: nodes at a time. Good values: 256 to 2048.
+    - `block`: the number of nodes at a time. Good values: 256 to 2048.
     """
 
     block: int = eqx.field(static=True, default=512)
@@ -46,6 +46,6 @@ class Blocked(Attention):
         return tuple(inverse_root(mass)[:, None] * h for h in numerators)
 
     def _split(self, rows: Float[Array, "Q *d"]) -> Float[Array, "blocks block *d"]:
-        """Rows in blocks, the last filled up with zeros: nodes of weight zero."""
+        """Rows in blocks, the last one padded with zeros: nodes of weight zero."""
         padding = [(0, -len(rows) % self.block)] + [(0, 0)] * (rows.ndim - 1)
         return jnp.pad(rows, padding).reshape(-1, self.block, *rows.shape[1:])

@@ -5,8 +5,8 @@
     F(u)(y) = Σᵢ φᵢ(y) ⊙ vᵢ(u),  φ = softmax(g̃)
 
 A positive factor of k cancels in κ; a common factor of all weights divides κ and multiplies the integral, and so
-cancels in g̃. What differs between output channels is a tuple with one matrix per channel: every sum below is then a
-plain matrix product, which compilers and machines like better than a product with a batch axis.
+cancels in g̃. Quantities that differ between output channels are tuples with one matrix per channel: every sum below
+is then a plain matrix product, which runs faster than a product with a batch axis.
 """
 
 from collections.abc import Callable
@@ -20,8 +20,8 @@ from loca.kernels import Kernel
 from loca.products import matmul, matmul_transposed
 
 FLOOR = 1e-20
-"""Smallest integral of k that is divided by. The derivative of its inverse root, (∫k)^(−3/2), is then still finite in
-single precision; a query so far from every node that k underflows gets κ = 0, which is the limit."""
+"""Lower bound of the integrals of k in denominators. The derivative of the inverse root, (∫k)^(−3/2), is then still
+finite in single precision; a query so far from every node that k underflows gets κ = 0, which is the limit."""
 
 Channels = tuple[Float[Array, "P n"], ...]
 """d_s matrices, one for each output channel: a row per location, a column per feature."""
@@ -31,7 +31,7 @@ Proposal = Callable[[Float[Array, "Q l"]], Channels]
 
 
 class Nodes(eqx.Module):
-    """The node side of κ and g̃, which no query changes: computed once, however many queries follow."""
+    """The contribution of the nodes to κ and g̃: independent of the queries and computed once for all of them."""
 
     q_z: Float[Array, "Q l"]  # lifted nodes
     w: Float[Array, " Q"]  # weights of the rule

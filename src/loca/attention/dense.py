@@ -1,4 +1,4 @@
-"""Coupling with the whole kernel matrix at once."""
+"""Coupling with the entire kernel matrix at once."""
 
 from jaxtyping import Array, Float
 
@@ -8,7 +8,7 @@ from loca.kernels import Kernel
 
 
 class Dense(Attention):
-    """g̃ = κ(w g) as it stands: memory O(PQ + Q²). The reference for every other way."""
+    """g̃ = κ(w g) as written: memory O(PQ + Q²). The reference for every other method."""
 
     def nodes(self, k: Kernel, g: Proposal, q_z: Float[Array, "Q l"], w: Float[Array, " Q"]) -> Nodes:
         return Nodes(q_z, w, inverse_root(k.matrix(q_z, q_z) @ w), g(q_z))

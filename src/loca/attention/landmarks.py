@@ -1,4 +1,4 @@
-"""Which few nodes stand for all."""
+"""A few nodes that represent all."""
 
 import equinox as eqx
 import jax
@@ -9,19 +9,19 @@ from jaxtyping import Array, Float, Int
 from loca.kernels import Kernel
 
 CANDIDATES = 8
-"""Nodes looked at for each one chosen: the choice then costs O(r³), however many nodes there are."""
+"""Candidates considered per landmark: the choice then costs O(r³), independent of the number of nodes."""
 
 
 def landmarks(k: Kernel, q_z: Float[Array, "Q l"], count: int) -> Int[Array, " r"]:
     """The pivots of a greedy Cholesky factorization of k: each is the node that those before it explain worst.
 
     With K̂ the part of K that the pivots so far explain, each step takes the largest diagonal element of K − K̂, so
-    that pivots keep apart where k is narrow and lie thin where it is flat. A choice has no derivative.
+    that pivots keep a distance where k is narrow and are sparse where it is flat. The choice is not differentiated.
 
     **Arguments:**
 
-    - `k`: says how alike two nodes are.
-    - `q_z`: lifted nodes. Of more than `CANDIDATES` for each pivot, a fixed random subset is looked at.
+    - `k`: the similarity of two nodes.
+    - `q_z`: lifted nodes. If there are more than `CANDIDATES` per pivot, a fixed random subset is considered.
     - `count`: r, at most Q.
     """
     considered = min(len(q_z), CANDIDATES * count)
@@ -36,7 +36,7 @@ def landmarks(k: Kernel, q_z: Float[Array, "Q l"], count: int) -> Int[Array, " r
         pivot = jnp.argmax(left)
         row = k.matrix(q[pivot][None], q)[0] - factor[:, pivot] @ factor
         row = row * jax.lax.rsqrt(jnp.maximum(left[pivot], smallest))
-        # a pivot is explained, whatever round-off says: none is chosen twice
+        # a pivot is explained exactly, despite round-off: none is chosen twice
         left = jnp.where(left < 0.0, -1.0, jnp.maximum(left - row**2, 0.0)).at[pivot].set(-1.0)
         return pivots.at[i].set(pivot), factor.at[i].set(row), left
 

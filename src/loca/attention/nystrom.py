@@ -13,7 +13,7 @@ from loca.kernels import Kernel
 
 
 class Landmarks(eqx.Module):
-    """Sums over all nodes, as coefficients of a few: all that a query needs to know."""
+    """Sums over all nodes, as coefficients of the landmarks: all that a query depends on."""
 
     q_l: Float[Array, "r l"]  # lifted landmarks
     w_l: Float[Array, " r"]  # their weights in the rule
@@ -26,8 +26,8 @@ class Nystrom(Attention):
 
     Exact where y or z is a landmark, so with all nodes as landmarks it is `Dense`. Landmarks are chosen greedily,
     see `landmarks`; the error falls like the eigenvalues of k beyond the r-th, for smooth kernels faster than any power
-    of r. The approximation may have small negative values, ∫k may not: since the landmarks' own part of it is exact
-    and k is positive, that part is the least that ∫k is taken to be.
+    of r. The approximation may have small negative values, but ∫k may not: since the landmarks' own part of it is
+    exact and k is positive, that part is a lower bound of ∫k.
 
     With 64, 128, 256 and 512 landmarks for 2048 nodes the output of a Darcy model, trained for 2000 steps, changes by
     1.4, 0.30, 0.026 and 0.0007 %; that of a shallow-water model, in three dimensions and trained for 300 steps, by 11,
@@ -35,7 +35,8 @@ class Nystrom(Attention):
 
     **Arguments:**
 
-    - `landmarks`: r; all nodes if there are fewer. Good values: 128 to 512; more in three dimensions than in one.
+    - `landmarks`: r, their number; all nodes if there are fewer. Good values: 128 to 512; more in three dimensions than
+        in one.
     """
 
     landmarks: int = eqx.field(static=True, default=256)
@@ -60,14 +61,14 @@ class Nystrom(Attention):
 
 
 def integral(k_yl: Float[Array, "P r"], mass: Float[Array, " r"], w_l: Float[Array, " r"]) -> Float[Array, " P"]:
-    """∫k(q(y), ·) by all nodes, but no less than by the landmarks alone, of which k is known and positive."""
+    """∫k(q(y), ·) over all nodes, but at least that over the landmarks alone, where k is exact and positive."""
     return jnp.maximum(k_yl @ mass, k_yl @ w_l)
 
 
 def cholesky(k_ll: Float[Array, "r r"]) -> Float[Array, "r r"]:
-    """The Cholesky factor of k_ll + δ, with δ at the round-off of k_ll; ten times more until there is a factor.
+    """The Cholesky factor of k_ll + δ, with δ at the round-off of k_ll, increased tenfold until the factor exists.
 
-    k_ll⁻¹ replaced by (k_ll + δ)⁻¹ changes no value of k between landmarks by more than δ.
+    Replacing k_ll⁻¹ by (k_ll + δ)⁻¹ changes no value of k between landmarks by more than δ.
     """
     fixed, identity = jax.lax.stop_gradient(k_ll), jnp.eye(len(k_ll), dtype=k_ll.dtype)
     start = len(k_ll) * jnp.finfo(k_ll.dtype).eps * jnp.max(jnp.diagonal(fixed))

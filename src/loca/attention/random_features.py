@@ -17,13 +17,13 @@ Gaussians = list[tuple[Float[Array, ""], Float[Array, ""]]]
 
 
 class FixedNoise(Fixed):
-    """Draws that training leaves alone."""
+    """Random draws that training does not change."""
 
     values: Float[Array, "r l"]
 
 
 class FeatureSums(eqx.Module):
-    """Sums of features over all nodes: all that a query needs to know."""
+    """Sums of features over all nodes: all that a query depends on."""
 
     q_l: Float[Array, "c l"]  # lifted landmarks, around which features are drawn
     mass: Float[Array, " r"]  # Σ_z w ψ(z)
@@ -36,26 +36,26 @@ class RandomFeatures(Attention):
     For k = exp(−‖x − x′‖²/2), where x = √(2β) q, any ω with density p gives k = E[exp(ω·x − ‖x‖²) exp(ω·x′ − ‖x′‖²)
     N(ω; 0, 1)/p(ω)]. All factors are positive, and so is ∫k. The usual p is normal around the mean of x; but its
     relative variance is exp(‖x + x′‖²), and training drives ‖x‖² from below 1 to about 30 (Darcy, 2000 steps), where
-    such features are of no use. The best ω for a pair lie around x + x′. So each feature here has its own landmark l
-    among the nodes, ω = 2x_l + ε with normal ε, and all of them share the density p of the mixture:
+    such features are useless. The best ω for a pair lie around x + x′. So each feature here has its own landmark l
+    among the nodes, ω = 2x_l + ε with normal ε, and all share the density p of the mixture:
 
         ψ(y) = exp(ω·x − ‖x‖²) / ( Σ_l exp(2ω·x_l − 2‖x_l‖²) )^(1/2)
 
-    The variance then counts how many lengths of the kernel q(Y) extends over, no matter how far from the origin. With
+    The variance then depends on the extent of q(Y) in lengths of the kernel, not on its distance from the origin. With
     128 and 512 features for 2048 nodes the output of the Darcy model changes by 4.6 and 2.0 %, that of a shallow-water
-    model by 22 and 10 %, as r^(−1/2). The 512 that have learned to answer as the dense model does change it by 0.14 and
-    0.88 % (studies/linear_attention.py). `Nystrom` needs no learning, is closer still with as many landmarks and costs
-    the same: the better choice wherever a model is to be what it is with `Dense`. What features have over landmarks is
-    that every value of k stays positive and, as long as they are only drawn, right on average.
+    model by 22 and 10 %, as r^(−1/2). 512 features trained to reproduce the dense model change it by 0.14 and 0.88 %
+    (studies/linear_attention.py). `Nystrom` needs no training, is more accurate with as many landmarks and costs the
+    same: prefer it to approximate `Dense`. The advantage of features is that every value of k stays positive and,
+    unless they are trained, is unbiased.
 
     **Arguments:**
 
     - `size`: l, the `lift_size` of the model.
     - `count`: r.
     - `key`: randomness of ε.
-    - `orthogonal`: whether ε of every l features are at right angles, which lowers the variance of features that share
-        a landmark; with one for each, by a tenth at most.
-    - `trainable`: whether training may move ε; features are then learned, and no longer unbiased.
+    - `orthogonal`: whether the ε of every l features are orthogonal, which lowers the variance of features that share a
+        landmark; with one landmark for each, by a tenth at most.
+    - `trainable`: whether training may change ε; features are then learned, and no longer unbiased.
     """
 
     noise: FixedNoise | Float[Array, "r l"]
@@ -69,7 +69,7 @@ class RandomFeatures(Attention):
     def nodes(self, k: Kernel, g: Proposal, q_z: Float[Array, "Q l"], w: Float[Array, " Q"]) -> FeatureSums:
         if self._noise.shape[1] != q_z.shape[1]:
             raise ValueError(
-                f"features were made for lifted points in {self._noise.shape[1]} dimensions, but these have "
+                f"the features were created for lifted points in {self._noise.shape[1]} dimensions, but these have "
                 f"{q_z.shape[1]}; pass the model's `lift_size` as `size`"
             )
         q_l = q_z[landmarks(k, q_z, min(len(self._noise), len(q_z)))]
@@ -84,7 +84,7 @@ class RandomFeatures(Attention):
         return tuple(r_y[:, None] * (psi_y @ sums) for sums in nodes.sums)
 
     def features(self, k: Kernel, q_y: Float[Array, "P l"], q_l: Float[Array, "c l"]) -> Float[Array, "P r"]:
-        """ψ, side by side for every Gaussian that k is a sum of."""
+        """ψ, concatenated over the Gaussians that k is a sum of."""
         return jnp.concatenate(
             [jnp.sqrt(gamma) * gaussian_features(beta, self._noise, q_y, q_l) for gamma, beta in gaussians(k)], axis=1
         )
@@ -97,10 +97,10 @@ class RandomFeatures(Attention):
 def gaussian_features(
     beta: Float[Array, ""], noise: Float[Array, "r l"], q_y: Float[Array, "P l"], q_l: Float[Array, "c l"]
 ) -> Float[Array, "P r"]:
-    """ψ for exp(−β‖z − z′‖²). Around which point they are computed changes nothing but round-off."""
+    """ψ for exp(−β‖z − z′‖²), centered to reduce round-off; the center does not change the result otherwise."""
     center, scale = jnp.mean(q_l, axis=0), jnp.sqrt(2.0 * beta)
     x, x_l = scale * (q_y - center), scale * (q_l - center)
-    # landmarks take turns where there are more features, and p weighs each by its turns
+    # with more features than landmarks, landmarks repeat, and p weighs each by its number of features
     turn = jnp.arange(len(noise)) % len(q_l)
     turns = jnp.bincount(turn, length=len(q_l))
     omega = 2.0 * x_l[turn] + noise
@@ -109,7 +109,7 @@ def gaussian_features(
 
 
 def gaussians(k: Kernel) -> Gaussians:
-    """k as a sum of Gaussians; raises if it is not one that is known to be."""
+    """k as a sum of Gaussians; raises for kernels that have no such form."""
     match k:
         case RBF(rate=rate):
             return [(jnp.ones_like(rate()), rate())]
@@ -120,13 +120,13 @@ def gaussians(k: Kernel) -> Gaussians:
         case Product(left=left, right=right):
             return [(c * c_, b + b_) for c, b in gaussians(left) for c_, b_ in gaussians(right)]
     raise TypeError(
-        f"random features are known for `RBF` and for sums, products and multiples of it, not for {type(k).__name__}; "
-        "`Nystrom` takes every kernel"
+        f"random features exist for `RBF` and for sums, products and multiples of it, not for {type(k).__name__}; "
+        "use `Nystrom`, which accepts every kernel"
     )
 
 
 def orthogonal_normal(key: Key, count: int, size: int) -> Float[Array, "r l"]:
-    """Normal vectors, each `size` of which are at right angles: random rotations of the axes, with normal lengths."""
+    """Normal vectors in orthogonal groups of `size`: random rotations of the axes, with lengths of normal vectors."""
     axes_key, length_key = jax.random.split(key)
     axes = jax.random.orthogonal(axes_key, size, shape=(-(-count // size),)).reshape(-1, size)[:count]
     lengths = jnp.linalg.norm(jax.random.normal(length_key, (count, size)), axis=1)

@@ -1,4 +1,4 @@
-"""Coupling with the nodes shared out among devices."""
+"""Coupling with the nodes divided among devices."""
 
 from collections.abc import Callable
 
@@ -19,17 +19,17 @@ from loca.typing import PyTree
 class Sharded(Attention):
     """g̃(y) = (∫k(q(y), ·))^(−1/2) Σ_devices Σ_z k_yz (w r_z g_z): every device sums over its own nodes.
 
-    With D devices each has O(PQ/D + Q²/D) memory and work. Between them go q_z, once (Q × l numbers), and the partial
+    Each of D devices has O(PQ/D + Q²/D) memory and work. They exchange q_z, once (Q × l numbers), and the partial
     integrals (P × n d_s and P numbers); the values are those of `Dense` up to the order of the sums. Nodes that do not
-    share out evenly are filled up with nodes of weight zero.
+    divide evenly are padded with nodes of weight zero.
 
-    The devices are those along the axis of this name in the mesh at hand: that of `jax.set_mesh`, of a `shard_map`
-    around it, or the `mesh` of `fit`, `evaluate` and `loca.models.spread`, which put this way in the place of `Dense`
-    themselves. Where there is no such axis it is `Dense`.
+    The devices are those along the axis of this name in the current mesh: that of `jax.set_mesh`, of an enclosing
+    `shard_map`, or the `mesh` of `fit`, `evaluate` and `loca.models.spread`, which replace `Dense` by this method
+    themselves. Without such an axis it computes what `Dense` does.
 
     **Arguments:**
 
-    - `axis`: name of the axis.
+    - `axis`: the name of the axis of the mesh.
     """
 
     axis: str = eqx.field(static=True, default=NODES)
@@ -61,11 +61,11 @@ class Sharded(Attention):
         return dict(jax.sharding.get_abstract_mesh().shape).get(self.axis, 1)
 
     def _place(self, rows: Float[Array, "Q *d"]) -> Float[Array, "Q *d"]:
-        """Each device its own rows, so that what follows from them, such as g, is worked out where they are."""
+        """Place the rows on their devices, so that what depends on them, such as g, is computed there."""
         return rows if self._devices == 1 else jax.lax.with_sharding_constraint(rows, PartitionSpec(self.axis))
 
     def _on_each(self, function: Callable[..., PyTree], part: PyTree, whole: PyTree, out: PartitionSpec) -> PyTree:
-        """A function of a device's own rows of some arrays and of others as a whole."""
+        """Call a function with a device's own rows of `part` and with `whole` in full."""
         if self._devices == 1:
             return function(part, whole)
         arrays, rest = eqx.partition(whole, eqx.is_array)

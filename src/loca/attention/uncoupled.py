@@ -1,4 +1,4 @@
-"""No coupling: the ablation of the paper's first table."""
+"""No coupling: the ablation in the paper's first table."""
 
 from jaxtyping import Array, Float
 
@@ -8,7 +8,7 @@ from loca.kernels import Kernel
 
 
 class Uncoupled(Attention):
-    """g̃(y) = g(q(y)): every location on its own. The kernel and the nodes take no part."""
+    """g̃(y) = g(q(y)): every location by itself. The kernel and the nodes are not used."""
 
     def nodes(self, k: Kernel, g: Proposal, q_z: Float[Array, "Q l"], w: Float[Array, " Q"]) -> Nodes:
         return Nodes(q_z[:0], w[:0], w[:0], g(q_z[:0]))

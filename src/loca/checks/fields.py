@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from loca.data import Samples, Shared, grid_shape
-from loca.domains import Domain, Sphere, Torus
+from loca.domains import Domain
 from loca.typing import Measurements
 
 EVEN = 1e-3
@@ -69,11 +69,12 @@ def fields(
     if shape is None:
         return
     grid = points.astype(np.float64).reshape(*shape, len(shape))
+    periods = (None,) * len(shape) if domain is None else domain.periods
     axes = []
     for i in range(len(shape)):
         along = grid[(0,) * i + (slice(None),) + (0,) * (len(shape) - 1 - i) + (i,)]
         label = letter if len(shape) == 1 else f"{letter}{i + 1}"
-        axes.append(axis_of(along, period_of(domain, i), label))
+        axes.append(axis_of(along, periods[i], label))
     for c, name in enumerate(names):
         kept = values[np.isfinite(values[..., c]).all(axis=1), :, c]
         if len(kept):
@@ -90,13 +91,3 @@ def axis_of(along: Float[np.ndarray, " k"], period: float | None, label: str) ->
     gap = period - float(np.ptp(along))
     # A gap of several spacings means that the points cover a part of the period only: there is no edge to close.
     return Axis(label, spacing, max(gap, 0.0) if gap < 1.5 * spacing else None)
-
-
-def period_of(domain: Domain | None, axis: int) -> float | None:
-    """The period of one coordinate of a domain, None where there is none."""
-    match domain:
-        case Torus():
-            return domain.cell.high[axis] - domain.cell.low[axis]
-        case Sphere() if axis == 1:
-            return 360.0
-    return None

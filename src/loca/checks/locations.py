@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Bool, Float
 
 from loca.checks.finding import Finding
 from loca.data import Indexed, Samples, Shared
-from loca.domains import Box, Domain, Sphere
 from loca.typing import Measurements
 
 TOLERANCE = 1e-5
@@ -27,25 +25,13 @@ def check_locations(samples: Samples) -> Iterator[Finding]:
             if wrong.any():
                 yield Finding("error", "locations", f"{int(wrong.sum())} of {wrong.size} {name} are NaN or Inf")
     y = np.asarray(samples.y.points)
-    outside = beyond(samples.domain, y[np.isfinite(y).all(axis=-1)])
+    outside = ~samples.domain.contains(y[np.isfinite(y).all(axis=-1)], TOLERANCE)
     if outside.any():
         message = (
             f"{int(outside.sum())} of {len(y)} query locations are outside {samples.domain}, for example "
             f"{np.round(y[np.argmax(outside)], 4).tolist()}; are coordinates in the order and unit of the domain?"
         )
         yield Finding("error", "outside", message)
-
-
-def beyond(domain: Domain, y: Float[np.ndarray, "P d_y"]) -> Bool[np.ndarray, " P"]:
-    """Which locations a domain does not have. On a torus there is no outside."""
-    match domain:
-        case Box():
-            low, high = np.array(domain.low), np.array(domain.high)
-            margin = TOLERANCE * (high - low)
-            return np.any((y < low - margin) | (y > high + margin), axis=-1)
-        case Sphere():
-            return (np.abs(y[:, 0]) > 90.0 + TOLERANCE * 180.0) | (np.abs(y[:, 1]) > 360.0 + TOLERANCE * 360.0)
-    return np.zeros(len(y), bool)
 
 
 def check_repeated_queries(samples: Samples) -> Iterator[Finding]:

@@ -12,7 +12,8 @@ from jaxtyping import Array, Float
 
 from loca.claims.results import rounded
 from loca.data import Samples, Variable
-from loca.data.store.layout import domain_from_json, domain_to_json, put_together, take_apart
+from loca.data.store.layout import put_together, take_apart
+from loca.domains import domain_from_json
 from loca.evaluation.blocks import BLOCK
 from loca.evaluation.evaluate import answers
 from loca.figures.fields import draw_answers
@@ -50,7 +51,7 @@ class Example:
         """As JSON can hold it, with the digits that are kept."""
         once, each = ({k: rounded(v).tolist() for k, v in part.items()} for part in take_apart(self.samples))
         return {
-            "domain": domain_to_json(self.samples.domain),
+            "domain": self.samples.domain.to_json(),
             "inputs": [variable._asdict() for variable in self.samples.inputs],
             "outputs": [variable._asdict() for variable in self.samples.outputs],
             "once": once,

@@ -1,11 +1,15 @@
 """Axis-aligned boxes."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from loca.domains.domain import Domain
 
@@ -20,6 +24,7 @@ class Box(Domain):
 
     low: tuple[float, ...] = eqx.field(static=True)
     high: tuple[float, ...] = eqx.field(static=True)
+    is_flat = True
 
     def __init__(self, low: Sequence[float], high: Sequence[float]):
         self.low = tuple(float(a) for a in low)
@@ -27,11 +32,11 @@ class Box(Domain):
         if len(self.low) != len(self.high) or not all(a < b for a, b in zip(self.low, self.high, strict=True)):
             raise ValueError(
                 f"expected corners with low < high in every dimension, got low={self.low}, high={self.high}; "
-                "a coordinate that never varies is not a dimension: leave it out"
+                "leave out coordinates that never vary"
             )
 
     @classmethod
-    def unit(cls, dimension: int) -> "Box":
+    def unit(cls, dimension: int) -> Box:
         """[0, 1]ᵈ."""
         return cls((0.0,) * dimension, (1.0,) * dimension)
 
@@ -41,7 +46,11 @@ class Box(Domain):
 
     @property
     def volume(self) -> float:
-        return math.prod(b - a for a, b in zip(self.low, self.high, strict=True))
+        return math.prod(b - a for a, b in self.bounds)
+
+    @property
+    def bounds(self) -> tuple[tuple[float, float], ...]:
+        return tuple(zip(self.low, self.high, strict=True))
 
     def from_unit(self, t: Float[Array, "*P d_y"]) -> Float[Array, "*P d_y"]:
         a, b = jnp.asarray(self.low), jnp.asarray(self.high)
@@ -50,3 +59,15 @@ class Box(Domain):
     def to_unit(self, y: Float[Array, "*P d_y"]) -> Float[Array, "*P d_y"]:
         a, b = jnp.asarray(self.low), jnp.asarray(self.high)
         return (y - a) / (b - a)
+
+    def contains(self, y: Float[np.ndarray, "P d_y"], tolerance: float = 0.0) -> Bool[np.ndarray, " P"]:
+        low, high = np.array(self.low), np.array(self.high)
+        margin = tolerance * (high - low)
+        return ~np.any((y < low - margin) | (y > high + margin), axis=-1)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "Box", "low": list(self.low), "high": list(self.high)}
+
+    @classmethod
+    def from_json(cls, description: Mapping[str, Any]) -> Box:
+        return cls(description["low"], description["high"])

@@ -1,20 +1,35 @@
 """What every domain is."""
 
+from __future__ import annotations
+
 import abc
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import jax
-from jaxtyping import Array, Float
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from loca.parameters import Fixed
 from loca.typing import Key
 
 
 class Domain(Fixed):
-    """Y: a set of locations with a measure, and a map [0, 1]ᵈ → Y of constant Jacobian.
+    """Y: a set of locations with a measure, and a map [0, 1]ᵈ → Y with constant Jacobian determinant.
 
-    Because that map spreads the unit cube evenly over Y, uniform points, low-discrepancy points and product rules
-    are all made on the cube once and carried to any domain with the same weights times `volume`.
+    Because that map spreads the unit cube evenly over Y, uniform points, low-discrepancy points and product rules are
+    constructed on the cube once and mapped to any domain, with their weights multiplied by `volume`.
+
+    A new domain is one class with a dimension, a volume and the map in both directions. The other facts have defaults;
+    override those that are not true of the domain. The rest of the package asks for facts, never for a class.
     """
+
+    is_flat: ClassVar[bool] = False
+    """Whether `from_unit` is affine: a grid that is even in the coordinates is even in space, as Fourier bands need."""
+
+    is_geographic: ClassVar[bool] = False
+    """Whether a location is (latitude, longitude) in degrees on the unit sphere, and a field is drawn as a map."""
 
     @property
     @abc.abstractmethod
@@ -24,7 +39,7 @@ class Domain(Fixed):
     @property
     @abc.abstractmethod
     def volume(self) -> float:
-        """The measure of the whole of Y."""
+        """The measure of Y."""
 
     @abc.abstractmethod
     def from_unit(self, t: Float[Array, "*P d_y"]) -> Float[Array, "*P d_y"]:
@@ -32,13 +47,64 @@ class Domain(Fixed):
 
     @abc.abstractmethod
     def to_unit(self, y: Float[Array, "*P d_y"]) -> Float[Array, "*P d_y"]:
-        """The point of the unit cube that `from_unit` takes to y."""
+        """The point of the unit cube that `from_unit` maps to y."""
+
+    @property
+    def bounds(self) -> tuple[tuple[float, float], ...]:
+        """The range (low, high) of each coordinate.
+
+        Unless overridden, the range over a lattice of the unit cube that contains its corners.
+        """
+        steps = np.linspace(0.0, 1.0, 2 ** (12 // self.dimension) + 1)  # a few thousand points in all
+        t = np.stack(np.meshgrid(*[steps] * self.dimension, indexing="ij"), axis=-1).reshape(-1, self.dimension)
+        y = np.asarray(self.from_unit(jnp.asarray(t, dtype=float)), np.float64)
+        return tuple(zip(y.min(axis=0).tolist(), y.max(axis=0).tolist(), strict=True))
+
+    @property
+    def periods(self) -> tuple[float | None, ...]:
+        """The period of each coordinate; None for one that is not periodic, as for all unless overridden."""
+        return (None,) * self.dimension
+
+    @property
+    def coordinate_names(self) -> tuple[str, ...]:
+        """Names of the coordinates in files; y1, y2, … unless overridden."""
+        return tuple(f"y{i + 1}" for i in range(self.dimension))
+
+    @property
+    def coordinate_units(self) -> tuple[str, ...]:
+        """Units of the coordinates by the CF conventions; empty unless overridden."""
+        return ("",) * self.dimension
+
+    def contains(self, y: Float[np.ndarray, "P d_y"], tolerance: float = 0.0) -> Bool[np.ndarray, " P"]:
+        """Whether each location belongs to Y; it may lie outside by `tolerance` times the extent of a coordinate.
+
+        Unless overridden, whether `to_unit` maps it into the unit cube.
+        """
+        t = np.asarray(self.to_unit(jnp.asarray(y)))
+        return np.all((t >= -tolerance) & (t <= 1.0 + tolerance), axis=-1)
+
+    def area_weights(self, y: Float[np.ndarray, "M d_y"]) -> Float[np.ndarray, " M"]:
+        """The share of Y that each location represents; equal unless overridden. See `loca.domains.area_weights`."""
+        return np.full(len(y), 1.0 / len(y))
+
+    def to_json(self) -> dict[str, Any]:
+        """A description for data stores: the name of the class under `type`, and what `from_json` needs."""
+        name = type(self).__name__
+        raise ValueError(
+            f"a domain of type {name} cannot be stored; give {name} the methods `to_json` and `from_json`, or use "
+            "Box, Torus or Sphere"
+        )
+
+    @classmethod
+    def from_json(cls, description: Mapping[str, Any]) -> Domain:
+        """The domain with the given description."""
+        raise ValueError(f"{cls.__name__} has no method `from_json` to read {dict(description)}; add one")
 
     def sample(self, key: Key, count: int) -> Float[Array, "P d_y"]:
         """Locations drawn uniformly with respect to the measure of Y."""
         return self.from_unit(jax.random.uniform(key, (count, self.dimension)))
 
-    def check(self, y: Float[Array, "..."], name: str = "y") -> None:
+    def check(self, y: Float[Array, ...], name: str = "y") -> None:
         """Raise unless the last axis of `y` holds the coordinates of a location."""
         given = y.shape[-1] if y.ndim else 0
         if given != self.dimension:
@@ -46,3 +112,37 @@ class Domain(Fixed):
                 f"`{name}` has {given} columns but {self} is {self.dimension}-dimensional; "
                 f"pass locations as an array of shape (P, {self.dimension})"
             )
+
+
+def area_weights(domain: Domain, y: Float[Array | np.ndarray, "M d_y"]) -> Float[np.ndarray, " M"]:
+    """wᵢ = |Yᵢ| / Σⱼ|Yⱼ|, where yᵢ represents the part Yᵢ of Y: weights of means over Y, which sum to 1.
+
+    On a `Sphere`, points that form a latitude–longitude grid, in any order, represent the cells whose edges lie halfway
+    to the neighboring rows and columns; their areas are exact. The outermost row extends to the pole if another row
+    would not fit before it (a row at the pole represents a cap, a Gaussian grid covers the globe); otherwise, as on a
+    regional grid, it extends as far outward as inward. Other points on a sphere are weighted by cos(latitude), which is
+    right for a subset of such a grid, for example its land points. Points distributed uniformly over the sphere need no
+    weights.
+
+    On the other built-in domains the weights are equal. For a patch of the Earth that is a `Box` in degrees of latitude
+    and longitude, pass `Sphere()`.
+    """
+    domain.check(jnp.asarray(y))
+    return domain.area_weights(np.asarray(y, np.float64))
+
+
+def domain_from_json(description: Mapping[str, Any]) -> Domain:
+    """The domain that `Domain.to_json` described.
+
+    Its class is a built-in one, or a subclass of `Domain` that the caller has defined.
+    """
+    # sorted, so that no other class takes the name of a built-in one; of two others, the later definition counts
+    classes = sorted(Domain.__subclasses__(), key=lambda cls: cls.__module__.startswith("loca."))
+    known = {cls.__name__: cls for cls in classes}
+    try:
+        return known[description["type"]].from_json(description)
+    except KeyError:
+        raise ValueError(
+            f"unknown domain {dict(description)}, expected one of {', '.join(sorted(known))} with its corners; define "
+            "or import the class of any other domain first"
+        ) from None

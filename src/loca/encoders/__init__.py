@@ -2,14 +2,18 @@
 
 from loca.encoders.encoder import Encoder as Encoder
 from loca.encoders.fourier import Fourier as Fourier
-from loca.encoders.harmonic_sensors import HarmonicSensors as HarmonicSensors
 from loca.encoders.projection import Projection as Projection
+from loca.encoders.scattering1d import Band as Band
 from loca.encoders.scattering1d import Scattering1D as Scattering1D
+from loca.encoders.scattering2d import Axis as Axis
 from loca.encoders.scattering2d import Scattering2D as Scattering2D
+from loca.encoders.sensors import HarmonicSensors as HarmonicSensors
 from loca.encoders.sensors import Sensors as Sensors
 from loca.encoders.wavelet import Wavelet as Wavelet
 
 __all__ = [
+    "Axis",
+    "Band",
     "Encoder",
     "Fourier",
     "HarmonicSensors",

@@ -1,11 +1,12 @@
-"""What every input encoder is."""
+"""What every input encoder is, and checks of the input functions."""
 
 import abc
+import math
 
 from jaxtyping import Array, Float
 
 from loca.parameters import Fixed
-from loca.typing import Input
+from loca.typing import Input, Measurements
 
 
 class Encoder(Fixed):
@@ -22,3 +23,30 @@ class Encoder(Fixed):
     @abc.abstractmethod
     def __call__(self, u: Input) -> Float[Array, " d"]:
         """𝒟(u)."""
+
+
+def check_values(u: Input, sensors: int, channels: int, name: str) -> Float[Array, "m d_u"]:
+    """Return u, or raise unless it holds values at the m sensors of the encoder called `name`."""
+    if isinstance(u, Measurements):
+        raise TypeError(
+            f"{name} needs values at the same sensors for every function, got Measurements, which have their own "
+            "locations; encode those with `Projection`"
+        )
+    if u.shape != (sensors, channels):
+        raise ValueError(
+            f"{name} was built for {sensors} sensors and {channels} channel(s), that is u of shape "
+            f"{(sensors, channels)}, got {u.shape}; put channels last, and map over functions with `jax.vmap`"
+        )
+    return u
+
+
+def fields(u: Input, shape: tuple[int, ...], channels: int, name: str) -> Float[Array, "d_u *grid"]:
+    """The values u, given in row-major order of the grid, as one field per channel."""
+    return check_values(u, math.prod(shape), channels, name).T.reshape(channels, *shape)
+
+
+def check_positive(**sizes: int) -> None:
+    """Raise unless every size is at least one."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"`{name}` must be at least 1, got {size}")

@@ -1,13 +1,13 @@
 """Morlet wavelets and the ladders of frequencies they are placed on, in the Fourier domain, by NumPy.
 
-A Morlet wavelet is a Gaussian envelope times a wave, less as much of the envelope as makes its mean vanish,
+A Morlet wavelet is a Gaussian envelope times a wave, minus the multiple of the envelope that makes its mean vanish,
 
     ψ(x) = g(x) (exp(iξ·x) − κ),     ψ̂(ω) = ĝ(ω − ξ) − κ ĝ(ω),     κ = ĝ(−ξ)/ĝ(0).
 
 Sampling ψ on integers repeats ψ̂ with period 2π, so a filter for a periodic grid is a sum of shifted Gaussians at the
 frequencies of that grid. All filters here are real in the Fourier domain.
 
-The numbers (widths, spacing, normalization) are those of Kymatio 0.3.0, so that coefficients can be exchanged with it.
+The numbers (widths, spacing, normalization) are those of Kymatio 0.3.0, so that its coefficients are reproduced.
 
 S. Mallat, *Group invariant scattering*, CPAM 2012. J. Bruna and S. Mallat, *Invariant scattering convolution
 networks*, PAMI 2013 (images). J. Andén and S. Mallat, *Deep scattering spectrum*, IEEE TSP 2014 (time series).
@@ -25,8 +25,8 @@ NEGLIGIBLE = 9.0  # standard deviations at which a Gaussian, e⁻⁴⁰, is belo
 
 FINEST_WIDTH = 0.8  # σ in pixels of the envelope at scale j = 0; it doubles with j
 HIGHEST_FREQUENCY = 3 * math.pi / 4  # |ξ| in radians per pixel at j = 0: the middle of the highest octave, [π/2, π]
-# Kymatio divides the envelope by 2·3.1415·σ², not 2πσ². The factor is 1.00003 per filter, above the 1e-5 to which
-# coefficients should agree, and it is kept for that reason alone.
+# Kymatio divides the envelope by 2·3.1415·σ², not 2πσ². The factor is 1.00003 per filter, more than the 1e-5 to which
+# coefficients should agree, and is kept for that reason alone.
 ENVELOPE_GAIN = math.pi / 3.1415
 
 
@@ -40,7 +40,7 @@ def gaussian_1d(frequencies: Float[np.ndarray, " n"], width: float) -> Float[np.
 def gaussian_2d(
     shape: tuple[int, int], width: float, slant: float, angle: float, frequency: float
 ) -> Float[np.ndarray, "n_x n_y"]:
-    """Σ_p exp(−‖Σ^½ (ω + 2πp − ξ)‖²/2): an envelope of width σ along ξ and σ/slant across it, moved to ξ."""
+    """Σ_p exp(−‖Σ^½ (ω + 2πp − ξ)‖²/2): an envelope of width σ along ξ and σ/slant across it, centered at ξ."""
     along, across = width, width / slant
     reach = NEGLIGIBLE / min(along, across) + frequency + math.pi
     shifts = 2 * math.pi * np.arange(-int(reach / (2 * math.pi)), int(reach / (2 * math.pi)) + 1)
@@ -66,10 +66,10 @@ def morlet_2d(
 
 
 def bank_2d(shape: tuple[int, int], scales: int, angles: int) -> Float[np.ndarray, "J L n_x n_y"]:
-    """ψ̂_{j,θ}, j < J: the same wavelet dilated by 2ʲ and turned in L steps through half a circle.
+    """ψ̂_{j,θ}, j < J: one wavelet dilated by 2ʲ and rotated in L steps through half a circle.
 
-    The other half circle gives complex conjugates on real fields. Turning starts near a quarter circle and goes down;
-    the envelope is the more elongated across the wave the finer the angles, 4/L.
+    The other half circle gives complex conjugates on real fields. Angles start near a quarter circle and decrease; the
+    finer the angles, the more elongated the envelope across the wave, by 4/L.
     """
     first = max((angles - 2) // 2, 0)
     return np.stack(
@@ -96,7 +96,7 @@ def low_pass_factor(length: int, scales: int) -> Float[np.ndarray, " n"]:
 
 
 def lowest(length: int, level: int) -> Int[np.ndarray, " k"]:
-    """Indices, among the frequencies of a grid, of those that the grid coarsened by 2^level still has."""
+    """Indices of the frequencies of a grid that remain on the grid coarsened by 2^level."""
     coarse = length >> level
     return np.rint(np.fft.fftfreq(coarse) * coarse).astype(int) % length
 
@@ -105,13 +105,13 @@ def lowest(length: int, level: int) -> Int[np.ndarray, " k"]:
 
 LOWEST_WIDTH = 0.1  # bandwidth of φ in cycles per sample at scale 1; it halves with every scale
 CROSSING = math.sqrt(0.5)  # height at which neighboring wavelets of a ladder cross: half of the energy
-ALIASING = 5.0  # standard deviations above ξ at which a wavelet counts as over when it is subsampled
+ALIASING = 5.0  # standard deviations above ξ beyond which a wavelet is negligible when subsampled
 HIGHEST_CENTER = 0.35  # cycles per sample; the highest wavelet is centered here, or higher when octaves are fine
 
 
 @dataclasses.dataclass(frozen=True)
 class Rung:
-    """One wavelet of a ladder: center ξ and bandwidth σ in cycles per sample, and j such that steps of 2ʲ suffice."""
+    """One wavelet of a ladder: center ξ and bandwidth σ in cycles per sample, and j if every 2ʲ-th sample suffices."""
 
     center: float
     width: float
@@ -122,7 +122,7 @@ def ladder(scales: int, wavelets_per_octave: int) -> list[Rung]:
     """Centers and bandwidths from high to low frequency: constant ratio, then, below the elbow, constant bandwidth.
 
     The ratio ξ/σ is such that neighbors 2^(1/Q) apart cross at `CROSSING`. No wavelet is narrower than φ_J, so below
-    the frequency where that happens the centers step down to zero evenly, Q − 1 of them.
+    the frequency where the bandwidths reach it, Q − 1 centers are evenly spaced down to zero.
     """
     ratio = 2 ** (1 / wavelets_per_octave)
     narrowest = LOWEST_WIDTH / 2**scales

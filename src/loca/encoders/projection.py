@@ -1,4 +1,4 @@
-"""Least-squares projection, for sensors anywhere."""
+"""Least-squares projection, for sensors at arbitrary locations."""
 
 import functools
 import math
@@ -10,8 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from loca.domains import Box
-from loca.encoders.encoder import Encoder
-from loca.encoders.grid import check_positive, check_values
+from loca.encoders.encoder import Encoder, check_positive, check_values
 from loca.typing import Input, Measurements
 
 RIDGE = 1e-4  # relative to the Gram matrix of evenly spread sensors, the identity; far above its rounding in 32 bits
@@ -21,20 +20,19 @@ PASSES = 3
 class Projection(Encoder):
     """c(u) = argmin_c 1/m Σᵢ (u(xᵢ) − Σ_k c_k b_k(xᵢ))² + λ‖c‖²,  b_k(x) = Π_d √2 cos(π k_d t_d),  k_d < K_d.
 
-    t is x carried to the unit cube, and b is orthonormal there (without the √2 for k_d = 0). Each function may be
-    measured at its own places and in its own number of them: two samplings of one function have the same code as far
-    as they determine it.
+    t is x mapped to the unit cube, where b is orthonormal (without the √2 for k_d = 0). Each function may have its own
+    sensors and its own number of them: two samplings of one function have the same code as far as they determine it.
 
-    λ makes the problem solvable whatever the sensors, and its bias is removed by solving again for the residual: after
-    three passes a direction in which the sensors see the fraction σ² of what evenly spread ones would see is damped by
-    (λ/(λ + σ²))³, λ = 10⁻⁴. The normal equations suffice because the residual is taken from the data, not from them
-    (J. Riley, MTAC 1955; Å. Björck, 1987).
+    λ makes the problem solvable for any sensors, and its bias is removed by solving again for the residual: after three
+    passes a direction in which the sensors capture the fraction σ² of what evenly spread ones would capture is damped
+    by (λ/(λ + σ²))³, λ = 10⁻⁴. The normal equations suffice because the residual is computed from the data (J. Riley,
+    MTAC 1955; Å. Björck, 1987).
 
     Build it with `Projection.create`.
     """
 
     domain: Box
-    x: Float[Array, "m d_x"] | None  # sensors of functions that come without their own
+    x: Float[Array, "m d_x"] | None  # sensors of functions given by values alone
     modes: tuple[int, ...] = eqx.field(static=True)
     channels: int = eqx.field(static=True)
 
@@ -49,16 +47,16 @@ class Projection(Encoder):
     ) -> "Projection":
         """**Arguments:**
 
-        - `domain`: the box of the input locations. Locations outside count as mirrored into it.
+        - `domain`: the box of the input locations. Locations outside it are reflected into it.
         - `modes`: K, cosines per dimension, one number for all or one each. Good values: 32 in 1-D, 8 in 2-D, and at
             most half as many in total as a function has sensors.
-        - `sensors`: locations of functions that are given by plain values.
-        - `channels`: d_u, each projected by itself.
+        - `sensors`: locations of functions that are given by values alone.
+        - `channels`: d_u, each projected separately.
         """
         modes = (modes,) * domain.dimension if isinstance(modes, int) else tuple(modes)
         check_positive(channels=channels, **{f"modes[{i}]": K for i, K in enumerate(modes)})
         if len(modes) != domain.dimension:
-            raise ValueError(f"expected one number of modes, or {domain.dimension} as {domain} has, got {modes}")
+            raise ValueError(f"expected one number of modes, or {domain.dimension} for {domain}, got {modes}")
         if sensors is not None:
             domain.check(sensors, "sensors")
         return cls(domain, sensors, modes, channels)
@@ -70,14 +68,14 @@ class Projection(Encoder):
     def transform(self, u: Input) -> Float[Array, "d_u *modes"]:
         """The coefficients of one function, not flattened."""
         measured = self._measurements(u)
-        # A location that does not count may be anything, even NaN: put it somewhere harmless before the cosines.
+        # A masked location may hold anything, even NaN: replace it before the cosines.
         x = jnp.where(measured.mask[:, None], measured.x, jnp.asarray(self.domain.low))
         values = jnp.where(measured.mask[:, None], measured.u, 0.0)
         c = _least_squares(self.basis(x), values, measured.mask)
         return c.T.reshape(self.channels, *self.modes)
 
     def basis(self, x: Float[Array, "P d_x"]) -> Float[Array, "P K"]:
-        """b(x): the functions of the basis at some locations, k in row-major order."""
+        """b(x): the basis functions at the given locations, k in row-major order."""
         t = self.domain.to_unit(x)
         factors = []
         for i, K in enumerate(self.modes):
@@ -89,8 +87,8 @@ class Projection(Encoder):
         if not isinstance(u, Measurements):
             if self.x is None:
                 raise ValueError(
-                    f"got plain values of shape {u.shape}, but this Projection has no sensors of its own; pass "
-                    "Measurements, or `sensors` to `Projection.create`"
+                    f"got values of shape {u.shape} without locations, but this Projection has no sensors of its own; "
+                    "pass Measurements, or `sensors` to `Projection.create`"
                 )
             u = check_values(u, len(self.x), self.channels, "Projection")
             return Measurements(u, self.x, jnp.ones(len(self.x), dtype=bool))

@@ -10,18 +10,15 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from loca.encoders import morlet
-from loca.encoders.batches import batched, in_chunks
-from loca.encoders.encoder import Encoder
-from loca.encoders.grid import check_positive, fields
-from loca.encoders.modulus import modulus
+from loca.encoders.encoder import Encoder, check_positive, fields
+from loca.encoders.scattering import CHUNK, batched, in_chunks, modulus
 from loca.typing import Input
 
-CHUNK = 2**19  # numbers of the first order at once: 2 MB, which a processor's cache holds
-BORDER = 1e-3  # the part of φ that may reach beyond the padding
+BORDER = 1e-3  # the fraction of φ that may extend beyond the padding
 
 
 class Band(eqx.Module):
-    """Wavelets that follow the same input and whose output is kept at every 2^step-th point of the padded signal."""
+    """Wavelets applied to the same input, whose output is kept at every 2^step-th point of the padded signal."""
 
     psi: Float[Array, "paths n_in"]  # ψ̂
     step: int = eqx.field(static=True)
@@ -32,15 +29,15 @@ class Scattering1D(Encoder):
 
     ψ_λ are Q wavelets per octave, ψ_μ one per octave and lower than λ. Locally invariant to shifts, Lipschitz under
     time warps, differentiable (S. Mallat, 2012; J. Andén and S. Mallat, 2014). Coefficients and their order are those
-    of Kymatio 0.3.0. It samples φ and ψ_μ on the coarser grid without the weight of its cells, so a path that has
-    been thinned by 2ᵏ before its last filters carries a factor 2⁻ᵏ for each. The signal is reflected at its ends.
+    of Kymatio 0.3.0. It samples φ and ψ_μ on the coarser grid without the weight of its cells, so a path that was
+    subsampled by 2ᵏ before its last filters has a factor 2⁻ᵏ for each. The signal is reflected at its ends.
 
     Build it with `Scattering1D.create`.
     """
 
-    low: tuple[Float[Array, "n_J _"], ...]  # φ_J ∗ at the points of the output, for inputs thinned by 1, 2, 4, …
+    low: tuple[Float[Array, "n_J _"], ...]  # φ_J ∗ at the points of the output, for inputs subsampled by 1, 2, 4, …
     first: tuple[Band, ...]  # by step
-    second: tuple[tuple[Band, ...], ...]  # what follows each of the first
+    second: tuple[tuple[Band, ...], ...]  # the bands that follow each of the first
     length: int = eqx.field(static=True)
     padding: tuple[int, int] = eqx.field(static=True)
     scales: int = eqx.field(static=True)
@@ -55,16 +52,16 @@ class Scattering1D(Encoder):
         - `length`: m, the number of points.
         - `scales`: J, coefficients are averages over about 2ᴶ points. Good values: 4 for a few hundred points.
         - `wavelets_per_octave`: Q of the first order. Good values: 8; the second order has 1.
-        - `order`: 1 or 2, how many wavelets follow each other at most.
-        - `channels`: d_u, each transformed by itself.
+        - `order`: 1 or 2, the largest number of wavelets applied in sequence.
+        - `channels`: d_u, each transformed separately.
         """
         check_positive(scales=scales, wavelets_per_octave=wavelets_per_octave, channels=channels)
         if order not in (1, 2):
-            raise ValueError(f"`order` must be 1 or 2, got {order}; higher orders carry next to no energy")
+            raise ValueError(f"`order` must be 1 or 2, got {order}; higher orders have almost no energy")
         if length < 2**scales:
             raise ValueError(
-                f"scales={scales} averages over 2^{scales} = {2**scales} points but there are {length}; "
-                f"take at most scales={int(np.log2(length))}"
+                f"scales={scales} averages over 2^{scales} = {2**scales} points but the signal has {length}; "
+                f"use at most scales={int(np.log2(length))}"
             )
         padded = padded_length(length, scales)
         before = (padded - length) // 2
@@ -103,9 +100,11 @@ class Scattering1D(Encoder):
         return self.channels * self.paths * self.reduced[0]
 
     def transform(self, u: Float[Array, "*N m"]) -> Float[Array, "*N paths m_J"]:
-        """The coefficients of one signal or of many, not flattened."""
+        """The coefficients of one signal or a batch of signals, not flattened."""
         if u.shape[-1] != self.length:
-            raise ValueError(f"Scattering1D was built for signals of length {self.length}, got an array {u.shape}")
+            raise ValueError(
+                f"Scattering1D was built for signals of length {self.length}, got an array of shape {u.shape}"
+            )
         s = _scatter_batch(self, u.reshape(-1, self.length))
         return s.reshape(*u.shape[:-1], *s.shape[1:])
 
@@ -114,14 +113,14 @@ class Scattering1D(Encoder):
 
 
 def padded_length(length: int, scales: int) -> int:
-    """A power of two, three times the reach of φ_J longer on either side if reflection has that much to offer."""
+    """A power of two, longer by three times the support of φ_J on either side if reflection allows it."""
     phi = morlet.morlet_1d(length, 0.0, morlet.LOWEST_WIDTH / 2**scales)
     wanted = np.ceil(np.log2(length + 6 * morlet.support(phi, BORDER)))
     return 2 ** int(min(wanted, np.floor(np.log2(3 * length - 2))))
 
 
 def _bands(filters: list[tuple[int, Float[np.ndarray, " n"]]], step: int) -> tuple[Band, ...]:
-    """Filters for signals thinned by 2^step, those of equal step together; steps never fall along a ladder."""
+    """Filters for signals subsampled by 2^step, grouped by step; steps never decrease along a ladder."""
     return tuple(
         Band(jnp.asarray(morlet.sampled(np.stack([psi for _, psi in group]), step), dtype=float), kept)
         for kept, group in itertools.groupby(filters, key=lambda f: f[0])
@@ -140,7 +139,7 @@ def _propagate(c: Complex[Array, "*B n"], psi: Float[Array, "paths n"], step: in
     """|· ∗ ψ| at every 2^step-th point, of signals with Fourier coefficients c."""
     c = c[..., None, :] * psi
     k = c.shape[-1] >> step
-    # Thinning adds the aliases; as a sum of slices, which XLA vectorizes on a CPU.
+    # Subsampling adds the aliases; a sum of slices is what XLA vectorizes on a CPU.
     aliases = [c[..., p * k : (p + 1) * k] for p in range(2**step)]
     v = jnp.fft.ifft(sum(aliases[1:], start=aliases[0]) / 2**step)
     return modulus(v.real, v.imag)

@@ -9,19 +9,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from loca.encoders import morlet
-from loca.encoders.batches import batched, in_chunks
-from loca.encoders.encoder import Encoder
-from loca.encoders.grid import check_positive, fields
-from loca.encoders.modulus import modulus
+from loca.encoders.encoder import Encoder, check_positive, fields
+from loca.encoders.scattering import CHUNK, batched, in_chunks, modulus
 from loca.typing import Input
-
-CHUNK = 2**19  # numbers of the first order at once: 2 MB, which a processor's cache holds
 
 
 class Axis(eqx.Module):
-    """The matrices of one axis of the grid, at every level r: n points padded, n_r = n/2ʳ of them kept.
+    """The matrices of one axis of the grid at every level r: n padded points, of which n_r = n/2ʳ are kept.
 
-    `cas` holds cos + sin of 2πkx/n_r, the real relative of the Fourier matrix (R. Hartley, 1942). On grids of the
+    `cas` holds cos + sin of 2πkx/n_r, the real counterpart of the Fourier matrix (R. Hartley, 1942). On grids of the
     usual sizes a dense product with it is faster than a complex FFT, and nothing in the transform is complex.
     """
 
@@ -43,7 +39,7 @@ class Axis(eqx.Module):
             turns = 2 * np.pi * np.outer(np.arange(n), np.arange(n)) / n
             cas.append(np.cos(turns) + np.sin(turns))
             kernel = np.fft.ifft(phi[morlet.lowest(padded, level)]).real
-            outputs = np.arange(0, n, 2 ** (scales - level))[1:-1]  # without the ones beyond the ends
+            outputs = np.arange(0, n, 2 ** (scales - level))[1:-1]  # without those beyond the ends
             low.append(kernel[(outputs[:, None] - np.arange(n)) % n])
         return cls(
             cas=tuple(jnp.asarray(c, dtype=float) for c in cas),
@@ -81,16 +77,16 @@ class Scattering2D(Encoder):
         - `shape`: the grid of u; m is its product.
         - `scales`: J, coefficients are averages over about 2ᴶ points. Good values: 1 to 3.
         - `angles`: L, directions of the wavelets. Good values: 8; the paper has 2 (Darcy), 8 and 16.
-        - `order`: 1 or 2, how many wavelets follow each other at most.
-        - `channels`: d_u, each transformed by itself.
+        - `order`: 1 or 2, the largest number of wavelets applied in sequence.
+        - `channels`: d_u, each transformed separately.
         """
         check_positive(scales=scales, angles=angles, channels=channels)
         if order not in (1, 2):
-            raise ValueError(f"`order` must be 1 or 2, got {order}; higher orders carry next to no energy")
+            raise ValueError(f"`order` must be 1 or 2, got {order}; higher orders have almost no energy")
         if min(shape) < 2**scales:
             raise ValueError(
                 f"scales={scales} averages over 2^{scales} = {2**scales} points but the grid is {shape}; "
-                f"take at most scales={int(np.log2(min(shape)))}"
+                f"use at most scales={int(np.log2(min(shape)))}"
             )
         padded = padded_length(shape[0], scales), padded_length(shape[1], scales)
         psi = morlet.bank_2d(padded, scales, angles)
@@ -125,9 +121,11 @@ class Scattering2D(Encoder):
         return self.channels * self.paths * self.reduced[0] * self.reduced[1]
 
     def transform(self, u: Float[Array, "*N M_x M_y"]) -> Float[Array, "*N paths m_x m_y"]:
-        """The coefficients of one field or of many, not flattened."""
+        """The coefficients of one field or a batch of fields, not flattened."""
         if u.shape[-2:] != self.shape:
-            raise ValueError(f"Scattering2D was built for fields on the grid {self.shape}, got an array {u.shape}")
+            raise ValueError(
+                f"Scattering2D was built for fields on the grid {self.shape}, got an array of shape {u.shape}"
+            )
         s = _scatter_batch(self, u.reshape(-1, *self.shape))
         return s.reshape(*u.shape[:-2], *s.shape[1:])
 
@@ -146,7 +144,7 @@ def _coarsened(psi: Float[np.ndarray, "L n_x n_y"], level: int) -> Float[np.ndar
 
 
 def _factors(psi: Float[np.ndarray, "L n_x n_y"]) -> Float[np.ndarray, "4 n_x L n_y"]:
-    """A real ψ̂ as it acts on cas coefficients c of a real field.
+    """A real ψ̂ as factors on the cas coefficients c of a real field.
 
     From cas a cas b = cos(a − b) + sin(a + b), the coefficients of a field with transform û are
     c(k, l) = Re û(k, −l) − Im û(k, l). With e, o the even and odd part of ψ̂ under (k, l) → (−k, −l), and a bar for

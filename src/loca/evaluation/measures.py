@@ -10,9 +10,17 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from loca.data import Queries, Samples, Shared, grid_shape
-from loca.domains import Sphere
-from loca.metrics import max_absolute, relative_l2, relative_l2_squared, rmse, rmse_bands, skill, spectral
-from loca.metrics.bands import EDGES, radius
+from loca.metrics import (
+    BAND_EDGES,
+    max_absolute,
+    relative_l2,
+    relative_l2_squared,
+    rmse,
+    rmse_bands,
+    skill,
+    spectral,
+    wavenumbers,
+)
 
 Values = Float[np.ndarray, "N P d_s"]
 
@@ -38,7 +46,7 @@ MEASURES = {
 }
 """All errors, in the order in which reports list them."""
 
-BANDS = {"rmse_low": 0, "rmse_mid": EDGES[0], "rmse_high": EDGES[1]}
+BANDS = {"rmse_low": 0, "rmse_mid": BAND_EDGES[0], "rmse_high": BAND_EDGES[1]}
 """Waves across the grid at which each begins."""
 
 NEEDS = {
@@ -74,11 +82,11 @@ class Measuring:
                 f"{'shared by all functions' if isinstance(samples.y, Shared) else 'that differ between functions'}; "
                 "pass one weight for each of the shared queries, such as `loca.domains.area_weights(domain, y)`"
             )
-        shape = None if isinstance(samples.domain, Sphere) else even_grid(samples.y)
+        shape = even_grid(samples.y) if samples.domain.is_flat else None
         possible = {
             "spectral": shape is not None and len(shape) == 2,
             "skill": has_reference,
-            **{band: shape is not None and radius(shape).max() >= edge for band, edge in BANDS.items()},
+            **{band: shape is not None and wavenumbers(shape).max() >= edge for band, edge in BANDS.items()},
         }
         admitted = [name for name in MEASURES if possible.get(name, True) and name not in BY_NAME_ONLY]
         names = tuple(name for name in MEASURES if name in (admitted if metrics is None else metrics))

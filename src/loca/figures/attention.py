@@ -11,10 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.attention import Channels, Uncoupled
-from loca.attention.coupling import inverse_root
+from loca.attention import Channels, Uncoupled, inverse_root
 from loca.data import Samples, Shared, Variable
-from loca.domains import Sphere
 from loca.figures.columns import Column, columns_of
 from loca.figures.layout import draw_columns, is_globe
 from loca.figures.style import INK
@@ -130,7 +128,7 @@ def mark(ax: Axes, column: Column, point: Float[np.ndarray, " d_y"]) -> None:
         ax.axvline(float(point[0]), color=INK, linewidth=0.6, linestyle=(0, (3, 2)))
         return
     across, up = point[-2:]
-    if isinstance(column.domain, Sphere):
+    if column.is_geographic:
         across, up = up, across
     if is_globe(column):
         across, up = np.radians((across + 180.0) % 360.0 - 180.0), np.radians(up)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from loca.data import Samples, Shared, Variable
-from loca.domains import Domain, Sphere
+from loca.domains import Domain
 from loca.typing import Measurements
 
 SLICES = 3
@@ -57,6 +57,11 @@ class Column:
     def is_vector(self) -> bool:
         """Whether every value has two components."""
         return self.values[0].ndim == 2
+
+    @property
+    def is_geographic(self) -> bool:
+        """Whether locations are (latitude, longitude): latitude comes first and points upwards."""
+        return self.domain is not None and self.domain.is_geographic
 
     @property
     def dimension(self) -> int:
@@ -202,7 +207,7 @@ def covers_globe(points: Float[np.ndarray, "P 2"]) -> bool:
 
 def extent(domain: Domain | None, points: Float[np.ndarray, "P 2"]) -> tuple[float, float]:
     """Width and height of a panel: in the units of its coordinates, or of a map."""
-    if not isinstance(domain, Sphere):
+    if domain is None or not domain.is_geographic:
         return float(np.ptp(points[:, 0])), float(np.ptp(points[:, 1]))
     if covers_globe(points):
         return 2.0, 1.0

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loca.domains import Sphere
 from loca.figures.columns import Column, covers_globe, extent
 from loca.figures.panels import draw_curve, draw_field, draw_globe, enlargement
 from loca.figures.style import error_scale, scale, style
@@ -130,8 +129,7 @@ def is_framed(column: Column) -> bool:
 
 def frame(ax: Axes, column: Column, *, left: bool, bottom: bool) -> None:
     """Coordinates at the left and at the bottom of a side only; equal lengths look equal where both are space."""
-    on_sphere = isinstance(column.domain, Sphere)
-    if on_sphere:  # a region: latitude upwards, as on any map
+    if column.is_geographic:  # a region: latitude upwards, as on any map
         ax.set_aspect(1.0 / np.cos(np.radians(column.bounds[:, 0].mean())))
     elif column.axes[0] != "$t$":
         width, height = extent(column.domain, column.bounds)
@@ -139,7 +137,7 @@ def frame(ax: Axes, column: Column, *, left: bool, bottom: bool) -> None:
             ax.set_aspect("equal")
     ax.locator_params(nbins=3)
     ax.tick_params(labelleft=left, labelbottom=bottom)
-    across, up = ("longitude", "latitude") if on_sphere else column.axes
+    across, up = ("longitude", "latitude") if column.is_geographic else column.axes
     if bottom:
         ax.set_xlabel(across)
     if left:
@@ -189,7 +187,7 @@ def typeset(unit: str) -> str:
 
 def is_globe(column: Column) -> bool:
     """Whether a column is drawn as maps of the whole sphere."""
-    return column.dimension == 2 and isinstance(column.domain, Sphere) and covers_globe(column.bounds)
+    return column.dimension == 2 and column.is_geographic and covers_globe(column.bounds)
 
 
 def aspect_of(column: Column) -> float:

@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from loca.data import grid_shape
-from loca.domains import Sphere
 from loca.figures.columns import Column
 from loca.figures.style import ERROR_COLOR, INK, INPUT_COLOR, MISSING, OUTLINE, OUTPUT_COLOR
 
@@ -59,7 +58,7 @@ def draw_field(ax: Axes, column: Column, row: int, cmap: Colormap, norm: Normali
         draw_deformed(ax, points.reshape(*shape, 2), values.reshape(*shape, 2), cmap, norm)
         return
     colors = column.colors[row]
-    upright = isinstance(column.domain, Sphere)  # latitude comes first and goes upwards
+    upright = column.is_geographic
     drawn = points[:, ::-1] if upright else points
     if shape is None:
         draw_points(ax, drawn, colors, cmap, norm)

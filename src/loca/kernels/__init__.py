@@ -1,9 +1,9 @@
-"""k(z, z′): how alike two lifted locations are."""
+"""k(z, z′): the similarity of two lifted locations."""
 
-from loca.kernels.combinations import Product as Product
-from loca.kernels.combinations import Scaled as Scaled
-from loca.kernels.combinations import Sum as Sum
 from loca.kernels.kernel import Kernel as Kernel
+from loca.kernels.kernel import Product as Product
+from loca.kernels.kernel import Scaled as Scaled
+from loca.kernels.kernel import Sum as Sum
 from loca.kernels.laplacian import Laplacian as Laplacian
 from loca.kernels.matern import Matern as Matern
 from loca.kernels.rational_quadratic import RationalQuadratic as RationalQuadratic

@@ -1,4 +1,4 @@
-"""What every kernel is."""
+"""What every kernel is, and kernels made of kernels."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import abc
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from loca.parameters import Held, Positive
+from loca.parameters import Held, Positive, positive
 
 
 class Kernel(eqx.Module):
     """k : ℝˡ × ℝˡ → ℝ, symmetric, positive definite and positive-valued, on the lifted space.
 
-    Kernels add and multiply to kernels, and a positive number times a kernel is one: `RBF() + 0.5 * Matern()`.
+    Sums, products and positive multiples of kernels are kernels: `RBF() + 0.5 * Matern()`.
     """
 
     @abc.abstractmethod
@@ -24,13 +24,46 @@ class Kernel(eqx.Module):
         return self.matrix(z[None], z_[None])[0, 0]
 
     def __add__(self, other: Kernel) -> Kernel:
-        from loca.kernels.combinations import Sum  # a combination is itself a kernel, hence the late import
-
         return Sum(self, other)
 
     def __mul__(self, other: Kernel | float | Positive | Held) -> Kernel:
-        from loca.kernels.combinations import Product, Scaled
-
         return Product(self, other) if isinstance(other, Kernel) else Scaled(other, self)
 
     __rmul__ = __mul__
+
+
+class Sum(Kernel):
+    """k₁ + k₂: large where either kernel is large."""
+
+    left: Kernel
+    right: Kernel
+
+    def matrix(self, z: Float[Array, "P l"], z_: Float[Array, "Q l"]) -> Float[Array, "P Q"]:
+        return self.left.matrix(z, z_) + self.right.matrix(z, z_)
+
+
+class Product(Kernel):
+    """k₁ · k₂: large where both kernels are large."""
+
+    left: Kernel
+    right: Kernel
+
+    def matrix(self, z: Float[Array, "P l"], z_: Float[Array, "Q l"]) -> Float[Array, "P Q"]:
+        return self.left.matrix(z, z_) * self.right.matrix(z, z_)
+
+
+class Scaled(Kernel):
+    """γ k with amplitude γ > 0.
+
+    The amplitude of an entire kernel cancels in κ, so it matters only for the weight of a term in a sum.
+    """
+
+    amplitude: Positive | Held
+    kernel: Kernel
+
+    def __init__(self, amplitude: float | Positive | Held, kernel: Kernel):
+        self.amplitude = positive(amplitude)
+        self.kernel = kernel
+
+    def matrix(self, z: Float[Array, "P l"], z_: Float[Array, "Q l"]) -> Float[Array, "P Q"]:
+        return self.amplitude() * self.kernel.matrix(z, z_)

@@ -11,7 +11,7 @@ from loca.parameters import Held, Positive, positive
 class Laplacian(Kernel):
     """k(z, z′) = exp(−β‖z − z′‖₁): a product over the coordinates, with a kink where points coincide.
 
-    With the Euclidean norm instead it is `Matern(order=1/2)`.
+    With the Euclidean norm it would be `Matern(order=1/2)`.
 
     **Arguments:**
 

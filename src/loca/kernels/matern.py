@@ -16,7 +16,7 @@ class Matern(Kernel):
 
     **Arguments:**
 
-    - `order`: ν, one of 1/2, 3/2, 5/2; functions of the kernel's space have just under ν derivatives.
+    - `order`: ν, one of 1/2, 3/2, 5/2; functions in the kernel's space have just under ν derivatives.
     - `rate`: β > 0, an inverse length.
     """
 
@@ -30,7 +30,7 @@ class Matern(Kernel):
         self.rate = positive(rate)
 
     def matrix(self, z: Float[Array, "P l"], z_: Float[Array, "Q l"]) -> Float[Array, "P Q"]:
-        if self.order == 0.5:  # the only one with a kink at r = 0, so it needs r to full precision there
+        if self.order == 0.5:  # the only order with a kink at r = 0, where it needs r in full precision
             r2 = pairwise(lambda a, b: jnp.sum((a - b) ** 2), z, z_)
         else:
             r2 = squared_distances(z, z_)

@@ -11,11 +11,11 @@ from loca.parameters import Held, Positive, positive
 class RBF(Kernel):
     """k(z, z′) = exp(−β‖z − z′‖²).
 
-    The paper's amplitude γ cancels in κ and is left out; `Scaled` has it for sums.
+    The paper's amplitude γ cancels in κ and is omitted; use `Scaled` for the terms of a sum.
 
     **Arguments:**
 
-    - `rate`: β > 0, the inverse of the squared length over which points count as similar. Good values: 0.2 to 1 with
+    - `rate`: β > 0, the inverse square of the length over which points are similar. Good values: 0.2 to 1 with
         a network as lift.
     """
 

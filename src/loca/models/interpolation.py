@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from loca.data import Samples, grid_shape
-from loca.domains import Domain, Sphere, Torus
 from loca.parameters import Fixed
 
 
@@ -41,7 +40,7 @@ class Grid(Fixed):
             )
         outer = [np.unique(column) for column in np.asarray(data.y.points).T[:num_repeated]]
         axes = tuple(jnp.asarray(axis) for axis in (*outer, *inner))
-        return cls(axes, periods_of(data.domain), num_repeated)
+        return cls(axes, data.domain.periods, num_repeated)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -110,13 +109,3 @@ def extent(axis: Float[Array, " k"], period: float | None) -> Float[Array, ""]:
     if period is not None:
         length = jnp.sign(length) * period
     return jnp.where(length == 0.0, 1.0, length)
-
-
-def periods_of(domain: Domain) -> tuple[float | None, ...]:
-    """The period of each coordinate of a domain, None where there is none."""
-    match domain:
-        case Torus():
-            return tuple(high - low for low, high in zip(domain.cell.low, domain.cell.high, strict=True))
-        case Sphere():
-            return (None, 360.0)
-    return (None,) * domain.dimension

@@ -8,7 +8,7 @@ import math
 import jax
 
 from loca.data import Normalization, Samples, grid_shape
-from loca.domains import Box, Domain, Sphere, Torus
+from loca.domains import Box, Domain
 from loca.encoders import Encoder, HarmonicSensors, Scattering1D, Scattering2D
 from loca.kernels import RBF
 from loca.models.deeponet import DeepONet
@@ -118,14 +118,8 @@ class Setting:
 
 def coordinates(domain: Domain) -> Box:
     """The ranges of the coordinates: the paper takes every domain for a box, the globe too."""
-    match domain:
-        case Box():
-            return domain
-        case Torus(cell=cell):
-            return cell
-        case Sphere():
-            return Box((-90.0, 0.0), (90.0, 360.0))
-    raise ValueError(f"the paper's settings know boxes, tori and the sphere, not {domain}; use LOCA.create")
+    low, high = zip(*domain.bounds, strict=True)
+    return Box(low, high)
 
 
 SETTINGS: dict[str, Setting] = {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from loca.domains import Box, Domain, Sphere, Torus
+from loca.domains import Domain
 
 Tile = tuple[slice, ...]
 """A rectangle of a grid: where it begins and ends along every axis."""
@@ -43,17 +43,10 @@ class QueryGrid:
                 f"a grid over {domain} needs {domain.dimension} numbers of at least 2, one for each coordinate; "
                 f"got {'x'.join(map(str, counts))}"
             )
-        match domain:
-            case Sphere():
-                axes = (np.linspace(-90.0, 90.0, counts[0]), np.linspace(0.0, 360.0, counts[1], endpoint=False))
-                units = ({"units": "degrees_north"}, {"units": "degrees_east"})
-                return cls(("latitude", "longitude"), axes, units)
-            case Torus(cell=cell) | (Box() as cell):
-                ends = not isinstance(domain, Torus)
-                limits = zip(cell.low, cell.high, counts, strict=True)
-                axes = tuple(np.linspace(low, high, count, endpoint=ends) for low, high, count in limits)
-                return cls(tuple(f"y{i + 1}" for i in range(len(axes))), axes, ({},) * len(axes))
-        raise ValueError(f"there is no even grid over {domain}; use Box, Torus or Sphere")
+        ranges = zip(domain.bounds, domain.periods, counts, strict=True)
+        axes = tuple(np.linspace(*bounds, count, endpoint=period is None) for bounds, period, count in ranges)
+        units = tuple({"units": unit} if unit else {} for unit in domain.coordinate_units)
+        return cls(domain.coordinate_names, axes, units)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from loca.rules.defaults import rule_on as rule_on
 from loca.rules.gauss_legendre import GaussLegendre as GaussLegendre
 from loca.rules.monte_carlo import MonteCarlo as MonteCarlo
 from loca.rules.monte_carlo import OwnQueries as OwnQueries
-from loca.rules.quasi_monte_carlo import QuasiMonteCarlo as QuasiMonteCarlo
+from loca.rules.monte_carlo import QuasiMonteCarlo as QuasiMonteCarlo
 from loca.rules.rule import FixedRule as FixedRule
 from loca.rules.rule import Rule as Rule
 from loca.rules.sphere_product import SphereProduct as SphereProduct

@@ -1,9 +1,13 @@
-"""What every quadrature rule is."""
+"""What every quadrature rule is, and tensor products of one-dimensional rules."""
 
 import abc
+import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from loca.domains import Domain
@@ -11,23 +15,23 @@ from loca.parameters import Fixed
 
 
 class Rule(Fixed):
-    """∫_Y h(y) dy ≈ Σⱼ wⱼ h(zⱼ) on the domain that the rule owns.
+    """∫_Y h(y) dy ≈ Σⱼ wⱼ h(zⱼ) on the domain of the rule.
 
-    Nodes are made on the unit cube and carried into Y when the rule is created, so they cannot be left outside it.
+    Nodes are constructed on the unit cube and mapped to Y when the rule is created, so none can lie outside Y.
     """
 
     domain: eqx.AbstractVar[Domain]
 
     follows_queries: ClassVar[bool] = False
-    """Whether the nodes are the queries themselves, so that answers depend on what is asked together."""
+    """Whether the nodes are the queries themselves, so that a prediction depends on the other queries."""
 
     @abc.abstractmethod
     def __call__(self, y: Float[Array, "P d_y"]) -> tuple[Float[Array, "Q d_y"], Float[Array, " Q"]]:
-        """Nodes z and weights w with which to answer the queries y."""
+        """Nodes z and weights w for predictions at the queries y."""
 
 
 class FixedRule(Rule):
-    """A rule whose nodes are the same whatever is asked."""
+    """A rule whose nodes do not depend on the queries."""
 
     z: eqx.AbstractVar[Float[Array, "Q d_y"]]
     w: eqx.AbstractVar[Float[Array, " Q"]]
@@ -38,3 +42,36 @@ class FixedRule(Rule):
     def integrate(self, values: Float[Array, "Q *d"]) -> Float[Array, "*d"]:
         """Σⱼ wⱼ hⱼ for values of h at the nodes."""
         return (self.w @ values.reshape(len(self.w), -1)).reshape(values.shape[1:])
+
+
+OneD = tuple[np.ndarray, np.ndarray]  # nodes in [0, 1], weights that sum to 1
+
+
+def gauss(count: int) -> OneD:
+    """Gauss–Legendre on [0, 1]: exact for polynomials of degree 2·count − 1."""
+    t, w = np.polynomial.legendre.leggauss(count)
+    return 0.5 * (t + 1.0), 0.5 * w
+
+
+def uniform(count: int) -> OneD:
+    """The trapezoid rule for periodic functions on [0, 1)."""
+    return np.arange(count) / count, np.full(count, 1.0 / count)
+
+
+def product(domain: Domain, factors: Sequence[OneD]) -> tuple[Float[Array, "Q d_y"], Float[Array, " Q"]]:
+    """The tensor product of one-dimensional rules, mapped to a domain; the first coordinate varies slowest."""
+    nodes, weights = zip(*factors, strict=True)
+    t = np.stack(np.meshgrid(*nodes, indexing="ij"), axis=-1).reshape(-1, len(factors))
+    w = np.stack(np.meshgrid(*weights, indexing="ij"), axis=-1).reshape(-1, len(factors)).prod(axis=1)
+    return domain.from_unit(jnp.asarray(t, dtype=float)), jnp.asarray(domain.volume * w, dtype=float)
+
+
+def counts_per_dimension(counts: int | Sequence[int], dimension: int) -> tuple[int, ...]:
+    """The number of nodes along each dimension, from one number for all or a sequence."""
+    each = (counts,) * dimension if isinstance(counts, int) else tuple(counts)
+    if len(each) != dimension or min(each) < 1:
+        raise ValueError(
+            f"expected one positive number of nodes, or {dimension} of them for a {dimension}-dimensional domain, "
+            f"got {counts} ({math.prod(each)} nodes in total)"
+        )
+    return each

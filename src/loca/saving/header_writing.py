@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from loca.data import Records, Samples, Variable
-from loca.domains import Box, Domain, Sphere, Torus
+from loca.domains import Domain
 from loca.models import LOCA, DeepONet, Operator
 from loca.parameters import count
 from loca.saving import document
 from loca.saving.describing import describe
 from loca.saving.errors import ModelFileError
 from loca.saving.header import FORMAT, Header
+from loca.saving.known import CLASS_NAMES
 
 PACKAGES = ("loca-jax", "jax", "equinox", "numpy")
 """What the numbers depend on."""
@@ -72,7 +73,7 @@ def channels(
 
 
 def domain_of(model: Operator, data: Samples | Records | Header | None) -> Domain | None:
-    """Y, from the data or else from the model, if it is one of our domains."""
+    """Y, from the data or else from the model, if it is a built-in domain, which every reader knows."""
     match model:
         case _ if data is not None:
             domain = data.domain
@@ -80,7 +81,7 @@ def domain_of(model: Operator, data: Samples | Records | Header | None) -> Domai
             domain = getattr(part, "domain", None)
         case _:
             return None
-    return domain if type(domain) in (Box, Sphere, Torus) else None
+    return domain if isinstance(domain, Domain) and type(domain) in CLASS_NAMES else None
 
 
 def number(value: Any, name: str) -> float:

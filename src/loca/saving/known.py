@@ -14,10 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from loca import attention, domains, encoders, kernels, models, nets, parameters, positions, rules
-from loca.attention.random_features import FixedNoise
 from loca.data import Normalization
-from loca.encoders.scattering1d import Band
-from loca.encoders.scattering2d import Axis
 from loca.saving.errors import ModelFileError
 
 CLASSES: dict[str, type[eqx.Module]] = {
@@ -25,7 +22,7 @@ CLASSES: dict[str, type[eqx.Module]] = {
     "attention.Dense": attention.Dense,
     "attention.Nystrom": attention.Nystrom,
     "attention.RandomFeatures": attention.RandomFeatures,
-    "attention.RandomFeatures.FixedNoise": FixedNoise,
+    "attention.RandomFeatures.FixedNoise": attention.FixedNoise,
     "attention.Sharded": attention.Sharded,
     "attention.Uncoupled": attention.Uncoupled,
     "data.Normalization": Normalization,
@@ -36,9 +33,9 @@ CLASSES: dict[str, type[eqx.Module]] = {
     "encoders.HarmonicSensors": encoders.HarmonicSensors,
     "encoders.Projection": encoders.Projection,
     "encoders.Scattering1D": encoders.Scattering1D,
-    "encoders.Scattering1D.Band": Band,
+    "encoders.Scattering1D.Band": encoders.Band,
     "encoders.Scattering2D": encoders.Scattering2D,
-    "encoders.Scattering2D.Axis": Axis,
+    "encoders.Scattering2D.Axis": encoders.Axis,
     "encoders.Sensors": encoders.Sensors,
     "encoders.Wavelet": encoders.Wavelet,
     "kernels.Laplacian": kernels.Laplacian,

@@ -12,7 +12,7 @@ import numpy as np
 
 from loca.data.queries import Free, Indexed, Shared
 from loca.data.samples import Samples, Variable
-from loca.domains import Box, Domain, Sphere, Torus
+from loca.domains import Domain
 from loca.typing import Measurements
 
 FORMAT = 1
@@ -47,7 +47,7 @@ class StoreLayout:
         return {
             "format": FORMAT,
             "count": self.count,
-            "domain": domain_to_json(self.domain),
+            "domain": self.domain.to_json(),
             "inputs": [variable._asdict() for variable in self.inputs],
             "outputs": [variable._asdict() for variable in self.outputs],
             "arrays": {name: [array.dtype.str, *array.shape] for name, array in sorted(self.each.items())},
@@ -129,29 +129,3 @@ def array_digest(array: np.ndarray) -> str:
     """SHA-256 of an array's shape, kind and bytes."""
     header = f"{array.dtype.str}{array.shape}".encode()
     return hashlib.sha256(header + np.ascontiguousarray(array).tobytes()).hexdigest()
-
-
-def domain_to_json(domain: Domain) -> dict[str, Any]:
-    """The name of the domain and its corners."""
-    match domain:
-        case Box(low=low, high=high):
-            return {"type": "Box", "low": list(low), "high": list(high)}
-        case Torus(cell=cell):
-            return {"type": "Torus", "low": list(cell.low), "high": list(cell.high)}
-        case Sphere():
-            return {"type": "Sphere"}
-        case other:
-            raise ValueError(f"a domain of type {type(other).__name__} cannot be stored; use Box, Torus or Sphere")
-
-
-def domain_from_json(description: Mapping[str, Any]) -> Domain:
-    """The domain that `domain_to_json` described."""
-    match description:
-        case {"type": "Box", "low": low, "high": high}:
-            return Box(low, high)
-        case {"type": "Torus", "low": low, "high": high}:
-            return Torus(low, high)
-        case {"type": "Sphere"}:
-            return Sphere()
-        case _:
-            raise ValueError(f"unknown domain {dict(description)}; this version knows Box, Torus and Sphere")

@@ -17,10 +17,10 @@ from loca.data.grids import grid_shape
 from loca.data.normalization import Normalization
 from loca.data.records import Records, Rows
 from loca.data.samples import Samples, Variable
-from loca.data.store.layout import FORMAT, content_digest, domain_from_json, put_together, sample_digests
+from loca.data.store.layout import FORMAT, content_digest, put_together, sample_digests
 from loca.data.store.moments import Statistics
 from loca.data.store.reading import RowReader
-from loca.domains import Sphere
+from loca.domains import domain_from_json
 from loca.durable import CorruptDataError
 
 if TYPE_CHECKING:
@@ -149,9 +149,8 @@ class Store(Records):
         self, numbers: np.ndarray, count: int
     ) -> tuple[tuple[str, ...], tuple[int, ...], dict[str, Any]]:
         """Names, lengths and coordinates of the axes of output functions: those of a grid if the queries form one."""
-        sphere = isinstance(self.domain, Sphere)
-        names = ("latitude", "longitude") if sphere else tuple(f"y{i + 1}" for i in range(self.domain.dimension))
-        units = ({"units": "degrees_north"}, {"units": "degrees_east"}) if sphere else ({},) * len(names)
+        names = self.domain.coordinate_names
+        units = tuple({"units": unit} if unit else {} for unit in self.domain.coordinate_units)
         if "y" in self.once and "index" not in self.description["arrays"]:
             y, own = self.once["y"], ()
             shape = grid_shape(self.shared["y"])

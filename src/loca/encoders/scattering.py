@@ -1,4 +1,4 @@
-"""How a function of a batch is mapped: as the same function of a longer batch."""
+"""What the scattering transforms of time series and images share: the modulus, and batches in chunks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,15 +10,29 @@ from jaxtyping import Array, Float
 
 Batch = Float[Array, "B ..."]
 
+CHUNK = 2**19
+"""Numbers of the first order to process at a time: 2 MB, which fits in a processor's cache."""
+
+
+def modulus(re: Float[Array, "*grid"], im: Float[Array, "*grid"]) -> Float[Array, "*grid"]:
+    """|re + i·im|, with gradient zero at zero.
+
+    The square root has infinite slope at 0, which the chain rule would turn into 0·∞ = NaN. Zero is the center of the
+    subdifferential, and the value that symmetry requires.
+    """
+    square = re * re + im * im
+    positive = square > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0)
+
 
 def batched(f: Callable[[Any, Batch], Batch]) -> Callable[[Any, Batch], Batch]:
     """f(parts, u) on batches u, such that `jax.vmap` over functions calls f once with all of them.
 
-    Left to itself, `vmap` would put the functions on the outermost axis of every array inside f, where the matrix
-    products of a transform need a copy each; f knows better where a batch belongs. Derivatives go through f as it is
-    written, in forward and reverse mode; `parts` are given and have none.
+    By default `vmap` would put the functions on the outermost axis of every array inside f, where the matrix products
+    of a transform need a copy each; f itself places the batch axis better. Derivatives go through f as it is written,
+    in forward and reverse mode; `parts` are constants without derivatives.
     """
-    f = jax.jit(f)  # a transform is many small operations; compiled, it is quick to call on a single function too
+    f = jax.jit(f)  # a transform consists of many small operations; compiled, it is fast for a single function too
 
     @custom_vmap
     def many(parts: Any, u: Batch) -> Batch:
@@ -46,7 +60,7 @@ def batched(f: Callable[[Any, Batch], Batch]) -> Callable[[Any, Batch], Batch]:
 
 
 def in_chunks(f: Callable[[Batch], Batch], u: Batch, size: int) -> Batch:
-    """f(u), `size` functions at a time: memory stays bounded and what a chunk touches stays in the cache."""
+    """f(u), `size` functions at a time: memory stays bounded and a chunk stays in the cache."""
     if len(u) <= size:
         return f(u)
     whole = len(u) // size * size
