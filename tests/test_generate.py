@@ -1,4 +1,4 @@
-"""Generating data: the same samples whoever computes them, however often it is killed and wherever."""
+"""Generating data: the same samples with any workers, however often and wherever the run is killed."""
 
 import contextlib
 import dataclasses
@@ -23,12 +23,13 @@ import typer
 from typer.testing import CliRunner
 
 from crashing import Crash, crash_at
+from loca import workers
 from loca.cli.app import app
 from loca.cli.generate import build
 from loca.data import Store, Variable
 from loca.data.store import writing
 from loca.domains import Box
-from loca.durable import files as work
+from loca.durable import lock
 from loca.problems import Problem, generate, generation
 from loca.problems.problem import generators
 from loca.typing import Key
@@ -106,7 +107,7 @@ def test_more_samples_begin_with_the_same_ones(tmp_path):
     assert jnp.array_equal(few.load().s, many.load(slice(33)).s)
 
 
-def test_the_samples_do_not_depend_on_who_computes_them(tmp_path, undisturbed):
+def test_the_samples_do_not_depend_on_the_workers(tmp_path, undisturbed):
     """Two processes, and an executor that the user brings."""
     assert generate(Sums(), 40, tmp_path / "processes.zarr", workers=2).digest == undisturbed
     with ThreadPoolExecutor(3) as executor:
@@ -121,8 +122,8 @@ def test_a_killed_worker_is_replaced(tmp_path, undisturbed):
     assert store.digest == undisturbed
 
 
-def test_workers_that_always_die_are_given_up_and_lose_nothing(tmp_path, undisturbed, monkeypatch):
-    monkeypatch.setattr(work, "DEATHS", 1)
+def test_workers_that_always_die_end_the_run_and_lose_nothing(tmp_path, undisturbed, monkeypatch):
+    monkeypatch.setattr(workers, "DEATHS", 1)
     sword = tmp_path / "sword"
     sword.write_text("always")
     path = tmp_path / "sums.zarr"
@@ -138,7 +139,7 @@ CHANGES = ((writing, "write_rows"), (writing, "sync"), (Store, "open"))
 
 
 def test_crashing_before_any_change_of_the_disk_changes_nothing(tmp_path, undisturbed, monkeypatch):
-    """All moments at which a file appears, moves or goes; each run goes on from the last one's ruins."""
+    """All moments at which a file appears, moves or disappears; the same call then resumes."""
     moment = 0
     while True:
         path = tmp_path / f"{moment}.zarr"
@@ -156,7 +157,7 @@ def test_crashing_before_any_change_of_the_disk_changes_nothing(tmp_path, undist
         assert not path.with_name(f"{moment}.zarr.partial").exists()
         assert not list(path.rglob("*.partial")) + list(path.rglob("*.__lock"))
         moment += 1
-    assert moment > 40  # pieces, shards, summaries, the last rename, the removal of the draft
+    assert moment > 40  # pieces, shards, summaries, the last rename, the removal of the partial store
 
 
 def test_other_arguments_are_refused(tmp_path, small_shards):
@@ -168,23 +169,23 @@ def test_other_arguments_are_refused(tmp_path, small_shards):
     with pytest.raises(Crash):
         generate(Sums(), 40, path, progress=crash_after_two_pieces)
     begun = path.with_name("sums.zarr.partial")
-    for problem, seed, said in ((Sums(), 1, "seed is 0, now asked for: 1"), (Sums(scale=2.0), 0, "arguments.scale")):
-        with pytest.raises(FileExistsError, match=f"partial was begun with other arguments .*{said}.*delete it"):
+    for problem, seed, said in ((Sums(), 1, "seed is 0, now requested: 1"), (Sums(scale=2.0), 0, "arguments.scale")):
+        with pytest.raises(FileExistsError, match=f"partial was started with other arguments .*{said}.*delete it"):
             generate(problem, 40, path, seed=seed)
-    with pytest.raises(FileExistsError, match="count is 40, now asked for: 41"):
+    with pytest.raises(FileExistsError, match="count is 40, now requested: 41"):
         generate(Sums(), 41, path)
     assert begun.exists()
     complete = generate(Sums(), 40, path)
     modified = (path / "zarr.json").stat().st_mtime_ns
     assert generate(Sums(), 40, path, workers=2).digest == complete.digest  # says it is there and does nothing
     assert (path / "zarr.json").stat().st_mtime_ns == modified
-    with pytest.raises(FileExistsError, match=r"holds something else .*seed is 0, now asked for: 1.*another name"):
+    with pytest.raises(FileExistsError, match=r"holds something else .*seed is 0, now requested: 1.*another name"):
         generate(Sums(), 40, path, seed=1)
 
 
 def test_two_runs_do_not_write_at_once(tmp_path):
     path = tmp_path / "sums.zarr"
-    with work.lock(path.with_name("sums.zarr.partial")), pytest.raises(RuntimeError, match="another process"):
+    with lock(path.with_name("sums.zarr.partial")), pytest.raises(RuntimeError, match="another process"):
         generate(Sums(), 40, path)
     assert len(generate(Sums(), 40, path)) == 40
 
@@ -213,7 +214,7 @@ def test_the_command_generates_once(tmp_path):
     assert "is complete: 20 samples" in first.output
     assert (again.exit_code, other.exit_code) == (0, 1)
     assert "is there already: 20 samples" in again.output
-    assert "seed is 0, now asked for: 7" in other.output
+    assert "seed is 0, now requested: 7" in other.output
     assert (
         Store.open(path).provenance["arguments"] | {"sensors": 30, "length": 1.0}
         == (Store.open(path).provenance["arguments"])
@@ -310,18 +311,24 @@ def digest(tmp_path_factory):
     return Store.open(path).digest
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("workers", "longest"), [(1, 1.5), (2, 3.5)])
-def test_killed_twenty_times_at_random_moments(workers, longest, digest, tmp_path):
+@pytest.mark.parametrize(
+    ("processes", "longest", "times"),
+    [
+        pytest.param(2, 3.5, 3, marks=pytest.mark.slow),
+        pytest.param(1, 1.5, 20, marks=pytest.mark.full),
+        pytest.param(2, 3.5, 20, marks=pytest.mark.full),
+    ],
+)
+def test_killed_at_random_moments(processes, longest, times, digest, tmp_path):
     """SIGKILL for all processes, or for the first one only, whose orphans then meet the next run."""
     path, log = tmp_path / "darcy.zarr", tmp_path / "log"
-    line = [*DARCY, str(path), "--workers", str(workers)]
+    line = [*DARCY, str(path), "--workers", str(processes)]
 
-    rng = random.Random(workers)
+    rng = random.Random(processes)
     kills = 0
     start = [sys.executable, "-W", "ignore", "-c", DRIVER, str(log)]
     with subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as driver:
-        while kills < 20:
+        while kills < times:
             driver.stdin.write(json.dumps(line) + "\n")
             driver.stdin.flush()
             pid = int(driver.stdout.readline())

@@ -1,4 +1,4 @@
-"""Work cut into pieces that may be done twice, by any number of workers, and be killed at any moment."""
+"""Independent tasks run by any number of workers, which may be killed at any moment."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     import threadpoolctl
 
-P = TypeVar("P")
+T = TypeVar("T")
 
 DEATHS = 3
-"""How often in a row a pool of workers may die before it has finished one piece."""
+"""Number of consecutive times that a pool of workers may die without completing a task."""
 
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -28,36 +28,38 @@ ONE_THREAD = {
     "VECLIB_MAXIMUM_THREADS": "1",
     "NPROC": "1",
 }
-"""What keeps the libraries in each of several worker processes to one core.
+"""Environment variables that limit the libraries in each worker process to one thread.
 
-NPROC is XLA's: how many threads it starts. By their number it splits sums: with one, they don't depend on the cores.
+NPROC is the number of threads that XLA starts, by which it also splits sums: with one thread, results do not depend on
+the number of cores.
 """
 
 
-def carry_out(
-    work: Callable[[P], object], pieces: Sequence[P], *, workers: int = 1, executor: Executor | None = None
-) -> Iterator[P]:
-    """Do every piece of some work and give each back as it is done.
+def run_tasks(
+    run: Callable[[T], object], tasks: Sequence[T], *, workers: int = 1, executor: Executor | None = None
+) -> Iterator[T]:
+    """Run all tasks and yield each one when it is complete.
 
     **Arguments:**
 
-    - `work`: does one piece; it must be harmless to do a piece twice, and at once.
-    - `workers`: how many processes of our own; with 1 the work is done in this one.
-    - `executor`: who is to do the work instead; its workers must see the same files.
+    - `run`: runs one task; running a task twice, even concurrently, must be harmless.
+    - `tasks`: the tasks, in the order in which they are started.
+    - `workers`: number of processes to start; with 1 the tasks run in this process.
+    - `executor`: runs the tasks instead; its workers must see the same files.
     """
     if executor is not None:
-        yield from by_executor(executor, work, pieces)
+        yield from run_in_executor(executor, run, tasks)
     elif workers == 1:
-        for piece in pieces:
-            work(piece)
-            yield piece
+        for task in tasks:
+            run(task)
+            yield task
     else:
-        yield from by_processes(workers, work, pieces)
+        yield from run_in_processes(workers, run, tasks)
 
 
-def by_executor(executor: Executor, work: Callable[[P], object], pieces: Sequence[P]) -> Iterator[P]:
-    """Hand all pieces to an executor; should one fail, do not begin those that wait."""
-    futures = {executor.submit(work, piece): piece for piece in pieces}
+def run_in_executor(executor: Executor, run: Callable[[T], object], tasks: Sequence[T]) -> Iterator[T]:
+    """Submit all tasks to an executor; if one fails, cancel those that have not started."""
+    futures = {executor.submit(run, task): task for task in tasks}
     try:
         for future in as_completed(futures):
             future.result()
@@ -67,36 +69,36 @@ def by_executor(executor: Executor, work: Callable[[P], object], pieces: Sequenc
             future.cancel()
 
 
-def by_processes(workers: int, work: Callable[[P], object], pieces: Sequence[P]) -> Iterator[P]:
-    """Hand all pieces to new processes, and what they leave undone when one is killed to other new ones."""
-    waiting = dict.fromkeys(range(len(pieces)))
+def run_in_processes(workers: int, run: Callable[[T], object], tasks: Sequence[T]) -> Iterator[T]:
+    """Run all tasks in new processes; if one is killed, start new processes for the remaining tasks."""
+    waiting = dict.fromkeys(range(len(tasks)))
     deaths = 0
     while waiting:
-        # JAX has threads, and a forked process inherits the locks they hold: processes are started afresh
+        # JAX has threads, and a forked process would inherit the locks they hold: spawn instead
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(min(workers, len(waiting)), context, initializer=begin_worker)
+        pool = ProcessPoolExecutor(min(workers, len(waiting)), context, initializer=start_worker)
         try:
-            with environment(ONE_THREAD):  # read by the libraries when they are loaded
-                futures = {pool.submit(work, pieces[i]): i for i in waiting}
+            with environment(ONE_THREAD):  # libraries read it when they are loaded
+                futures = {pool.submit(run, tasks[i]): i for i in waiting}
             for future in as_completed(futures):
                 future.result()
                 del waiting[futures[future]]
                 deaths = 0
-                yield pieces[futures[future]]
+                yield tasks[futures[future]]
         except BrokenProcessPool as error:
             deaths += 1
             if deaths == DEATHS:
                 raise RuntimeError(
-                    f"worker processes died {DEATHS} times before they had done anything: killed, or out of memory? "
-                    "Run the same again with fewer workers to go on; nothing that was done is lost. "
+                    f"worker processes died {DEATHS} times without completing a task: killed, or out of memory? "
+                    "Completed work is kept; run the same command with fewer workers to resume. "
                     "In a script of your own, call this under `if __name__ == '__main__':`"
                 ) from error
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def begin_worker() -> None:
-    """End this process when its parent is gone, however that ended; leave Ctrl-C to the parent."""
+def start_worker() -> None:
+    """End this process when its parent has ended for any reason; leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 
@@ -110,7 +112,7 @@ def begin_worker() -> None:
 
 @contextlib.contextmanager
 def environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set variables for the processes started meanwhile, unless the user has set them."""
+    """Set variables for processes started inside the context, unless the user has set them."""
     missing = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(missing)
     try:
@@ -122,11 +124,11 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Within, linear algebra works with the calling thread alone; afterwards with as many as before.
+    """Limit linear algebra to the calling thread inside the context.
 
-    OpenBLAS wakes all its threads for matrices that take microseconds, and they wait for each other by spinning: with
-    another process on the same cores, a banded Cholesky factor has been measured to take 10 to 40 times as long. Work
-    is spread over processes instead.
+    OpenBLAS wakes all its threads even for matrices that take microseconds, and they wait for each other by spinning:
+    with another process on the same cores, a banded Cholesky factorization took 10 to 40 times as long. Work is
+    distributed over processes instead.
     """
     with controller().limit(limits=1, user_api="blas"):
         yield
@@ -134,7 +136,7 @@ def one_thread() -> Iterator[None]:
 
 @functools.cache
 def controller() -> threadpoolctl.ThreadpoolController:
-    """What knows the libraries of this process; it sees those that are loaded, so SciPy's has to be."""
+    """The controller of the linear algebra libraries of this process; SciPy's must be loaded before to be found."""
     import scipy.linalg  # noqa: F401
     import threadpoolctl
 

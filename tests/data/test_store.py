@@ -1,4 +1,4 @@
-"""The store: what goes in comes out, bit by bit or not at all, and it knows what it holds."""
+"""Stores: samples are read back bit by bit or not at all, with their description."""
 
 import dataclasses
 import json
@@ -26,8 +26,8 @@ from loca.data import (
     Variable,
     convert,
 )
-from loca.data.store import conversion, is_store, layout, reading, writing
-from loca.data.store.moments import Moments
+from loca.data.store import is_store, rows, schema, writing
+from loca.data.store.schema import Moments
 from loca.domains import Box, Sphere, Torus
 from loca.typing import Measurements
 
@@ -91,7 +91,7 @@ def samples(key, count=23, queries=None, measured=False, domain=None):
 @pytest.fixture
 def small_pieces(monkeypatch):
     """Three samples are a piece, and two pieces a shard, so that little data has many of both."""
-    monkeypatch.setattr(conversion, "PIECE_BYTES", 3 * (48 + 144))
+    monkeypatch.setattr(writing, "PIECE_BYTES", 3 * (48 + 144))
     monkeypatch.setattr(writing, "SHARD_BYTES", 6 * 144)
 
 
@@ -111,14 +111,24 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("tensorstore", [True, False], ids=["tensorstore", "zarr"])
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("form", "tensorstore"),
+    [
+        *((form, True) for form in FORMS),
+        ("indexed", False),
+        ("measured and free", False),
+        *(
+            pytest.param(form, False, marks=pytest.mark.full)
+            for form in ("shared", "free", "measured", "torus", "sphere")
+        ),
+    ],
+)
 def test_what_goes_in_comes_out(form, tensorstore, tmp_path, getkey, small_pieces, monkeypatch):
     """Every form of samples, exactly, in any order, whichever of the two libraries writes and the other reads."""
     data = FORMS[form](getkey())
-    monkeypatch.setattr(writing, "with_tensorstore", lambda: tensorstore)
-    monkeypatch.setattr(reading, "with_tensorstore", lambda: not tensorstore)
+    monkeypatch.setattr(rows, "with_tensorstore", lambda: tensorstore)
     store = convert(InMemory(data), tmp_path / "data.zarr")
+    monkeypatch.setattr(rows, "with_tensorstore", lambda: not tensorstore)
     assert_same(store.load(), data)
     assert_same(store.load([22, 0, 7, 7, -1]), take(data, [22, 0, 7, 7, 22]))
     assert_same(store.load(slice(20, 2, -5)), take(data, np.arange(20, 2, -5)))
@@ -131,15 +141,15 @@ def test_functions_that_are_zero_are_written_too(tensorstore, tmp_path, getkey, 
     """Whole shards of them: a file that holds nothing but the value of empty places is still a file."""
     data = samples(getkey())
     data = dataclasses.replace(data, s=jnp.zeros_like(data.s))
-    monkeypatch.setattr(writing, "with_tensorstore", lambda: tensorstore)
+    monkeypatch.setattr(rows, "with_tensorstore", lambda: tensorstore)
     assert_same(convert(InMemory(data), tmp_path / "zero.zarr").load(), data)
 
 
 def test_some_rows_are_converted(tmp_path, getkey, small_pieces):
     data = samples(getkey())
-    for i, rows in enumerate([slice(3, 20, 2), [9, 2, 4]]):
-        store = convert(InMemory(data), tmp_path / f"{i}.zarr", rows=rows)
-        assert_same(store.load(), take(data, rows))
+    for i, chosen in enumerate([slice(3, 20, 2), [9, 2, 4]]):
+        store = convert(InMemory(data), tmp_path / f"{i}.zarr", rows=chosen)
+        assert_same(store.load(), take(data, chosen))
 
 
 def test_another_choice_of_the_same_source_is_not_the_same(tmp_path, getkey):
@@ -245,7 +255,7 @@ def test_the_digest_depends_on_the_samples_alone(tmp_path, getkey, monkeypatch):
     data = samples(getkey())
     digests = []
     for i, piece in enumerate((1, 3, 5, 100)):
-        monkeypatch.setattr(conversion, "PIECE_BYTES", piece * (48 + 144))
+        monkeypatch.setattr(writing, "PIECE_BYTES", piece * (48 + 144))
         monkeypatch.setattr(writing, "SHARD_BYTES", 7 * 144)
         digests.append(convert(InMemory(data, f"source {i}"), tmp_path / f"{i}.zarr").digest)
     assert len(set(digests)) == 1
@@ -269,12 +279,20 @@ def flip(file, place, bit):
     file.write_bytes(stored)
 
 
-@pytest.mark.parametrize("tensorstore", [True, False], ids=["tensorstore", "zarr"])
-def test_every_flipped_bit_is_found_and_named(tensorstore, tmp_path, getkey, small_pieces, monkeypatch):
-    monkeypatch.setattr(reading, "with_tensorstore", lambda: tensorstore)
+@pytest.mark.parametrize(
+    ("tensorstore", "trials"),
+    [
+        (True, 5),
+        (False, 2),
+        pytest.param(True, 20, marks=pytest.mark.full),
+        pytest.param(False, 20, marks=pytest.mark.full),
+    ],
+)
+def test_every_flipped_bit_is_found_and_named(tensorstore, trials, tmp_path, getkey, small_pieces, monkeypatch):
+    monkeypatch.setattr(rows, "with_tensorstore", lambda: tensorstore)
     good = convert(InMemory(samples(getkey())), tmp_path / "good.zarr")
     rng = np.random.default_rng(0)
-    for trial in range(10):
+    for trial in range(trials):
         path = tmp_path / f"{trial}.zarr"
         shutil.copytree(tmp_path / "good.zarr", path)
         name, row = rng.choice(["u", "s"]), int(rng.integers(23))
@@ -292,7 +310,7 @@ def test_every_flipped_bit_is_found_and_named(tensorstore, tmp_path, getkey, sma
 
 @pytest.mark.parametrize("tensorstore", [True, False], ids=["tensorstore", "zarr"])
 def test_a_damaged_index_and_missing_bytes_are_found(tensorstore, tmp_path, getkey, small_pieces, monkeypatch):
-    monkeypatch.setattr(reading, "with_tensorstore", lambda: tensorstore)
+    monkeypatch.setattr(rows, "with_tensorstore", lambda: tensorstore)
     convert(InMemory(samples(getkey())), tmp_path / "data.zarr")
     file = tmp_path / "data.zarr/u/c/1/0/0"
     stored = file.read_bytes()
@@ -303,7 +321,7 @@ def test_a_damaged_index_and_missing_bytes_are_found(tensorstore, tmp_path, getk
     with pytest.raises(CorruptDataError, match="array 'u', chunk of sample 6"):
         Store.open(tmp_path / "data.zarr").load()
     file.unlink()
-    with pytest.raises(CorruptDataError, match="missing, with samples from 6 on"):
+    with pytest.raises(CorruptDataError, match="missing, with the samples from 6 on"):
         Store.open(tmp_path / "data.zarr")
 
 
@@ -314,7 +332,7 @@ def test_verification_sees_what_checksums_cannot(tmp_path, getkey, small_pieces)
     stored = first.read_bytes()
     first.write_bytes(second.read_bytes())
     second.write_bytes(stored)
-    with pytest.raises(CorruptDataError, match="not those that were written"):
+    with pytest.raises(CorruptDataError, match="do not match their digest"):
         Store.open(tmp_path / "data.zarr").verify()
 
 
@@ -361,7 +379,7 @@ def test_what_is_no_store_is_refused(tmp_path, getkey):
         Store.open(tmp_path)
     convert(InMemory(samples(getkey())), tmp_path / "data.zarr")
     about = tmp_path / "data.zarr/zarr.json"
-    newer = about.read_text().replace(f'"format": {layout.FORMAT}', f'"format": {layout.FORMAT + 1}')
+    newer = about.read_text().replace(f'"format": {schema.FORMAT}', f'"format": {schema.FORMAT + 1}')
     about.write_text(newer)
     with pytest.raises(ValueError, match="upgrade"):
         Store.open(tmp_path / "data.zarr")

@@ -322,13 +322,13 @@ def test_other_requests_are_refused(tmp_path):
     others = [
         ((other_model, data), {}, "provenance.model"),
         ((model, other_data), {}, "provenance.data"),
-        ((model, fewer), {}, "provenance.functions is 7, now asked for: 5"),
+        ((model, fewer), {}, "provenance.functions is 7, now requested: 5"),
         ((model, data), {"queries": grid}, "provenance.queries"),
     ]
     with pytest.raises(Crash):
         predict_to(model, data, path, progress=crash)
     for arguments, more, said in others:
-        with pytest.raises(FileExistsError, match=rf"partial was begun with other arguments .*{said}.*delete it"):
+        with pytest.raises(FileExistsError, match=rf"partial was started with other arguments .*{said}.*delete it"):
             predict_to(*arguments, path, **more)
     predict_to(model, data, path)
     before = content(path)

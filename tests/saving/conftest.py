@@ -13,7 +13,7 @@ from loca.data import Variable
 from loca.encoders import Sensors
 from loca.rules import GaussLegendre
 from loca.saving import save
-from loca.saving.digest import BEGINNING, DIGEST_AT, NO_DIGEST
+from loca.saving.container import BEGINNING, DIGEST_AT, NO_DIGEST
 
 
 def sealed(contents: bytes) -> bytes:

@@ -224,7 +224,7 @@ def test_an_unknown_version_is_refused(tmp_path):
     (tmp_path / "7").mkdir()
     manifest = Manifest({}, {}, version=2)
     (tmp_path / "7" / NAME).write_bytes(manifest.encoded())
-    with pytest.raises(ValueError, match="is of version 2, and this loca reads version 1"):
+    with pytest.raises(ValueError, match="has version 2, but this version of loca reads version 1"):
         Checkpoints(tmp_path).restore(numbers(0))
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from loca.claims.results import rounded
 from loca.data import Samples, Variable
-from loca.data.store.layout import put_together, take_apart
+from loca.data.store import samples_from_arrays, samples_to_arrays
 from loca.domains import domain_from_json
 from loca.evaluation.blocks import BLOCK
 from loca.evaluation.evaluate import answers
@@ -49,7 +49,7 @@ class Example:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON can hold it, with the digits that are kept."""
-        once, each = ({k: rounded(v).tolist() for k, v in part.items()} for part in take_apart(self.samples))
+        once, each = ({k: rounded(v).tolist() for k, v in part.items()} for part in samples_to_arrays(self.samples))
         return {
             "domain": self.samples.domain.to_json(),
             "inputs": [variable._asdict() for variable in self.samples.inputs],
@@ -67,7 +67,7 @@ class Example:
             return {name: np.array(values, np.float32) for name, values in part.items()}
 
         inputs, outputs = (tuple(Variable(**v) for v in content[which]) for which in ("inputs", "outputs"))
-        samples = put_together(
+        samples = samples_from_arrays(
             {name: jnp.asarray(values) for name, values in arrays(content["once"]).items()},
             arrays(content["each"]), domain=domain_from_json(content["domain"]), inputs=inputs, outputs=outputs,
         )  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from loca.claims.runs import Outcome, Run, Runs
-from loca.workers import carry_out
+from loca.workers import run_tasks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Workshop:
             source.prepare(self.directory / "data")
         do = Runs(self.directory)
         wanted = list(dict.fromkeys(runs))
-        for done, run in enumerate(carry_out(do, wanted, workers=self.workers), 1):
+        for done, run in enumerate(run_tasks(do, wanted, workers=self.workers), 1):
             outcome = do(run)
             self.tell(f"{done}/{len(wanted)} {run.model}, seed {run.seed}, rate {run.rate:g}: {outcome.validation:.4f}")
         return {run: do(run) for run in runs}

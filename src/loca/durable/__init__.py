@@ -6,7 +6,7 @@ from loca.durable.files import sync as sync
 from loca.durable.files import write_atomically as write_atomically
 from loca.durable.manifest import Manifest as Manifest
 from loca.durable.requests import differences as differences
-from loca.durable.requests import is_begun as is_begun
+from loca.durable.requests import is_started as is_started
 from loca.durable.requests import without_versions as without_versions
 from loca.durable.requests import write_request as write_request
 
@@ -14,7 +14,7 @@ __all__ = [
     "CorruptDataError",
     "Manifest",
     "differences",
-    "is_begun",
+    "is_started",
     "lock",
     "sync",
     "without_versions",

@@ -1,4 +1,4 @@
-"""Files that survive a kill: atomic writes, syncs and locks."""
+"""Files that survive a killed process: atomic writes, syncs and locks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ from typing import IO
 
 
 class CorruptDataError(ValueError):
-    """What is in a file is not what was written to it."""
+    """The content of a file is not what was written to it."""
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file that is there as a whole or not at all, on the disk and not only on its way to it."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # nobody else's, not even an orphan's
+    """Write a file atomically: it appears under its name only when it is completely on the disk.
+
+    **Arguments:**
+
+    - `path`: the file; an existing one is replaced.
+    - `write`: writes the content to an open file.
+    """
+    temporary = path.with_name(
+        f".{path.name}.{uuid.uuid4().hex}"
+    )  # used by no other process, not even one left over from a killed run
     try:
         with temporary.open("wb") as file:
             write(file)
@@ -38,7 +46,13 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def lock(directory: Path, *, wait: bool = False) -> Iterator[None]:
-    """Make a directory and hold it alone, or wait until that is possible; the system lets go when this process ends."""
+    """Create a directory and lock it for this process; the system releases the lock when the process ends.
+
+    **Arguments:**
+
+    - `directory`: the directory; its file `lock` carries the lock.
+    - `wait`: whether to wait while another process holds the lock, or to raise.
+    """
     descriptor = acquire(directory, wait)
     try:
         yield
@@ -47,15 +61,15 @@ def lock(directory: Path, *, wait: bool = False) -> Iterator[None]:
 
 
 def acquire(directory: Path, wait: bool) -> int:
-    """The open lock file of a directory that is made if need be."""
-    import fcntl  # not on Windows, where everything else can still be imported
+    """Lock a directory, created if necessary, and return the descriptor of its lock file."""
+    import fcntl  # missing on Windows, where the rest of the package can still be imported
 
     path = directory / "lock"
     while True:
         directory.mkdir(parents=True, exist_ok=True)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
-        except FileNotFoundError:  # whoever held it has just finished and removed it
+        except FileNotFoundError:  # the previous holder has just finished and removed the directory
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,7 +84,7 @@ def acquire(directory: Path, wait: bool) -> int:
 
 
 def same_file(descriptor: int, path: Path) -> bool:
-    """Whether the path still leads to the open file."""
+    """Whether a path still leads to an open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:

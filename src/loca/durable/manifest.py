@@ -1,4 +1,4 @@
-"""What a directory holds, file by file, with digests: proof that what is read is what was written."""
+"""The manifest of a directory: a digest of every file, to detect damage."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from typing import Any
 from loca.durable.files import CorruptDataError, sync, write_atomically
 
 NAME = "manifest.json"
-"""The last file to be written: a directory without it is not finished."""
+"""The last file to be written: a directory without it is incomplete."""
 
 VERSION = 1
-"""Of the manifest and of what lies around it."""
+"""Version of the manifest and of the directory around it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """SHA-256 of every file in a directory, and some JSON about them.
+    """SHA-256 of every file in a directory, and a description of them.
 
-    The manifest vouches for itself as well: it holds the digest of its own contents.
+    The manifest also holds the digest of its own content.
 
     **Arguments:**
 
-    - `about`: anything JSON can say.
+    - `about`: the description, in any form that JSON can hold.
     - `files`: digests in hexadecimal digits, by path below the directory.
+    - `version`: version of the manifest.
     """
 
     about: dict[str, Any]
@@ -35,10 +36,10 @@ class Manifest:
 
     @classmethod
     def seal(cls, directory: Path, about: dict[str, Any]) -> Manifest:
-        """Write the manifest of a directory that is otherwise finished, and see everything onto the disk."""
+        """Write the manifest of a directory that is otherwise complete, and sync everything to the disk."""
         paths = sorted(directory.rglob("*"))
         for path in paths:
-            sync(path)  # what the manifest vouches for must not reach the disk later than the manifest
+            sync(path)  # the files must reach the disk before the manifest does
         files = {path.relative_to(directory).as_posix(): digest(path) for path in paths if path.is_file()}
         manifest = cls(about, files)
         write_atomically(directory / NAME, lambda file: file.write(manifest.encoded()))
@@ -47,32 +48,32 @@ class Manifest:
 
     @classmethod
     def read(cls, directory: Path) -> Manifest:
-        """The manifest of a directory, itself checked; the files are not, see `verify`."""
+        """Read and check the manifest of a directory; `verify` checks the files."""
         path = directory / NAME
         found = path.read_bytes()
         try:
             parsed = json.loads(found)
             manifest = cls(parsed["about"], parsed["files"], parsed["version"])
-            respelled = manifest.encoded()
+            expected = manifest.encoded()
         except (ValueError, RecursionError, TypeError, KeyError):
             raise damaged(path) from None
-        if respelled != found:
+        if expected != found:
             raise damaged(path)
         if manifest.version != VERSION:
             raise ValueError(
-                f"{path} is of version {manifest.version}, and this loca reads version {VERSION}; "
-                "go on with the loca that has written it"
+                f"{path} has version {manifest.version}, but this version of loca reads version {VERSION}; "
+                "use the version of loca that wrote it"
             )
         return manifest
 
     def encoded(self) -> bytes:
-        """The only spelling of this manifest, so that no bit of it can change unseen."""
+        """The manifest as bytes, in its only valid form, so that every changed bit is detected."""
         contents = {"version": self.version, "about": self.about, "files": self.files}
-        spelled = json.dumps(contents, allow_nan=False).encode()
-        return json.dumps(contents | {"sha256": hashlib.sha256(spelled).hexdigest()}, indent=1).encode()
+        text = json.dumps(contents, allow_nan=False).encode()
+        return json.dumps(contents | {"sha256": hashlib.sha256(text).hexdigest()}, indent=1).encode()
 
     def verify(self, directory: Path) -> None:
-        """Read every file and compare; raise `CorruptDataError` that names the first that differs."""
+        """Read every file and compare digests; raise `CorruptDataError` that names the first that differs."""
         for name, expected in self.files.items():
             path = directory / name
             if not path.is_file():
@@ -88,5 +89,5 @@ def digest(path: Path) -> str:
 
 
 def damaged(path: Path) -> CorruptDataError:
-    """The error for a file that has changed since it was written."""
-    return CorruptDataError(f"{path} is not what was written to it: some of its bits have changed")
+    """The error for a file that changed after it was written."""
+    return CorruptDataError(f"{path} is damaged: its content is not what was written to it")

@@ -1,4 +1,4 @@
-"""Resumable work: what was requested, and whether a later call requests the same."""
+"""The request of resumable work: what was requested, and whether a later call requests the same."""
 
 from __future__ import annotations
 
@@ -9,49 +9,52 @@ from typing import Any
 from loca.durable.files import write_atomically
 
 REQUEST = "request.json"
-"""The file of work in the making that says what was asked for; the last thing that beginning it writes."""
+"""The file with the request; work has started once it exists."""
 
 
-def is_begun(directory: Path, request: dict[str, Any]) -> bool:
-    """Whether this work was begun before; other work in the same directory is refused."""
+def is_started(directory: Path, request: dict[str, Any]) -> bool:
+    """Whether this work was started before; raise if the directory holds other work."""
     path = directory / REQUEST
     if not path.exists():
         return False
     if difference := differences(json.loads(path.read_bytes()), request):
         raise FileExistsError(
-            f"{directory} was begun with other arguments ({difference}); give the same ones to go on, "
+            f"{directory} was started with other arguments ({difference}); pass the same arguments to resume, "
             "choose another name, or delete it first"
         )
     return True
 
 
 def write_request(directory: Path, request: dict[str, Any]) -> None:
-    """Write what is asked for, so that `is_begun` finds it."""
+    """Write the request that `is_started` compares with."""
     write_atomically(directory / REQUEST, lambda file: file.write(json.dumps(request).encode()))
 
 
 def without_versions(description: dict[str, Any]) -> dict[str, Any]:
-    """What the samples are, apart from the packages they were computed with and what is known only afterwards."""
+    """A description without the versions of packages and without what is known only when the work is complete."""
     kept = {name: value for name, value in description.items() if name not in ("statistics", "digest")}
     provenance = {name: value for name, value in kept.get("provenance", {}).items() if name != "versions"}
     return {**kept, "provenance": provenance}
 
 
-def differences(found: dict[str, Any], asked: dict[str, Any], prefix: str = "") -> str:
-    """Where two descriptions differ, in words; empty if nowhere. Different origins explain all the rest."""
-    if origins := prefix == "" and differences(found.get("provenance", {}), asked["provenance"], "provenance."):
+def differences(found: dict[str, Any], requested: dict[str, Any], prefix: str = "") -> str:
+    """The differences of two descriptions in words; empty if there are none.
+
+    Different provenances explain all other differences, so only they are listed.
+    """
+    if origins := prefix == "" and differences(found.get("provenance", {}), requested["provenance"], "provenance."):
         return origins
-    said = []
-    for name in dict.fromkeys([*found, *asked]):
-        there, here = found.get(name), asked.get(name)
+    listed = []
+    for name in dict.fromkeys([*found, *requested]):
+        there, here = found.get(name), requested.get(name)
         if isinstance(there, dict) and isinstance(here, dict):
-            said.append(differences(there, here, f"{prefix}{name}."))
+            listed.append(differences(there, here, f"{prefix}{name}."))
         elif there != here:
-            said.append(f"{prefix}{name} is {short(there)}, now asked for: {short(here)}")
-    return "; ".join(filter(None, said))
+            listed.append(f"{prefix}{name} is {short(there)}, now requested: {short(here)}")
+    return "; ".join(filter(None, listed))
 
 
 def short(value: Any) -> str:
-    """A value as it fits into a sentence."""
+    """A value as JSON, at most 60 characters long."""
     text = json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -8,8 +8,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from loca.data.store.store import group_attributes
-from loca.durable import differences, is_begun, sync, without_versions, write_atomically, write_request
+from loca.data.store import group_attributes
+from loca.durable import differences, is_started, sync, without_versions, write_atomically, write_request
 from loca.prediction.job import Job, Parts
 
 DESCRIPTION = "loca_prediction"
@@ -46,7 +46,7 @@ class Draft:
 
     def begin(self, job: Job) -> None:
         """Write coordinates and empty arrays, or see that what was begun is what is asked for now."""
-        if not is_begun(self.directory, self.request):
+        if not is_started(self.directory, self.request):
             self.marks.mkdir(exist_ok=True)
             self.create(job)
             write_request(self.directory, self.request)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from loca.data import Records, Samples
-from loca.data.store.writing import cut
+from loca.data.store import cut
 from loca.models import Operator
 from loca.prediction.cutting import (
     HALF_BYTES,

@@ -13,16 +13,14 @@ import jax
 import numpy as np
 
 from loca.data import Records, Samples, Shared, Store
-from loca.data.store.layout import array_digest
-from loca.data.store.writing import versions
+from loca.data.store import array_digest, versions
 from loca.durable import lock
 from loca.models import Operator
 from loca.prediction.draft import Draft
 from loca.prediction.grid import QueryGrid
 from loca.prediction.own import OwnJob
 from loca.prediction.shared import SharedJob
-from loca.saving.describing import describe
-from loca.saving.entries import Arrays
+from loca.saving import Arrays, describe
 
 if TYPE_CHECKING:
     import xarray

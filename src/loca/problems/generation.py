@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 import jax
 import numpy as np
 
-from loca.data.store import Arrays, Progress, Store, StoreLayout, versions, write_store
+from loca.data.store import Arrays, Progress, Store, StoreSchema, versions, write_store
 from loca.problems.problem import Problem
 from loca.workers import one_thread
 
@@ -40,7 +40,7 @@ def generate(
     if count < 1 or workers < 1:
         raise ValueError(f"count and workers must be at least 1, got count={count}, workers={workers}")
     m, M, d_u, d_s = len(problem.x), len(problem.y), len(problem.inputs), len(problem.outputs)
-    layout = StoreLayout(
+    schema = StoreSchema(
         count,
         problem.domain,
         problem.inputs,
@@ -57,7 +57,7 @@ def generate(
     }
     return write_store(
         path,
-        layout,
+        schema,
         Pairs(problem, seed),
         provenance=provenance,
         block=min(problem.block, -(-count // PIECES)),

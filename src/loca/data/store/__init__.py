@@ -1,12 +1,18 @@
-"""Our own files: pairs in a Zarr group that is written piece by piece and checked bit by bit."""
+"""Stores: pairs in a Zarr group that is written piece by piece and checked bit by bit."""
 
-from loca.data.store.conversion import convert as convert
-from loca.data.store.layout import Arrays as Arrays
-from loca.data.store.layout import StoreLayout as StoreLayout
-from loca.data.store.moments import Statistics as Statistics
+from loca.data.store.rows import RowReader as RowReader
+from loca.data.store.schema import Arrays as Arrays
+from loca.data.store.schema import Statistics as Statistics
+from loca.data.store.schema import StoreSchema as StoreSchema
+from loca.data.store.schema import array_digest as array_digest
+from loca.data.store.schema import samples_from_arrays as samples_from_arrays
+from loca.data.store.schema import samples_to_arrays as samples_to_arrays
 from loca.data.store.store import Store as Store
+from loca.data.store.store import group_attributes as group_attributes
 from loca.data.store.store import is_store as is_store
 from loca.data.store.writing import Progress as Progress
+from loca.data.store.writing import convert as convert
+from loca.data.store.writing import cut as cut
 from loca.data.store.writing import versions as versions
 from loca.data.store.writing import write_store as write_store
 from loca.durable import CorruptDataError as CorruptDataError
@@ -15,11 +21,17 @@ __all__ = [
     "Arrays",
     "CorruptDataError",
     "Progress",
+    "RowReader",
     "Statistics",
     "Store",
-    "StoreLayout",
+    "StoreSchema",
+    "array_digest",
     "convert",
+    "cut",
+    "group_attributes",
     "is_store",
+    "samples_from_arrays",
+    "samples_to_arrays",
     "versions",
     "write_store",
 ]

@@ -1,4 +1,4 @@
-"""Our own format: a Zarr v3 group with one chunk per sample, a checksum on every chunk, and its own description."""
+"""A store: a Zarr v3 group with one chunk per sample, a checksum on every chunk, and a description of its content."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from loca.data.grids import grid_shape
 from loca.data.normalization import Normalization
 from loca.data.records import Records, Rows
 from loca.data.samples import Samples, Variable
-from loca.data.store.layout import FORMAT, content_digest, put_together, sample_digests
-from loca.data.store.moments import Statistics
-from loca.data.store.reading import RowReader
+from loca.data.store.rows import RowReader
+from loca.data.store.schema import FORMAT, Statistics, content_digest, sample_digests, samples_from_arrays
 from loca.domains import domain_from_json
 from loca.durable import CorruptDataError
 
@@ -27,16 +26,16 @@ if TYPE_CHECKING:
     import xarray
 
 VERIFIED_AT_ONCE = 1000
-"""Samples held in memory while all are checked."""
+"""Number of samples held in memory during verification."""
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
-    """Whether a directory is a store of ours."""
+    """Whether a directory is a store."""
     return "loca" in group_attributes(Path(path))
 
 
 def group_attributes(path: Path) -> dict[str, Any]:
-    """The attributes of a Zarr v3 group; empty if there is none."""
+    """The attributes of a Zarr v3 group; empty if the path is not one."""
     try:
         return json.loads((path / "zarr.json").read_bytes()).get("attributes", {})
     except (OSError, ValueError):
@@ -44,9 +43,9 @@ def group_attributes(path: Path) -> dict[str, Any]:
 
 
 class Store(Records):
-    """N pairs (u, s) in a Zarr v3 group `FILE.zarr`, read when they are asked for.
+    """N pairs (u, s) in a Zarr v3 group `FILE.zarr`, read on demand.
 
-    Use `Store.open`. A sample whose stored bits have changed is refused with `CorruptDataError`.
+    Use `Store.open`. Reading a damaged sample raises `CorruptDataError`.
     """
 
     def __init__(self, path: Path, description: dict[str, Any]):
@@ -59,16 +58,16 @@ class Store(Records):
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Store:
-        """The store at a path; reads its description only."""
+        """Open the store at a path; only its description is read."""
         path = Path(path)
         if not path.exists():
-            raise FileNotFoundError(f"there is no {path}; make it with `loca generate` or `loca convert`")
+            raise FileNotFoundError(f"{path} does not exist; create it with `loca generate` or `loca convert`")
         description = group_attributes(path).get("loca")
         if description is None:
             raise ValueError(f"{path} is not a store of loca; convert other files with `loca convert` first")
         if description["format"] > FORMAT:
             raise ValueError(
-                f"{path} has format {description['format']}, this version of loca reads up to {FORMAT}; "
+                f"{path} has format {description['format']}, but this version of loca reads formats up to {FORMAT}; "
                 "upgrade with `pip install --upgrade loca-jax`"
             )
         store = cls(path, description)
@@ -83,12 +82,12 @@ class Store(Records):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the content: equal for equal samples in equal order, however they were computed."""
+        """SHA-256 of the content: equal for equal samples in equal order, however the work was divided."""
         return self.description["digest"]
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Where the samples come from: the problem and its arguments or the source file, seed, versions, citation."""
+        """The origin of the samples: problem and arguments or source file, seed, versions, citation."""
         return self.description["provenance"]
 
     @cached_property
@@ -97,13 +96,13 @@ class Store(Records):
         return {name: Statistics.from_json(lists) for name, lists in self.description["statistics"].items()}
 
     def normalization(self) -> Normalization:
-        """What `Normalization.fit` would find in all samples, without reading them."""
-        shifts_and_scales = (shift_and_scale(self.statistics[name]) for name in ("u", "s"))
+        """The normalization that `Normalization.fit` finds for all samples, without reading them."""
+        shifts_and_scales = (self.statistics[name].shift_and_scale() for name in ("u", "s"))
         return Normalization(*(part for pair in shifts_and_scales for part in pair))
 
     @cached_property
     def once(self) -> dict[str, np.ndarray]:
-        """The arrays that all samples share, as they are stored."""
+        """The arrays that all samples share, as stored."""
         import zarr
 
         group = zarr.open_group(self.path, mode="r")
@@ -111,20 +110,20 @@ class Store(Records):
 
     @cached_property
     def shared(self) -> dict[str, Array]:
-        """The arrays that all samples share, as models use them."""
+        """The arrays that all samples share, in single precision."""
         return {name: jnp.asarray(array, jnp.float32) for name, array in self.once.items()}
 
     @cached_property
     def reader(self) -> RowReader:
-        """What reads the arrays with a row for each sample."""
+        """The reader of the arrays with one row for each sample."""
         return RowReader(self.path, list(self.description["arrays"]), len(self))
 
     def load(self, rows: Rows = slice(None)) -> Samples:
         arrays = self.reader(self.numbers(rows))
-        return put_together(self.shared, arrays, domain=self.domain, inputs=self.inputs, outputs=self.outputs)
+        return samples_from_arrays(self.shared, arrays, domain=self.domain, inputs=self.inputs, outputs=self.outputs)
 
     def numbers(self, rows: Rows) -> np.ndarray:
-        """The samples' numbers, counted from the end if negative."""
+        """The numbers of the samples; negative rows count from the end."""
         numbers = np.arange(len(self))
         return numbers[rows if isinstance(rows, slice) else np.asarray(rows)]
 
@@ -135,7 +134,7 @@ class Store(Records):
         if len(s) != len(numbers) or s.shape[-1] != len(self.outputs):
             raise ValueError(
                 f"s has {len(s)} functions of {s.shape[-1]} channels, but {len(numbers)} rows of "
-                f"{len(self.outputs)} channels were asked for; pass one function per row"
+                f"{len(self.outputs)} channels were expected; pass one function per row"
             )
         dimensions, shape, coordinates = self.query_coordinates(numbers, s.shape[1])
         values = s.reshape(len(s), *shape, len(self.outputs))
@@ -148,7 +147,7 @@ class Store(Records):
     def query_coordinates(
         self, numbers: np.ndarray, count: int
     ) -> tuple[tuple[str, ...], tuple[int, ...], dict[str, Any]]:
-        """Names, lengths and coordinates of the axes of output functions: those of a grid if the queries form one."""
+        """Names, sizes and coordinates of the axes of output functions: those of a grid if the queries form one."""
         names = self.domain.coordinate_names
         units = tuple({"units": unit} if unit else {} for unit in self.domain.coordinate_units)
         if "y" in self.once and "index" not in self.description["arrays"]:
@@ -165,29 +164,20 @@ class Store(Records):
         return ("query",), (count,), {n: ((*own, "query"), y[..., i], units[i]) for i, n in enumerate(names)}
 
     def verify(self) -> None:
-        """Read everything and compare it with the digest; raise `CorruptDataError` unless it is what was written."""
+        """Read all samples and compare them with the digest; raise `CorruptDataError` if they differ."""
         parts = (range(i, min(i + VERIFIED_AT_ONCE, len(self))) for i in range(0, len(self), VERIFIED_AT_ONCE))
         digests = np.concatenate([sample_digests(self.reader(np.asarray(part))) for part in parts])
         if content_digest(self.once, digests) != self.digest:
-            raise CorruptDataError(f"{self.path}: the samples are not those that were written; restore it from a copy")
+            raise CorruptDataError(f"{self.path}: the samples do not match their digest; restore the store from a copy")
 
     def check_files(self) -> None:
-        """Raise unless all shards are there; Zarr itself takes a missing one for one full of nothing."""
+        """Raise unless all shards exist; Zarr itself reads a missing shard as fill values."""
         shards = -(-len(self) // self.description["shard"])
         for name, (_, *shape) in self.description["arrays"].items():
             for i in range(shards):
                 file = self.path.joinpath(name, "c", str(i), *("0" for _ in shape))
                 if not file.exists():
                     raise CorruptDataError(
-                        f"{file} is missing, with samples from {i * self.description['shard']} on; restore it from a "
-                        "copy, or delete the store and make it again"
+                        f"{file} is missing, with the samples from {i * self.description['shard']} on; restore it from "
+                        "a copy, or delete the store and create it again"
                     )
-
-
-def shift_and_scale(statistics: Statistics) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
-    """Mean and standard deviation; 1 for a channel that never varies, whose deviation is round-off."""
-    negligible = statistics.std <= 10.0 * np.finfo(np.float32).eps * np.abs(statistics.mean)
-    return (
-        jnp.asarray(statistics.mean, jnp.float32),
-        jnp.asarray(np.where(negligible, 1.0, statistics.std), jnp.float32),
-    )

@@ -1,0 +1,232 @@
+"""The content of a store: names and dimensions of its arrays, digests, and statistics of its channels."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from loca.data.queries import Free, Indexed, Shared
+from loca.data.samples import Samples, Variable
+from loca.domains import Domain
+from loca.typing import Measurements
+
+FORMAT = 1
+"""Version of the format; to be raised when an older reader would misread a newer store."""
+
+Arrays = Mapping[str, np.ndarray]
+"""Arrays by name: always `u` and `s`, others where they apply."""
+
+DIMENSIONS = {
+    "u": ("sensor", "input"),
+    "s": ("query", "output"),
+    "x": ("sensor", "sensor_axis"),
+    "y": ("query", "query_axis"),
+    "mask": ("sensor",),
+    "index": ("query",),
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StoreSchema:
+    """The schema of a store.
+
+    **Arguments:**
+
+    - `count`: N, the number of samples.
+    - `domain`: Y.
+    - `inputs`, `outputs`: names and units of the channels of u and s.
+    - `once`: the arrays that all samples share.
+    - `each`: the arrays of one sample, as an example.
+    """
+
+    count: int
+    domain: Domain
+    inputs: tuple[Variable, ...]
+    outputs: tuple[Variable, ...]
+    once: Arrays
+    each: Arrays
+
+    def description(self) -> dict[str, Any]:
+        """The schema in a form that JSON can hold."""
+        return {
+            "format": FORMAT,
+            "count": self.count,
+            "domain": self.domain.to_json(),
+            "inputs": [variable._asdict() for variable in self.inputs],
+            "outputs": [variable._asdict() for variable in self.outputs],
+            "arrays": {name: [array.dtype.str, *array.shape] for name, array in sorted(self.each.items())},
+            "shared": {name: array_digest(array) for name, array in sorted(self.once.items())},
+        }
+
+
+# ---- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def samples_to_arrays(samples: Samples) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The arrays that all functions share, and those with one row for each function."""
+    once: dict[str, Any] = {} if samples.x is None else {"x": samples.x}
+    each: dict[str, Any] = {"s": samples.s}
+    if isinstance(samples.u, Measurements):
+        each |= {"u": samples.u.u, "x": samples.u.x, "mask": samples.u.mask}
+    else:
+        each["u"] = samples.u
+    match samples.y:
+        case Free(y=y):
+            each["y"] = y
+        case Indexed(y=y, index=index):
+            once["y"] = y
+            each["index"] = index
+        case Shared(y=y):
+            once["y"] = y
+        case other:
+            raise ValueError(f"queries of type {type(other).__name__} cannot be stored; use Shared, Indexed or Free")
+    return {name: np.asarray(a) for name, a in once.items()}, {name: np.asarray(a) for name, a in each.items()}
+
+
+def samples_from_arrays(
+    once: Mapping[str, Any],
+    each: Arrays,
+    *,
+    domain: Domain,
+    inputs: tuple[Variable, ...],
+    outputs: tuple[Variable, ...],
+) -> Samples:
+    """The samples whose arrays `samples_to_arrays` returns, in single precision."""
+    rows = {name: jnp.asarray(array) for name, array in each.items()}
+    if "y" in rows:
+        queries = Free(rows["y"])
+    elif "index" in rows:
+        queries = Indexed(once["y"], rows["index"])
+    else:
+        queries = Shared(once["y"])
+    u = Measurements(rows["u"], rows["x"], rows["mask"]) if "mask" in rows else rows["u"]
+    return Samples(u, queries, rows["s"], x=once.get("x"), domain=domain, inputs=inputs, outputs=outputs)
+
+
+def dimensions(name: str, rowwise: bool, indexed: bool) -> tuple[str, ...]:
+    """The names of the axes of an array; axes of equal name have equal size, as xarray requires."""
+    own = DIMENSIONS[name]
+    if name == "y" and indexed:
+        own = ("location", "query_axis")
+    return ("sample", *own) if rowwise else own
+
+
+
+# ---- digests ---------------------------------------------------------------------------------------------------------
+
+
+def sample_digests(each: Arrays) -> np.ndarray:
+    """SHA-256 of the bytes of every sample, with its arrays in the order of their names."""
+    arrays = [np.ascontiguousarray(each[name]) for name in sorted(each)]
+    digests = np.empty((len(arrays[0]), 32), np.uint8)
+    for i in range(len(digests)):
+        digest = hashlib.sha256()
+        for array in arrays:
+            digest.update(array[i].tobytes())
+        digests[i] = np.frombuffer(digest.digest(), np.uint8)
+    return digests
+
+
+def content_digest(once: Arrays, samples: np.ndarray) -> str:
+    """SHA-256 of the shared arrays and the digests of all samples: independent of how the work was divided."""
+    digest = hashlib.sha256()
+    for name in sorted(once):
+        digest.update(array_digest(once[name]).encode())
+    digest.update(np.ascontiguousarray(samples).tobytes())
+    return digest.hexdigest()
+
+
+def array_digest(array: np.ndarray) -> str:
+    """SHA-256 of the dtype, shape and bytes of an array."""
+    header = f"{array.dtype.str}{array.shape}".encode()
+    return hashlib.sha256(header + np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+# ---- statistics ------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Moments:
+    """n, mean x̄, Σ(x − x̄)², min and max of each of d channels, in double precision; mergeable without loss."""
+
+    count: Float[np.ndarray, " d"]
+    mean: Float[np.ndarray, " d"]
+    squares: Float[np.ndarray, " d"]
+    low: Float[np.ndarray, " d"]
+    high: Float[np.ndarray, " d"]
+
+    @classmethod
+    def of(cls, values: Float[np.ndarray, "*N d"], mask: Bool[np.ndarray, "*N"] | None = None) -> Moments:
+        """The moments of the finite values, where the mask, if given, is true."""
+        kept = values.reshape(-1, values.shape[-1]) if mask is None else values[mask]
+        channels = (channel[np.isfinite(channel)] for channel in kept.T.astype(np.float64, order="C"))
+        return cls(*np.array([channel_moments(channel) for channel in channels]).T)
+
+    @property
+    def table(self) -> Float[np.ndarray, "5 d"]:
+        """The moments as one array, the inverse of `Moments(*table)`."""
+        return np.stack([self.count, self.mean, self.squares, self.low, self.high])
+
+    def merge(self, other: Moments) -> Moments:
+        """x̄ = x̄ₐ + δ n_b/n and Σ = Σₐ + Σ_b + δ² nₐn_b/n with δ = x̄_b − x̄ₐ (Chan, Golub & LeVeque 1979)."""
+        count = self.count + other.count
+        n = np.maximum(count, 1.0)
+        delta = other.mean - self.mean
+        return Moments(
+            count,
+            self.mean + delta * other.count / n,
+            self.squares + other.squares + delta**2 * self.count * other.count / n,
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+        )
+
+
+def channel_moments(values: Float[np.ndarray, " n"]) -> tuple[float, float, float, float, float]:
+    """n, x̄, Σ(x − x̄)², min and max of one channel."""
+    if not len(values):
+        return 0.0, 0.0, 0.0, np.inf, -np.inf
+    mean = values.mean()
+    squares = np.square(values - mean).sum()  # not a BLAS product, whose sum depends on the number of threads
+    return float(len(values)), mean, squares, values.min(), values.max()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Statistics:
+    """Count, mean, standard deviation, minimum and maximum of the finite values of each channel."""
+
+    count: Float[np.ndarray, " d"]
+    mean: Float[np.ndarray, " d"]
+    std: Float[np.ndarray, " d"]
+    min: Float[np.ndarray, " d"]
+    max: Float[np.ndarray, " d"]
+
+    @classmethod
+    def of(cls, pieces: Iterable[Moments]) -> Statistics:
+        """The statistics of all pieces together, merged in the order given."""
+        total = functools.reduce(Moments.merge, pieces)
+        std = np.sqrt(total.squares / np.maximum(total.count, 1.0))
+        return cls(total.count, total.mean, std, total.low, total.high)
+
+    def shift_and_scale(self) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+        """Mean and standard deviation; 1 for a constant channel, whose standard deviation is round-off."""
+        negligible = self.std <= 10.0 * np.finfo(np.float32).eps * np.abs(self.mean)
+        return jnp.asarray(self.mean, jnp.float32), jnp.asarray(np.where(negligible, 1.0, self.std), jnp.float32)
+
+    def to_json(self) -> dict[str, Any]:
+        """Lists of numbers; null for the range of a channel without finite values."""
+        return {
+            name: [float(value) if np.isfinite(value) else None for value in values]
+            for name, values in vars(self).items()
+        }
+
+    @classmethod
+    def from_json(cls, lists: dict[str, Any]) -> Statistics:
+        """The inverse of `to_json`."""
+        return cls(*(np.array(lists[name], dtype=np.float64) for name in cls.__dataclass_fields__))
