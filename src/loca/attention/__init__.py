@@ -8,6 +8,7 @@ from loca.attention.coupling import Proposal as Proposal
 from loca.attention.coupling import couple as couple
 from loca.attention.coupling import coupling as coupling
 from loca.attention.coupling import expectation as expectation
+from loca.attention.coupling import inverse_root as inverse_root
 from loca.attention.dense import Dense as Dense
 from loca.attention.nystrom import Nystrom as Nystrom
 from loca.attention.random_features import RandomFeatures as RandomFeatures
@@ -28,4 +29,5 @@ __all__ = [
     "couple",
     "coupling",
     "expectation",
+    "inverse_root",
 ]
