@@ -1,4 +1,4 @@
-"""Pictures of results show the numbers of the report, the prediction and the model, and nothing covers anything."""
+"""Figures of results show the numbers of the report, the prediction and the model, and no text overlaps."""
 
 import dataclasses
 import itertools
@@ -27,15 +27,19 @@ SETS = {"curves": curve_data, "fields": field_data, "waves": waves, "displacemen
 
 
 def small(data, kind=LOCA, **options):
-    """A model that has learned nothing."""
+    """An untrained model."""
     if kind is LOCA:
         options |= dict.fromkeys(("lift_widths", "proposal_widths", "feature_widths"), (8,))
     encoder = Sensors(data.u.shape[1], data.input_size)
     return kind.create(data, key=jax.random.key(0), encoder=encoder, num_features=7, **options)
 
 
-@pytest.fixture(scope="module", params=SETS)
+@pytest.fixture(
+    scope="module",
+    params=[name if name == "fields" else pytest.param(name, marks=pytest.mark.slow) for name in SETS],
+)
 def case(request):
+    """An untrained model and data of one kind; all kinds but one are drawn in the gate only."""
     data = SETS[request.param]()
     return small(data), data
 

@@ -23,6 +23,9 @@ FUNCTIONS, VALIDATION = 2000, 200
 BARE_SECONDS = 2.0
 """Duration of one timed loop of bare steps."""
 
+LOOP = "jit(stretch)"
+"""The name under which JAX compiles the training loop of `fit`."""
+
 
 @dataclasses.dataclass(frozen=True)
 class FitFigures:
@@ -91,7 +94,7 @@ def measure_fit(
             checkpoints = sum(1 for path in (Path(directory) / "checkpoints").iterdir() if path.name.isdigit())
         start, done = began[0]
         fit_times.append((ended - start) / (steps - done))
-        validations, compiled_steps = len(history), max(compiled_steps, compiled.count("jit(stretch)"))
+        validations, compiled_steps = len(history), max(compiled_steps, compiled.count(LOOP))
         if not turn % 2:
             bare_times.append(bare.seconds_per_step(seconds))
     throughputs = tuple(b / a for a, b in zip(fit_times, bare_times, strict=True))

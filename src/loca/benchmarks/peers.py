@@ -103,7 +103,9 @@ class Worker:
 
     def __init__(self, name: str, command: Sequence[str | Path], log: Path):
         self.name, self.log = name, log
-        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | ENVIRONMENT
+        environment = os.environ | ENVIRONMENT
+        if command[0] != sys.executable:  # a peer must not import packages of this environment
+            environment.pop("PYTHONPATH", None)
         with log.open("w") as file:
             self.process = subprocess.Popen(
                 [str(part) for part in command],
