@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from loca.benchmarks.peers import MatchFigures, measure_peers
+from loca.benchmarks import ComparisonFigures, measure_peers
 from loca.claims.machine import commit, hardware
 
 HERE = Path(__file__).parent
@@ -32,7 +32,7 @@ NAMES = {
 }
 
 
-def table(matches: tuple[MatchFigures, ...]) -> str:
+def table(matches: tuple[ComparisonFigures, ...]) -> str:
     """Markdown."""
     rows = [
         "| model | parameters | batch | ms per step | against ours | seconds to error | steps | run as |",

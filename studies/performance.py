@@ -18,10 +18,9 @@ from typing import Any
 import jax
 
 from loca.benchmarks import STEP_SETTINGS, measure_scale, measure_streamed_prediction, time_step
-from loca.benchmarks.scale import AXES, WAYS
+from loca.benchmarks.scale import ATTENTIONS, AXES
 from loca.claims.machine import commit, hardware
-from loca.figures.curves import DASHES
-from loca.figures.style import INK, PALETTE, log_axis, style
+from loca.figures import DASHES, INK, PALETTE, log_axis, style
 
 HERE = Path(__file__).parent
 RESULTS, FIGURES = HERE / "performance.json", HERE.parent / "docs/figures"
@@ -55,7 +54,7 @@ def draw(results: dict) -> None:
             ("dimension", "dimension", "seconds"),
         )
         for ax, (along, size, what) in zip(axes, panels, strict=True):
-            for i, way in enumerate(WAYS):
+            for i, way in enumerate(ATTENTIONS):
                 rows = [r for r in results[f"scale {along}"]["found"] if r["way"] == way and r[what] is not None]
                 ax.plot(
                     [r[size] for r in rows], [r[what] for r in rows], DASHES[i], marker="o", color=PALETTE[i], label=way

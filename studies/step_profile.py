@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from loca.benchmarks import STEP_SETTINGS
-from loca.benchmarks.step import OPTIMIZER, Way, ours, random_functions
+from loca.benchmarks.step import OPTIMIZER, RepeatedStep, package_step, random_functions
 from loca.claims.machine import commit, hardware
 from loca.models import LOCA
 from loca.parameters import trainable
@@ -29,7 +29,7 @@ RESULTS = Path(__file__).with_suffix(".json")
 ROUNDS, SECONDS = 8, 0.5
 
 
-def differentiated(model: LOCA, batch: Encoded, values: Callable[[LOCA, Encoded], Any]) -> Way:
+def differentiated(model: LOCA, batch: Encoded, values: Callable[[LOCA, Encoded], Any]) -> RepeatedStep:
     """Some values of the model and the gradient of their squares, from parameters that move a little at each turn."""
     learned, given = eqx.partition(model, trainable(model))
 
@@ -40,10 +40,10 @@ def differentiated(model: LOCA, batch: Encoded, values: Callable[[LOCA, Encoded]
         value, gradient = jax.value_and_grad(half_square)(learned, batch)
         return jax.tree.map(lambda p, d: p - 1e-12 * d, learned, gradient), value
 
-    return Way(one, learned, batch)
+    return RepeatedStep(one, learned, batch)
 
 
-def adam(model: LOCA) -> Way:
+def adam(model: LOCA) -> RepeatedStep:
     """An update by a gradient that is at hand."""
     learned = eqx.filter(model, trainable(model))
 
@@ -52,7 +52,7 @@ def adam(model: LOCA) -> Way:
         updates, moments = OPTIMIZER.update(gradient, moments, learned)
         return (eqx.apply_updates(learned, updates), moments), jnp.zeros(())
 
-    return Way(one, (learned, OPTIMIZER.init(learned)), learned)
+    return RepeatedStep(one, (learned, OPTIMIZER.init(learned)), learned)
 
 
 def profile(name: str, precision: str) -> dict:
@@ -61,19 +61,19 @@ def profile(name: str, precision: str) -> dict:
     model = setting.loca(samples, key=jax.random.key(1))
     batch = Encoded.of(model, samples)
     with jax.default_matmul_precision(precision):
-        ways = {
+        steps = {
             "v": differentiated(model, batch, lambda model, batch: model.read(batch.codes)),
             "phi": differentiated(model, batch, lambda model, batch: model.weights(batch.queries.points)),
             "adam": adam(model),
-            "whole": ours(model, batch),
+            "whole": package_step(model, batch),
         }
-        for way in ways.values():
-            way.run(1)
-        counts = {each: max(1, round(SECONDS / way.seconds_per_step(1))) for each, way in ways.items()}
-        for each, way in ways.items():
-            way.run(counts[each])
-        times = [{each: way.seconds_per_step(counts[each]) for each, way in ways.items()} for _ in range(ROUNDS)]
-    found = {each: round(1e3 * statistics.median(turn[each] for turn in times), 3) for each in ways}
+        for step in steps.values():
+            step.run(1)
+        counts = {each: max(1, round(SECONDS / step.seconds_per_step(1))) for each, step in steps.items()}
+        for each, step in steps.items():
+            step.run(counts[each])
+        times = [{each: step.seconds_per_step(counts[each]) for each, step in steps.items()} for _ in range(ROUNDS)]
+    found = {each: round(1e3 * statistics.median(turn[each] for turn in times), 3) for each in steps}
     return {"setting": name, "precision": precision, **found}
 
 

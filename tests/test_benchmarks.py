@@ -1,4 +1,4 @@
-"""The three ways of a training step compute the same thing, and the command prints what it promises."""
+"""The three implementations of a training step agree, and the commands print what they promise."""
 
 import dataclasses
 import json
@@ -19,14 +19,15 @@ FIGURES = {
 
 
 @pytest.mark.parametrize("name", ["antiderivative", "darcy-128", "mechanical-mnist"])
-def test_all_ways_follow_the_same_path(name, getkey):
+def test_all_implementations_agree(name, getkey):
     """Losses agree before any step and after three of them: values, gradients and Adam are the same arithmetic."""
     setting = dataclasses.replace(STEP_SETTINGS[name], batch_size=6, nodes=6)  # small, for the tests' sake
     samples = step.random_functions(setting, getkey(), setting.batch_size)
     model = setting.loca(samples, key=getkey())
     batch = Encoded.of(model, samples)
-    ways = [step.ours(model, batch), step.by_hand(model, batch), step.in_paper_layout(model, batch, setting)]
-    (ours, bare, paper) = (way.losses(3) for way in ways)
+    steps = [step.package_step(model, batch), step.bare_step(model, batch)]
+    steps.append(step.paper_layout_step(model, batch, setting))
+    (ours, bare, paper) = (each.losses(3) for each in steps)
     assert ours == pytest.approx(bare, rel=1e-5)
     assert ours == pytest.approx(paper, rel=1e-5)
 
@@ -74,7 +75,7 @@ def test_version():
     assert result.output.startswith("loca ")
 
 
-def test_a_whole_run_compiles_its_step_once():
+def test_a_run_compiles_its_step_once():
     figures = measure_fit("antiderivative", seconds=0.5, turns=1, every=20)
     assert figures.step_compilations == 1
     assert figures.validations == -(-figures.steps // 20)
@@ -82,16 +83,16 @@ def test_a_whole_run_compiles_its_step_once():
     assert figures.throughput == pytest.approx(figures.fit_per_s / figures.bare_per_s)
 
 
-def test_growth_is_told_from_a_power():
+def test_slope_recovers_the_exponent_of_a_power_law():
     x = [1.0, 3.0, 10.0]
     assert slope(x, [7.0 * each**1.5 for each in x]) == pytest.approx(1.5)
 
 
-def test_a_step_takes_memory_as_its_way_of_coupling_says(monkeypatch):
-    """A dense coupling keeps matrices of queries and nodes, blocks keep none of them."""
+def test_memory_of_a_step_grows_as_its_attention_implies(monkeypatch):
+    """`Dense` stores matrices of all queries and nodes; `Blocked` does not."""
     monkeypatch.setitem(scale.AXES, "both", (1000, 4000))
-    rows = list(scale.measure_scale("both", ways=("Dense", "Blocked"), repeats=1))
-    megabytes = {way: [row.megabytes for row in rows if row.way == way] for way in ("Dense", "Blocked")}
+    rows = list(scale.measure_scale("both", attentions=("Dense", "Blocked"), repeats=1))
+    megabytes = {name: [row.megabytes for row in rows if row.way == name] for name in ("Dense", "Blocked")}
     assert slope([1000, 4000], megabytes["Dense"]) > 1.6
     assert slope([1000, 4000], megabytes["Blocked"]) < 1.1
     assert all(row.seconds > 0 for row in rows)

@@ -1,4 +1,4 @@
-"""Pictures of results show the numbers of the report, the prediction and the model, and nothing covers anything."""
+"""Figures of results show the numbers of the report, the prediction and the model, and no text overlaps."""
 
 import dataclasses
 import itertools
@@ -13,7 +13,7 @@ from loca.attention import Uncoupled
 from loca.data import Variable
 from loca.encoders import Sensors
 from loca.evaluation import Report
-from loca.figures import attention, curves, fields, spread
+from loca.figures import attention, box_plots, curves, fields
 from loca.figures.style import error_scale, scale
 from loca.models import LOCA, DeepONet
 from loca.training import History
@@ -27,20 +27,24 @@ SETS = {"curves": curve_data, "fields": field_data, "waves": waves, "displacemen
 
 
 def small(data, kind=LOCA, **options):
-    """A model that has learned nothing."""
+    """An untrained model."""
     if kind is LOCA:
         options |= dict.fromkeys(("lift_widths", "proposal_widths", "feature_widths"), (8,))
     encoder = Sensors(data.u.shape[1], data.input_size)
     return kind.create(data, key=jax.random.key(0), encoder=encoder, num_features=7, **options)
 
 
-@pytest.fixture(scope="module", params=SETS)
+@pytest.fixture(
+    scope="module",
+    params=[name if name == "fields" else pytest.param(name, marks=pytest.mark.slow) for name in SETS],
+)
 def case(request):
+    """An untrained model and data of one kind; all kinds but one are drawn in the gate only."""
     data = SETS[request.param]()
     return small(data), data
 
 
-# --- spread ---
+# --- box plots ---
 
 
 MOTION = (Variable("height", "m"), Variable("speed", "m s-1"))
@@ -66,7 +70,7 @@ def boxes_of(ax):
 @pytest.mark.parametrize("metric", ["relative_l2", "rmse", "skill"])
 def test_boxes_are_those_of_the_reports(metric):
     named = {"LOCA": report(0), "DeepONet": report(1), "FNO": report(2)}
-    figure = spread(named, metric)
+    figure = box_plots(named, metric)
     check_writing(figure)
     assert len(figure.axes) == (2 if metric == "rmse" else 1)  # meters and meters per second have no common axis
     drawn = [box for ax in figure.axes for box in boxes_of(ax)]
@@ -87,21 +91,21 @@ def test_boxes_are_those_of_the_reports(metric):
 
 def test_one_channel_names_its_models_below_and_shows_the_reference():
     outputs = (Variable("air_pressure"),)
-    figure = spread({"LOCA": report(0, outputs), "FNO": report(1, outputs)})
+    figure = box_plots({"LOCA": report(0, outputs), "FNO": report(1, outputs)})
     (ax,) = figure.axes
     check_writing(figure)
     assert [label.get_text() for label in ax.get_xticklabels()] == ["LOCA", "FNO"]
     assert not figure.legends
     (line,) = (each for each in ax.collections if len(each.get_segments()) == 1)
     assert line.get_segments()[0][:, 1] == pytest.approx([0.3, 0.3])
-    alone = spread(report(0, outputs, baseline=False))
+    alone = box_plots(report(0, outputs, baseline=False))
     assert [label.get_text() for label in alone.axes[0].get_xticklabels()] == ["air pressure"]
 
 
 def test_long_names_of_models_lie_side_by_side():
     outputs = (Variable("air_pressure"),)
     names = ["a_model_of_the_globe_that_took_weeks", "runs/2026-11-15/loca-large-relative", "c"]
-    figure = spread({name: report(i, outputs) for i, name in enumerate(names)})
+    figure = box_plots({name: report(i, outputs) for i, name in enumerate(names)})
     figure.draw_without_rendering()
     boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
     assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
@@ -111,7 +115,7 @@ def test_long_names_of_models_lie_side_by_side():
 
 def test_errors_that_hardly_differ_still_have_numbers_beside_them():
     errors = np.random.default_rng(0).uniform(0.0271, 0.0289, (50, 1))
-    (ax,) = spread(Report((Variable("T"),), {"relative_l2": errors})).axes
+    (ax,) = box_plots(Report((Variable("T"),), {"relative_l2": errors})).axes
     low, high = ax.get_ylim()
     shown = [label.get_text() for y, label in zip(ax.get_yticks(), ax.get_yticklabels(), strict=True) if low < y < high]
     assert 2 <= len(shown) <= 6
@@ -120,11 +124,11 @@ def test_errors_that_hardly_differ_still_have_numbers_beside_them():
 
 def test_reports_of_other_channels_are_refused():
     with pytest.raises(ValueError, match="'b' has the channels"):
-        spread({"a": report(0), "b": report(0, (Variable("T"),))})
+        box_plots({"a": report(0), "b": report(0, (Variable("T"),))})
     with pytest.raises(ValueError, match="no reports"):
-        spread({})
+        box_plots({})
     with pytest.raises(ValueError, match="has no `spectral`"):
-        spread(report(0), "spectral")
+        box_plots(report(0), "spectral")
 
 
 # --- fields ---
@@ -171,7 +175,7 @@ def test_captions_stand_on_the_left_of_their_rows(case):
     check_writing(figure)
     assert [ax.get_ylabel().split()[0] for ax in panels(figure)[:2]] == ["typical", "worst"]
     assert not any("#" in ax.get_ylabel() for ax in panels(figure)[2:])
-    with pytest.raises(ValueError, match="1 captions were given for 2 functions"):
+    with pytest.raises(ValueError, match="got 1 captions for 2 functions"):
         fields(*case, rows=2, captions=["one"])
 
 
@@ -219,7 +223,7 @@ def test_a_displacement_and_its_prediction_have_one_frame():
 @pytest.mark.parametrize("rows", [0, [], [5], [-1]])
 def test_functions_that_are_not_there_are_refused(rows):
     data = curve_data()
-    with pytest.raises(ValueError, match="names no functions among 5"):
+    with pytest.raises(ValueError, match="does not select functions among 5"):
         fields(small(data), data, rows=rows)
 
 
@@ -314,9 +318,9 @@ def test_without_coupling_there_is_no_kappa():
 
 def test_other_models_and_wrong_points_are_refused():
     data = curve_data()
-    with pytest.raises(ValueError, match="only LOCA has an attention to show, got a DeepONet"):
+    with pytest.raises(ValueError, match="only LOCA has attention weights to draw, got a DeepONet"):
         attention(small(data, DeepONet), data)
-    with pytest.raises(ValueError, match="pass 1 numbers of queries below 50"):
+    with pytest.raises(ValueError, match="expected 1 indices of queries below 50"):
         attention(small(data), data, points=[50])
-    with pytest.raises(ValueError, match="between one and 6"):
+    with pytest.raises(ValueError, match="between 1 and 6"):
         attention(small(data), data, features=0)

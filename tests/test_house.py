@@ -1,6 +1,7 @@
-"""Promises of the package as a whole: what importing it costs, what its source never does, what it says of itself."""
+"""Properties of the whole package: the cost of importing it, forbidden constructs, documentation that runs."""
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -19,13 +20,15 @@ ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src/loca").rglob("*.py"))
 
 
-def run_fresh(code: str) -> str:
-    """What a fresh process prints, in its own directory. It may write bytecode, as any installed package has it."""
+def run_fresh(code: str, text: str = "", timeout: float = 240.0) -> str:
+    """The output of a new process in its own directory, given `text` as input. It may write bytecode."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryDirectory() as place:
-        busy = "ignore:Error reading persistent compilation cache entry"  # of one that another test is writing
+        busy = "ignore:Error reading persistent compilation cache entry"  # if another test is writing the entry
         line = [sys.executable, "-W", "error", "-W", busy, "-c", code]
-        done = subprocess.run(line, env=environment, cwd=place, capture_output=True, text=True, timeout=240)
+        done = subprocess.run(
+            line, env=environment, cwd=place, input=text, capture_output=True, text=True, timeout=timeout
+        )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -33,7 +36,7 @@ def run_fresh(code: str) -> str:
 def test_import_touches_no_device():
     code = """
 import loca
-from jax._src import xla_bridge  # there is no public way to ask without starting a device
+from jax._src import xla_bridge  # there is no public function for this that does not start a device
 assert not xla_bridge.backends_are_initialized(), "importing loca started a device"
 import jax
 assert jax.live_arrays() == [], "importing loca made arrays"
@@ -43,7 +46,7 @@ assert not jax.config.jax_enable_x64, "importing loca turned 64-bit mode on"
 
 
 def test_import_is_quick():
-    # Beside the libraries that nobody can do without here, in turn: a slow or busy machine is slow for both.
+    # Relative to the libraries that it depends on, in turn: a busy machine slows both.
     def seconds(names: str) -> float:
         code = f"import time; start = time.process_time(); import {names}; print(time.process_time() - start)"
         return float(run_fresh(code))
@@ -69,7 +72,7 @@ def test_numbers_are_single_precision():
         ("pickle", r"\b(c?[Pp]ickle|dill|joblib)\b"),
         ("NumPy's pickles", r"allow_pickle\s*=\s*True"),
         ("eval", r"(?<![\w.])(eval|exec)\("),
-        ("64-bit mode for everybody", r"jax_enable_x64"),
+        ("global 64-bit mode", r"jax_enable_x64"),
     ],
 )
 def test_source_never_uses(what, pattern):
@@ -85,20 +88,61 @@ def test_version_is_the_same_everywhere():
     assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def python_blocks() -> list:
+def python_blocks() -> dict[str, str]:
+    """All Python code in the documentation, by page and number."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    blocks = [
-        (page, code) for page in pages for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    ]
-    return [pytest.param(code, id=f"{page.relative_to(ROOT)}-{i}") for i, (page, code) in enumerate(blocks)]
+    return {
+        f"{page.relative_to(ROOT)}-{i}": code
+        for page in pages
+        for i, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+    }
 
 
-@pytest.mark.parametrize("code", python_blocks())
-def test_code_in_the_docs_runs(code):
-    run_fresh(code)
+RUN_BLOCKS = """
+import contextlib, io, json, sys, tempfile, traceback
+
+failures = {}
+for name, code in json.load(sys.stdin).items():
+    with tempfile.TemporaryDirectory() as place, contextlib.chdir(place), contextlib.redirect_stdout(io.StringIO()):
+        tempfile.tempdir = place  # where a block makes temporary directories
+        try:
+            exec(compile(code, name, "exec"), {"__name__": "__main__"})
+        except Exception:
+            failures[name] = traceback.format_exc()
+        tempfile.tempdir = None
+print(json.dumps(failures))
+"""
+"""Runs blocks of code one after another, each in a new namespace and directory, and prints the errors."""
 
 
-def test_the_readme_says_what_the_tour_did():
+@pytest.fixture(scope="module")
+def failed_blocks() -> dict[str, str]:
+    """The tracebacks of blocks that failed. All run in one process, which imports and compiles everything once."""
+    return json.loads(run_fresh(RUN_BLOCKS, json.dumps(python_blocks()), timeout=900.0).splitlines()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", python_blocks())
+def test_code_in_the_docs_runs(block, failed_blocks):
+    assert block not in failed_blocks, failed_blocks[block]
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("import pathlib\nassert not list(pathlib.Path().iterdir())", None),
+        ("name", "NameError"),  # another block defined it
+        ("import warnings\nwarnings.warn('old')", "UserWarning: old"),
+    ],
+)
+def test_a_block_has_its_own_names_and_directory(code, error):
+    before = "name = 1\nopen('file', 'w').close()\nimport tempfile\nassert tempfile.mkdtemp()"
+    failures = json.loads(run_fresh(RUN_BLOCKS, json.dumps({"before": before, "block": code})))
+    assert failures.keys() == ({"block"} if error else set())
+    assert error is None or error in failures["block"]
+
+
+def test_the_readme_has_the_commands_of_the_tour():
     block = re.search(r"```sh\n(loca generate.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
     commands = [line.split("   #")[0] for line in block.splitlines()]
     done = re.findall(r"^\$ (.*)$", (ROOT / "docs/tour.md").read_text(), re.MULTILINE)

@@ -1,7 +1,7 @@
-"""Every public name has a docstring, or the documentation is not built.
+"""Fail the documentation build if a public name has no docstring.
 
-A name is public if a door lists it in `__all__`; a door is `loca` itself or one of its parts. Methods of a public class
-count as well, unless a base class describes them. MkDocs runs this file as a hook (see mkdocs.yml).
+A name is public if `loca` or one of its parts lists it in `__all__`. Methods of a public class count as well, unless a
+base class documents them. MkDocs runs this file as a hook (see mkdocs.yml).
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 
 
 def undocumented(source: Path, package: str = "loca") -> list[str]:
-    """Dotted names without a docstring, in the package below the folder `source`."""
+    """The dotted names of public objects without a docstring, for a package in the folder `source`."""
     root = griffe.load(package, search_paths=[str(source)], resolve_aliases=True)
     doors = [root, *(module for name, module in root.modules.items() if not name.startswith("_"))]
     missing = {name for door in doors for name in _missing_in(door)}
@@ -30,7 +30,7 @@ def _missing_in(door: griffe.Module) -> Iterator[str]:
             yield f"{door.path}.{name} (listed in __all__ but not defined)"
             continue
         if member.is_alias and member.target_path.split(".")[0] != door.path.split(".")[0]:
-            continue  # described by the package it comes from
+            continue  # documented by the package that defines it
         thing = member.final_target if member.is_alias else member
         if not thing.has_docstring:
             yield thing.path
@@ -43,12 +43,12 @@ def _missing_in_class(thing: griffe.Class) -> Iterator[str]:
         if name.startswith("_") or not (member.is_function or "property" in member.labels):
             continue
         declared = [base.members[name] for base in thing.mro() if name in base.members]
-        fulfills = "property" in member.labels and declared  # a property may stand for a field of the base class
-        if not (member.has_docstring or fulfills or any(base.has_docstring for base in declared)):
+        implements = "property" in member.labels and declared  # a property may implement a field of the base class
+        if not (member.has_docstring or implements or any(base.has_docstring for base in declared)):
             yield member.path
 
 
 def on_pre_build(config: object) -> None:
-    """Called by MkDocs before it builds anything."""
+    """Run before the build: raise an error that lists the names without a docstring."""
     if missing := undocumented(SOURCE):
         raise PluginError("public names without a docstring:\n  " + "\n  ".join(missing))

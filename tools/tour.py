@@ -1,9 +1,9 @@
-"""The commands of docs/tour.md, run as a new user would: in a fresh environment with nothing but the wheel.
+"""Write docs/tour.md by running its commands as a new user would, in a new environment with only the wheel.
 
     make tour
 
-builds the wheel, makes an environment, runs every command in an empty directory, and writes the page with what they
-said, and the pictures they drew.
+builds the wheel, makes an environment, runs every command in an empty directory, and writes the page with their output
+and figures.
 """
 
 import os
@@ -20,15 +20,15 @@ WIDTH = "80"
 
 INTRODUCTION = """# A first run
 
-From nothing to pictures of a trained model, as a new user would do it: Darcy flow, 1000 functions of which 6 % of the
-values are known. Everything below is what the commands said in an empty directory, in an environment with nothing but
-the package ({versions}), on two cores of a virtual Intel Xeon. `make tour` writes this page.
+From data to figures of a trained model, on the command line. The problem is Darcy flow, with 1000 training functions of
+which 6 % of the values are known. The output below was recorded in an empty directory, in an environment with only the
+package ({versions}), on two cores of a virtual Intel Xeon. `make tour` writes this page.
 """
 
 STEPS = [
     (
-        "Two sets of functions, to learn from and to test with; on your own files `loca convert` would do the same, or"
-        " the next commands read them as they are.",
+        "Generate training and test functions. For your own data, `loca convert` writes files of the same kind, or the"
+        " next commands read your files directly.",
         [
             "loca generate darcy --set preset=easy --count 1000 --out darcy.zarr",
             "loca generate darcy --set preset=easy --count 200 --seed 1 --out test.zarr",
@@ -36,29 +36,29 @@ STEPS = [
         [],
     ),
     (
-        "Training, with 61 labels of each function. Killed at any moment, `loca train --resume run` goes on and ends in"
-        " the same model; in a terminal there is a bar in place of these lines.",
+        "Train with 61 labels per function. If the process is killed at any moment, `loca train --resume run` continues"
+        " and ends with the same model. In a terminal, a progress bar replaces these lines.",
         ["loca train --data darcy.zarr --labels 61 --steps 5000 --out run"],
         [],
     ),
     (
-        "Errors on functions that the model has never seen, at full resolution.",
+        "Evaluate the errors on new functions, at full resolution.",
         ["loca evaluate run test.zarr --out report.json"],
         [],
     ),
     (
-        "Predictions, as NetCDF with coordinates, names and units.",
+        "Write predictions as NetCDF with coordinates, names and units.",
         ["loca predict run test.zarr --out prediction.nc"],
         [],
     ),
     (
-        "And pictures: the spread of the errors, the course of the run, a typical function and the worst ones, and what"
-        " the attention attends to.",
+        "Draw figures: box plots of the errors, the loss and validation error, a typical function and the worst ones,"
+        " and the attention weights.",
         ["loca figures run test.zarr --out figures"],
-        ["spread", "curves", "fields", "attention"],
+        ["box_plots", "curves", "fields", "attention"],
     ),
     (
-        "The model is one file, without pickle or code; this is what it says of itself.",
+        "Inspect the model. It is one file, without pickle or code.",
         ["loca inspect run"],
         [],
     ),
@@ -66,7 +66,7 @@ STEPS = [
 
 
 def fresh_environment(place: Path) -> Path:
-    """The directory of commands of an environment with the wheel in it, and what it needs at the locked versions."""
+    """Make an environment with the wheel and its dependencies at the locked versions; return its `bin` directory."""
     (wheel,) = (ROOT / "dist").glob("*.whl")
     python = os.environ.get("PYTHON", "python3")
     subprocess.run([python, "-m", "venv", str(place)], check=True)
@@ -87,7 +87,7 @@ def main() -> None:
         path = f"{commands}:{os.environ['PATH']}"
         environment = {"PATH": path, "HOME": scratch, "COLUMNS": WIDTH, "LANG": "C.UTF-8"}
 
-        def said(command: str) -> str:
+        def output_of(command: str) -> str:
             done = subprocess.run(
                 command,
                 shell=True,
@@ -101,18 +101,20 @@ def main() -> None:
                 raise SystemExit(f"{command}\n{done.stdout}")
             return "\n".join(line.rstrip() for line in done.stdout.rstrip().splitlines())
 
-        jax = said("python -c 'import jax; print(jax.__version__)'")
-        page = INTRODUCTION.format(versions=f"{said('loca --version')}, JAX {jax}, {said('python --version')}")
+        jax = output_of("python -c 'import jax; print(jax.__version__)'")
+        page = INTRODUCTION.format(
+            versions=f"{output_of('loca --version')}, JAX {jax}, {output_of('python --version')}"
+        )
         for text, lines, pictures in STEPS:
             page += f"\n{textwrap.fill(text, 120)}\n\n```console\n"
             for line in lines:
                 began = time.perf_counter()
-                page += f"$ {line}\n{said(line)}\n"
+                page += f"$ {line}\n{output_of(line)}\n"
                 print(f"{line}: {time.perf_counter() - began:.0f} s", flush=True)
             page += "```\n"
             for name in pictures:
                 shutil.copy(work / f"figures/{name}.png", ROOT / f"docs/figures/tour_{name}.png")
-                page += f"\n![{name.capitalize()}](figures/tour_{name}.png)\n"
+                page += f"\n![{name.replace('_', ' ').capitalize()}](figures/tour_{name}.png)\n"
         (ROOT / "docs/tour.md").write_text(page)
 
 

@@ -3,7 +3,7 @@
     python side.py <model> <data.npz> <batch size>
 
 Runs in the isolated environment and knows nothing of loca. Reads a request in JSON from every line of its input and
-answers with a line; what it is asked is written in loca/benchmarks/sides.py. Models, all with torch.optim.Adam:
+replies with a line; `Worker` in loca/benchmarks/peers.py describes the requests. Models, all with torch.optim.Adam:
 
 - neuraloperator: FNO with the blocks that it has by default (channel MLPs, lifting and projection twice as wide)
 - neuraloperator-alike: FNO with the layers that ours has

@@ -54,7 +54,7 @@ def panels(figure):
 def test_pictures_show_what_the_report_says(place, saved):
     out = place / "pictures"
     said = command("figures", place / "loca", place / "test.zarr", "--beside", place / "deeponet", "--out", out)
-    names = ["spread.png", "curves.png", "fields.png", "attention.png"]
+    names = ["box_plots.png", "curves.png", "fields.png", "attention.png"]
     assert said.split() == [str(out / name) for name in names]
     assert list(saved) == names
     for name in names:
@@ -64,7 +64,7 @@ def test_pictures_show_what_the_report_says(place, saved):
     for kind in ("loca", "deeponet"):
         command("evaluate", place / kind, place / "test.zarr", "--out", place / f"{kind}.json")
         reports[kind] = Report.load(place / f"{kind}.json")
-    (ax,) = saved["spread.png"].axes
+    (ax,) = saved["box_plots.png"].axes
     assert [label.get_text() for label in ax.get_xticklabels()] == list(reports)
     medians = [line.get_ydata()[0] for line in ax.lines if line.get_linewidth() == 1.1]
     np.testing.assert_allclose(medians, [each.distribution().median for each in reports.values()])
@@ -96,9 +96,9 @@ def test_a_model_file_alone_has_no_curves_and_other_models_no_attention(place, s
     moved = place / "moved.safetensors"
     moved.write_bytes((place / "deeponet/model.safetensors").read_bytes())
     command("figures", moved, place / "test.zarr", "--out", place / "alone", "--pdf", "--count", 2)
-    assert list(saved) == ["spread.pdf", "fields.pdf"]
+    assert list(saved) == ["box_plots.pdf", "fields.pdf"]
     assert len(panels(saved["fields.pdf"])) == 3 * 2
-    assert (place / "alone/spread.pdf").read_bytes().startswith(b"%PDF")
+    assert (place / "alone/box_plots.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_models_of_one_name_are_told_apart(place, saved):
@@ -106,7 +106,7 @@ def test_models_of_one_name_are_told_apart(place, saved):
     paths[1].mkdir(parents=True)
     (paths[1] / "model.safetensors").write_bytes((paths[0] / "model.safetensors").read_bytes())
     command("figures", paths[0], place / "test.zarr", "--beside", paths[1], "--out", place / "twice")
-    (ax,) = saved["spread.png"].axes
+    (ax,) = saved["box_plots.png"].axes
     assert [label.get_text() for label in ax.get_xticklabels()] == ["loca", "copy/loca"]
     assert len(saved["curves.png"].axes[0].lines) == 1  # the copy has no history
 

@@ -19,7 +19,7 @@ import xarray
 from typer.testing import CliRunner
 
 from crashing import Crash, crash_at
-from loca.benchmarks.streamed_prediction import measure_streamed_prediction
+from loca.benchmarks import measure_streamed_prediction
 from loca.cli.app import app
 from loca.data import Free, Indexed, Labeled, Part, Records, Samples, Shared, convert
 from loca.domains import Box, Sphere, Torus

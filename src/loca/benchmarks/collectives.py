@@ -1,4 +1,4 @@
-"""What goes between devices in one training step, read off the compiled program."""
+"""Communication between devices in one training step, read from the compiled program."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from loca.benchmarks.step import random_functions
-from loca.devices import constrain
+from loca.devices import complete, constrain
 from loca.models import SETTINGS
-from loca.models.spread import complete
 from loca.parameters import count as count_parameters
 from loca.training import Encoded, State, advance
 from loca.typing import Array, PyTree
 
 KINDS: tuple[str, ...] = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
-"""The collective operations that the compiler knows."""
+"""The names of the collective operations of the compiler."""
 
 BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4, "s64": 8, "u64": 8, "f64": 8}
-"""Of a number, by the compiler's name of its type."""
+"""Size of a number, by the compiler's name for its type."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +38,11 @@ class Collectives:
 
     **Arguments:**
 
-    - `axes`: the mesh, as numbers of devices by axis.
+    - `axes`: the mesh, as the number of devices along each axis.
     - `locations`, `batch`: M and N of the step.
     - `parameter_bytes`: size of the gradient.
-    - `counts`: how many operations there are of each kind.
-    - `sizes`: bytes of the results that each device holds after all operations of a kind.
+    - `counts`: number of operations of each kind.
+    - `sizes`: total size, in bytes on each device, of the results of all operations of a kind.
     """
 
     axes: dict[str, int]
@@ -61,35 +60,39 @@ def measure_collectives(
     meshes: Sequence[Mapping[str, int]] | None = None,
     locations: int | None = None,
 ) -> list[Collectives]:
-    """Compile the training step of a setting for many devices, split in several ways, and count what goes between them.
+    """Compile the training step of a setting for several meshes and count the collective operations.
 
-    Nothing is run, so this machine simulates as many devices as are asked for; a fresh process is started for it, since
-    their number cannot be changed later.
+    The step is compiled for simulated devices and not run. This happens in a new process, because JAX cannot change the
+    number of devices after it has started.
 
     **Arguments:**
 
-    - `devices`: how many; a multiple of 4.
-    - `setting`: one of the paper's experiments, by name in `loca.models.SETTINGS`.
-    - `meshes`: ways to split it, as numbers of devices by axis; by default each axis alone and all three.
-    - `locations`: M, all of them asked of every function; by default the setting's own, with its own labels.
+    - `devices`: number of devices, a multiple of 4.
+    - `setting`: one of the paper's experiments, by its name in `loca.models.SETTINGS`.
+    - `meshes`: the meshes, as numbers of devices by axis. By default, each axis alone and all three together.
+    - `locations`: M, with every function queried at all of them. By default, the locations and labels of the setting.
     """
     if devices < 4 or devices % 4:
-        raise ValueError(f"expected a multiple of 4, got {devices} devices")
+        raise ValueError(f"expected a multiple of 4 as the number of devices, got {devices}")
     if setting not in SETTINGS:
         raise ValueError(f"unknown setting {setting!r}; choose one of {', '.join(SETTINGS)}")
-    asked = {"setting": setting, "meshes": layouts(devices) if meshes is None else meshes, "locations": locations}
+    request = {
+        "setting": setting,
+        "meshes": default_meshes(devices) if meshes is None else meshes,
+        "locations": locations,
+    }
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     done = subprocess.run(
-        [sys.executable, "-c", "from loca.benchmarks.collectives import main; main()", json.dumps(asked)],
+        [sys.executable, "-c", "from loca.benchmarks.collectives import main; main()", json.dumps(request)],
         env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
-        raise RuntimeError(f"the process that compiles for {devices} devices has failed:\n{done.stderr[-2000:]}")
+        raise RuntimeError(f"compiling for {devices} simulated devices failed:\n{done.stderr[-2000:]}")
     return [Collectives(**found) for found in json.loads(done.stdout.splitlines()[-1])]
 
 
-def layouts(devices: int) -> list[dict[str, int]]:
-    """Meshes of so many devices: each axis alone, and all three."""
+def default_meshes(devices: int) -> list[dict[str, int]]:
+    """Meshes with this number of devices: each axis alone, and all three together."""
     return [
         {"functions": devices},
         {"queries": devices},
@@ -99,11 +102,11 @@ def layouts(devices: int) -> list[dict[str, int]]:
 
 
 def collectives_of(setting: str, axes: Mapping[str, int], locations: int | None = None) -> Collectives:
-    """The collectives of one step of a setting on a mesh of this process's devices."""
+    """The collective operations of one step of a setting, on a mesh of all devices of this process."""
     mesh = complete(Mesh(np.array(jax.devices()).reshape(*axes.values()), tuple(axes)))
     sizes = SETTINGS[setting]
     sizes = sizes if locations is None else dataclasses.replace(sizes, locations=locations, queries=locations)
-    batch = math.lcm(sizes.batch_size, mesh.shape["functions"])  # it must split
+    batch = math.lcm(sizes.batch_size, mesh.shape["functions"])  # must be divisible by the number of devices
     samples = random_functions(sizes, jax.random.key(0), 4)
     model = sizes.loca(samples, key=jax.random.key(1))
     optimizer = optax.adam(1e-3)
@@ -131,9 +134,9 @@ def collectives_of(setting: str, axes: Mapping[str, int], locations: int | None 
 
 
 def tally(program: str) -> tuple[dict[str, int], dict[str, int]]:
-    """Collectives in the text of a compiled program, by kind: how many, and the bytes of their results.
+    """The number of collective operations in the text of a compiled program, and the bytes of their results, by kind.
 
-    Those in which every device is alone with itself do not count.
+    Operations within groups of a single device are not counted.
     """
     counts, sizes = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
     for result, kind, rest in re.findall(rf" = (.*?) ({'|'.join(KINDS)})(?:-start)?\((.*)", program):
@@ -147,7 +150,7 @@ def tally(program: str) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def main() -> None:
-    """Compile in this process what its last argument asks for, and tell in JSON."""
-    asked = json.loads(sys.argv[-1])
-    found = [collectives_of(asked["setting"], axes, asked["locations"]) for axes in asked["meshes"]]
+    """Carry out the request in the last command-line argument, and print the result as JSON."""
+    request = json.loads(sys.argv[-1])
+    found = [collectives_of(request["setting"], axes, request["locations"]) for axes in request["meshes"]]
     sys.stdout.write(json.dumps([dataclasses.asdict(each) for each in found]) + "\n")

@@ -1,4 +1,4 @@
-"""What a whole run costs over its bare steps: batches, history, validation, checkpoints and a progress bar."""
+"""The overhead of `fit` over its bare training step: batches, history, validation, checkpoints and progress bar."""
 
 from __future__ import annotations
 
@@ -7,27 +7,29 @@ import dataclasses
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import jax
 
-from loca.benchmarks.step import STEP_SETTINGS, by_hand, random_functions, ratio
+from loca.benchmarks.step import STEP_SETTINGS, bare_step, median_ratio, random_functions
 from loca.data import Samples, Shared
 from loca.models import LOCA
 from loca.training import Encoded, Progress, fit, paper_optimizer
-from loca.training.fit import Callback
 
 FUNCTIONS, VALIDATION = 2000, 200
-"""How many there are to train on, where the paper has more, and to validate on."""
+"""Number of training functions, at most, and of validation functions."""
 
 BARE_SECONDS = 2.0
-"""How long a stretch of bare steps takes at a time."""
+"""Duration of one timed loop of bare steps."""
+
+LOOP = "jit(stretch)"
+"""The name under which JAX compiles the training loop of `fit`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FitFigures:
-    """Steps per second of `fit` and of its bare step, medians over the turns of one run, and the ratio of each turn."""
+    """Steps per second of `fit` and of the bare step: medians over the turns of one run, and the ratio of each turn."""
 
     setting: str
     turns: int
@@ -42,14 +44,19 @@ class FitFigures:
 
 
 def measure_fit(
-    name: str, *, seconds: float = 65.0, turns: int = 3, every: int = 1000, callbacks: Sequence[Callback] = ()
+    name: str,
+    *,
+    seconds: float = 65.0,
+    turns: int = 3,
+    every: int = 1000,
+    callbacks: Sequence[Callable[[Progress], object]] = (),
 ) -> FitFigures:
-    """Let `fit` and the bare step take turns, each for about `seconds`.
+    """Time `fit` and the bare step in turns of about `seconds` each.
 
-    `fit` is what a user gets: its own batch at every step, the paper's optimizer, validation at full resolution every
-    so often, a checkpoint every 30 seconds and one at the end. The bare step is that of `loca bench step`: the same
-    arithmetic by hand, always on one batch, in a compiled loop. Compilation and encoding, which come before the first
-    step, are left out of both.
+    `fit` runs as a user runs it: a new batch at every step, the paper's optimizer, validation at full resolution every
+    `every` steps, a checkpoint every 30 seconds and one at the end. The bare step is that of `loca bench step`: the
+    same arithmetic written by hand, always on the same batch, in a compiled loop. Compilation and encoding, which
+    precede the first step, are not timed.
     """
     setting = STEP_SETTINGS[name]
     count = min(setting.functions, FUNCTIONS)
@@ -59,16 +66,16 @@ def measure_fit(
     model = setting.loca(train, key=jax.random.key(2))
     bare = BareSteps(model, train, setting.batch_size)
     steps = max(1, round(seconds / bare.seconds_per_step()))
-    ours: list[float] = []
-    theirs: list[float] = []
+    fit_times: list[float] = []
+    bare_times: list[float] = []
     validations = checkpoints = compiled_steps = 0
     for turn in range(turns):
         if turn % 2:
-            theirs.append(bare.seconds_per_step(seconds))
+            bare_times.append(bare.seconds_per_step(seconds))
         began: list[tuple[float, int]] = []
 
         def mark(progress: Progress, began: list[tuple[float, int]] = began) -> None:
-            if not began:  # the first step is done: all is compiled
+            if not began:  # after the first step, everything is compiled
                 began.append((time.perf_counter(), progress.step))
 
         with tempfile.TemporaryDirectory() as directory, compilations() as compiled:
@@ -86,18 +93,18 @@ def measure_fit(
             ended = time.perf_counter()
             checkpoints = sum(1 for path in (Path(directory) / "checkpoints").iterdir() if path.name.isdigit())
         start, done = began[0]
-        ours.append((ended - start) / (steps - done))
-        validations, compiled_steps = len(history), max(compiled_steps, compiled.count("jit(stretch)"))
+        fit_times.append((ended - start) / (steps - done))
+        validations, compiled_steps = len(history), max(compiled_steps, compiled.count(LOOP))
         if not turn % 2:
-            theirs.append(bare.seconds_per_step(seconds))
-    throughputs = tuple(b / a for a, b in zip(ours, theirs, strict=True))
+            bare_times.append(bare.seconds_per_step(seconds))
+    throughputs = tuple(b / a for a, b in zip(fit_times, bare_times, strict=True))
     return FitFigures(
         setting=name,
         turns=turns,
         steps=steps,
-        fit_per_s=1.0 / statistics.median(ours),
-        bare_per_s=1.0 / statistics.median(theirs),
-        throughput=ratio(theirs, ours),
+        fit_per_s=1.0 / statistics.median(fit_times),
+        bare_per_s=1.0 / statistics.median(bare_times),
+        throughput=median_ratio(bare_times, fit_times),
         throughputs=throughputs,
         validations=validations,
         checkpoints=checkpoints,
@@ -106,26 +113,26 @@ def measure_fit(
 
 
 class BareSteps:
-    """The step of `loca bench step` by hand, on the first batch."""
+    """The bare step of `loca bench step`, on the first batch."""
 
     def __init__(self, model: LOCA, samples: Samples, size: int):
-        self.way = by_hand(model, Encoded.of(model, samples.batch(0, 0, size)))
-        self.way.run(1)
-        self.count = max(1, round(BARE_SECONDS / self.way.seconds_per_step(1)))
-        self.way.run(self.count)
+        self.step = bare_step(model, Encoded.of(model, samples.batch(0, 0, size)))
+        self.step.run(1)
+        self.count = max(1, round(BARE_SECONDS / self.step.seconds_per_step(1)))
+        self.step.run(self.count)
 
     def seconds_per_step(self, seconds: float = 0.0) -> float:
-        """Over at least that long, and over at least one stretch."""
+        """Seconds per step, timed for at least `seconds` and at least one compiled loop."""
         start, done = time.perf_counter(), 0
         while not done or time.perf_counter() - start < seconds:
-            self.way.run(self.count)
+            self.step.run(self.count)
             done += self.count
         return (time.perf_counter() - start) / done
 
 
 @contextlib.contextmanager
 def compilations() -> Iterator[list[str]]:
-    """The names of all functions that JAX compiles meanwhile."""
+    """Record the names of all functions that JAX compiles within the `with` block."""
     names: list[str] = []
 
     def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:

@@ -1,34 +1,50 @@
-"""Our FNO, DeepONet and LOCA beside neuraloperator's FNO and DeepXDE's DeepONet, taking turns in one run."""
+"""The built-in FNO, DeepONet and LOCA compared with neuraloperator's FNO and DeepXDE's DeepONet in one run."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from loca.benchmarks.our_side import DEEPONET_WIDTH, FEATURES, MODELS
-from loca.benchmarks.sides import Side
+from loca.benchmarks.peers_worker import DEEPONET_WIDTH, FEATURES, MODELS
 from loca.data import Normalization
 from loca.problems import Darcy
 
 FUNCTIONS, VALIDATION = 1000, 200
 TOLERANCE = 0.05
-"""How much the numbers of parameters in a match may differ."""
+"""Largest relative difference between the numbers of parameters of compared models."""
 
 PARITY, ENVIRONMENTS = Path("parity"), Path(".parity")
-"""Where the repository keeps the peers' side, and the environments made for it."""
+"""Directories of the repository with the peers' worker, and with the environments made for it."""
+
+ENVIRONMENT = {
+    # Large arrays stay with the process between steps. By default every one is returned to the system and asked for
+    # again, page by page, which costs PyTorch a third of its time here, and us little, whose steps share one buffer.
+    "MALLOC_MMAP_THRESHOLD_": "4294967296",
+    "MALLOC_TRIM_THRESHOLD_": "8589934592",
+    "MALLOC_TOP_PAD_": "268435456",
+}
+"""Environment variables of the workers."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Match:
-    """Models of about as many parameters, on the same data in the same batches; ours come first."""
+class Comparison:
+    """Models with about the same number of parameters, trained on the same data in the same batches.
+
+    Built-in models come first.
+    """
 
     name: str
     sides: tuple[str, ...]
@@ -37,94 +53,160 @@ class Match:
     every: int  # steps between validations
 
 
-MATCHES: tuple[Match, ...] = (
-    Match("FNO", ("fno", "neuraloperator", "neuraloperator-alike"), batch_size=20, target=0.05, every=25),
-    Match("DeepONet", ("deeponet", "loca", "deepxde", "deepxde-alike"), batch_size=100, target=0.05, every=50),
+COMPARISONS: tuple[Comparison, ...] = (
+    Comparison("FNO", ("fno", "neuraloperator", "neuraloperator-alike"), batch_size=20, target=0.05, every=25),
+    Comparison("DeepONet", ("deeponet", "loca", "deepxde", "deepxde-alike"), batch_size=100, target=0.05, every=50),
 )
-"""A peer plays twice: with the layers that it recommends, and with those that ours has."""
+"""Every peer takes part twice: with the layers that it recommends, and with those of the built-in model."""
 
 
 @dataclasses.dataclass(frozen=True)
-class SideFigures:
-    """What one side did; medians over rounds and over runs."""
+class ModelFigures:
+    """Speed and training time of one model: medians over rounds and over runs."""
 
     side: str
     parameters: int
-    way: str  # how it ran: compiled or not, threads
+    way: str  # how it ran: compiled or eager, number of threads
     versions: dict[str, str]
-    start_seconds: float  # building, compiling, and for the peers finding their quickest way
+    start_seconds: float  # time to build and compile, and for peers to find the fastest of the modes they offer
     step_ms: float
-    step_ratio: float  # its step over that of the first side, within a round
-    seconds_to_target: float | None  # None if a run did not get there
+    step_ratio: float  # its time per step relative to the first model, within a round
+    seconds_to_target: float | None  # None if a run did not reach the target
     steps_to_target: int | None
-    errors: tuple[float, ...]  # the last of every run
+    errors: tuple[float, ...]  # the final error of every run
 
 
 @dataclasses.dataclass(frozen=True)
-class MatchFigures:
-    """One match."""
+class ComparisonFigures:
+    """The results of one comparison, in the order of its models."""
 
     name: str
     batch_size: int
     target: float
     rounds: int
     runs: int
-    sides: tuple[SideFigures, ...]
+    sides: tuple[ModelFigures, ...]
+
+
+class Worker:
+    """A process that trains one model on request; every request and every reply is one line of JSON.
+
+    When it has started, the process writes a first line with the number of `parameters` of its model, how it runs
+    (`way`), its `versions`, and the time to start and compile (`start_seconds`). Then it accepts two requests:
+
+    - `step`, with `count`: take one untimed step and `count` timed ones. The reply is `seconds` per step.
+    - `train`, with `seed`, `target`, `every`, `limit`: train from the start, and validate every `every` steps until the
+      error is at most `target` or `limit` seconds have passed. The reply is a `curve` of [seconds, steps, error].
+
+    Between requests the process is idle. Its standard error goes to the file `log`, and is quoted if the process ends.
+    """
+
+    def __init__(self, name: str, command: Sequence[str | Path], log: Path):
+        self.name, self.log = name, log
+        environment = os.environ | ENVIRONMENT
+        if command[0] != sys.executable:  # a peer must not import packages of this environment
+            environment.pop("PYTHONPATH", None)
+        with log.open("w") as file:
+            self.process = subprocess.Popen(
+                [str(part) for part in command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+                env=environment,
+            )
+        try:
+            self.started = self._reply()
+        except BaseException:
+            self.close()
+            raise
+
+    def step(self, count: int) -> float:
+        """Seconds per step over `count` steps."""
+        return self._request(do="step", count=count)["seconds"]
+
+    def train(self, *, seed: int, target: float, every: int, limit: float) -> list[tuple[float, int, float]]:
+        """The seconds, steps and error of every validation of one training."""
+        curve = self._request(do="train", seed=seed, target=target, every=every, limit=limit)["curve"]
+        return [(seconds, steps, error) for seconds, steps, error in curve]
+
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def _request(self, **request: Any) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        return self._reply()
+
+    def _reply(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            code = self.process.wait()
+            last = "\n".join(self.log.read_text().splitlines()[-20:])
+            raise RuntimeError(f"{self.name} ended with exit code {code}; its last output was:\n{last}")
+        return json.loads(line)
 
 
 def measure_peers(
     *,
-    matches: tuple[Match, ...] = MATCHES,
+    comparisons: tuple[Comparison, ...] = COMPARISONS,
     parity: Path = PARITY,
     environments: Path = ENVIRONMENTS,
     rounds: int = 10,
     seconds: float = 2.0,
     runs: int = 3,
     limit: float = 120.0,
-) -> tuple[MatchFigures, ...]:
-    """Let all sides of every match take turns.
+) -> tuple[ComparisonFigures, ...]:
+    """Time the steps of all models in turn, then train each to a target error.
 
-    Each side is a process of its own, the peers' in their own environment, and does nothing while another works. All
-    train on Darcy flow, 32 × 32, with every label, by Adam at rate 10⁻³·0.99^(step/100), on standardized inputs and
+    Each model has its own process, peers in their own environment, and is idle while another one works. All train on
+    Darcy flow, 32 × 32, with all labels, by Adam with the rate 10⁻³·0.99^(step/100), on standardized inputs and
     outputs, in single precision.
 
     **Arguments:**
 
-    - `matches`: who plays whom.
-    - `parity`: the directory of that name in the repository.
-    - `environments`: where `parity/peers/environment.sh` made the peers' environment.
-    - `rounds`: how often steps are timed.
-    - `seconds`: about how long a side steps in a round.
-    - `runs`: how often each side is trained to the target, from different seeds.
-    - `limit`: seconds after which a run is given up.
+    - `comparisons`: the groups of models to compare.
+    - `parity`: the directory `parity` of the repository.
+    - `environments`: the directory in which `parity/peers/environment.sh` made the environment of the peers.
+    - `rounds`: number of rounds in which steps are timed.
+    - `seconds`: approximate time of each model in a round.
+    - `runs`: number of trainings to the target per model, from different seeds.
+    - `limit`: seconds after which a training stops.
     """
-    commands = {side: command(side, parity, environments) for match in matches for side in match.sides}
+    commands = {name: command(name, parity, environments) for each in comparisons for name in each.sides}
     with tempfile.TemporaryDirectory() as directory:
         work = Path(directory)
         write_data(work / "data.npz")
-        return tuple(play(match, commands, work, rounds, seconds, runs, limit) for match in matches)
+        return tuple(compare(each, commands, work, rounds, seconds, runs, limit) for each in comparisons)
 
 
-def command(side: str, parity: Path, environments: Path) -> tuple[str | Path, ...]:
-    """What starts a side, but for its data and batch size."""
-    if side in MODELS:
-        return (sys.executable, "-c", "from loca.benchmarks.our_side import main; main()", side)
+def command(name: str, parity: Path, environments: Path) -> tuple[str | Path, ...]:
+    """The command that starts the worker of a model, without its last arguments, the data and the batch size."""
+    if name in MODELS:
+        return (sys.executable, "-c", "from loca.benchmarks.peers_worker import main; main()", name)
     script, python = parity / "peers" / "side.py", environments / "peers" / "bin" / "python"
     if not script.exists():
         raise FileNotFoundError(
-            f"{script} is not there: comparing with peers needs the repository, whose directory `parity` says how "
-            "they are installed and run; call this from the root of a clone or say where it is"
+            f"{script} does not exist: comparing with peers needs the repository, whose directory `parity` installs "
+            "and runs them; call this from the root of a clone or pass `parity`"
         )
     if not python.exists():
         raise FileNotFoundError(
-            f"the peers' environment is not at {python}; make it with {parity / 'peers' / 'environment.sh'}, "
-            "which downloads PyTorch, neuraloperator and DeepXDE"
+            f"{python} does not exist: the peers need their own environment; make it with "
+            f"{parity / 'peers' / 'environment.sh'}, which downloads PyTorch, neuraloperator and DeepXDE"
         )
-    return (python, script, side)
+    return (python, script, name)
 
 
 def write_data(path: Path, *, functions: int = FUNCTIONS, validation: int = VALIDATION) -> None:
-    """Training and validation functions with all that the sides must agree on."""
+    """Write the training and validation functions, and everything else that all models must share."""
     samples = Darcy(resolution=32, preset="easy").sample(jax.random.key(0), functions + validation)
     u, s = np.asarray(samples.u)[..., 0], np.asarray(samples.s)[..., 0]
     scales = Normalization.fit(samples.take(jnp.arange(functions)))
@@ -141,75 +223,77 @@ def write_data(path: Path, *, functions: int = FUNCTIONS, validation: int = VALI
     )
 
 
-def play(
-    match: Match,
+def compare(
+    comparison: Comparison,
     commands: dict[str, tuple[str | Path, ...]],
     work: Path,
     rounds: int,
     seconds: float,
     runs: int,
     limit: float,
-) -> MatchFigures:
-    """One match: steps in turns, then runs in turns."""
+) -> ComparisonFigures:
+    """Time the steps of all models in turn, then train them in turn."""
     with contextlib.ExitStack() as stack:
-        sides: list[Side] = []
-        for name in match.sides:
-            side = Side(name, (*commands[name], work / "data.npz", str(match.batch_size)), work / f"{name}.log")
-            stack.callback(side.end)
-            sides.append(side)
-        check_sizes(sides)
-        times = time_steps(sides, rounds, seconds)
-        curves: dict[str, list[list[tuple[float, int, float]]]] = {side.name: [] for side in sides}
+        workers: list[Worker] = []
+        for name in comparison.sides:
+            start = (*commands[name], work / "data.npz", str(comparison.batch_size))
+            worker = Worker(name, start, work / f"{name}.log")
+            stack.callback(worker.close)
+            workers.append(worker)
+        check_sizes(workers)
+        times = time_steps(workers, rounds, seconds)
+        curves: dict[str, list[list[tuple[float, int, float]]]] = {worker.name: [] for worker in workers}
         for run in range(runs):
-            for side in turns(sides, run):
-                curves[side.name].append(side.train(seed=run, target=match.target, every=match.every, limit=limit))
-    first = times[sides[0].name]
-    figures = tuple(figures_of(side, times[side.name], first, curves[side.name], match.target) for side in sides)
-    return MatchFigures(match.name, match.batch_size, match.target, rounds, runs, figures)
+            for worker in in_turn(workers, run):
+                curve = worker.train(seed=run, target=comparison.target, every=comparison.every, limit=limit)
+                curves[worker.name].append(curve)
+    first = times[workers[0].name]
+    figures = tuple(figures_of(each, times[each.name], first, curves[each.name], comparison.target) for each in workers)
+    return ComparisonFigures(comparison.name, comparison.batch_size, comparison.target, rounds, runs, figures)
 
 
-def time_steps(sides: list[Side], rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Seconds per step of every side in every round."""
-    counts = {side.name: max(1, round(seconds / side.step(2))) for side in sides}
-    times: dict[str, list[float]] = {side.name: [] for side in sides}
+def time_steps(workers: list[Worker], rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Seconds per step of every model in every round."""
+    counts = {worker.name: max(1, round(seconds / worker.step(2))) for worker in workers}
+    times: dict[str, list[float]] = {worker.name: [] for worker in workers}
     for turn in range(rounds):
-        for side in turns(sides, turn):
-            times[side.name].append(side.step(counts[side.name]))
+        for worker in in_turn(workers, turn):
+            times[worker.name].append(worker.step(counts[worker.name]))
     return times
 
 
-def turns(sides: list[Side], turn: int) -> list[Side]:
-    """Everyone once, forward and backward alternately, so that none always follows the same."""
-    return sides if turn % 2 == 0 else list(reversed(sides))
+def in_turn(workers: list[Worker], turn: int) -> list[Worker]:
+    """All workers, in alternating order, so that none always follows the same one."""
+    return workers if turn % 2 == 0 else list(reversed(workers))
 
 
-def check_sizes(sides: list[Side]) -> None:
-    """Refuse a match between models of different size."""
-    sizes = {side.name: side.begun["parameters"] for side in sides}
-    ours = sizes[sides[0].name]
-    if any(abs(size / ours - 1.0) > TOLERANCE for size in sizes.values()):
-        raise ValueError(f"a match needs models of the same size within {TOLERANCE:.0%}, got parameters {sizes}")
+def check_sizes(workers: list[Worker]) -> None:
+    """Raise an error if the models differ in size."""
+    sizes = {worker.name: worker.started["parameters"] for worker in workers}
+    first = sizes[workers[0].name]
+    if any(abs(size / first - 1.0) > TOLERANCE for size in sizes.values()):
+        raise ValueError(f"compared models must have the same size within {TOLERANCE:.0%}, got parameters {sizes}")
 
 
 def figures_of(
-    side: Side,
+    worker: Worker,
     times: list[float],
     first: list[float],
     curves: list[list[tuple[float, int, float]]],
     target: float,
-) -> SideFigures:
-    """Medians of what a side did."""
+) -> ModelFigures:
+    """The figures of one model: medians over rounds and runs."""
     ends = [curve[-1] for curve in curves]
-    arrived = bool(ends) and all(error <= target for _, _, error in ends)
-    return SideFigures(
-        side=side.name,
-        parameters=side.begun["parameters"],
-        way=side.begun["way"],
-        versions=side.begun["versions"],
-        start_seconds=side.begun["start_seconds"],
+    reached = bool(ends) and all(error <= target for _, _, error in ends)
+    return ModelFigures(
+        side=worker.name,
+        parameters=worker.started["parameters"],
+        way=worker.started["way"],
+        versions=worker.started["versions"],
+        start_seconds=worker.started["start_seconds"],
         step_ms=1e3 * statistics.median(times),
         step_ratio=statistics.median(a / b for a, b in zip(times, first, strict=True)),
-        seconds_to_target=statistics.median(end[0] for end in ends) if arrived else None,
-        steps_to_target=round(statistics.median(end[1] for end in ends)) if arrived else None,
+        seconds_to_target=statistics.median(end[0] for end in ends) if reached else None,
+        steps_to_target=round(statistics.median(end[1] for end in ends)) if reached else None,
         errors=tuple(end[2] for end in ends),
     )

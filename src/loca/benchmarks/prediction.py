@@ -1,33 +1,46 @@
-"""Prediction at many queries: with φ frozen against the full evaluation, and a million queries in bounded memory."""
+"""Time and memory of predictions at many queries: φ frozen, in memory, and streamed to a file."""
 
 from __future__ import annotations
 
 import dataclasses
 import gc
+import json
+import math
 import resource
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from loca.attention import expectation
-from loca.data import Samples
+from loca.data import Labeled, Samples
 from loca.domains import Box
 from loca.encoders import Sensors
 from loca.models import LOCA
+from loca.prediction import QueryGrid, predict_to
 from loca.rules import QuasiMonteCarlo
 
 STATUS = Path("/proc/self/status")
 
+SIDE, NODES = 32, 1024
+"""Sensors along each side of the square, and nodes, of the model whose predictions are streamed."""
+
 
 @dataclasses.dataclass(frozen=True)
 class PredictionFigures:
-    """Times are medians of calls in turn; memory is the peak of the process above what it held before."""
+    """Time and memory of predictions in memory.
+
+    Times are medians of calls that take turns. Memory is the peak of the process above what it held before.
+    """
 
     queries: int
     full_ms: float
@@ -38,11 +51,11 @@ class PredictionFigures:
     nodes: int
     many_seconds: float
     many_megabytes: float
-    many_error: float  # against all of the first queries at once, relative to the largest value
+    many_error: float  # against the first queries evaluated in one piece, relative to the largest value
 
 
 def measure_prediction(queries: int = 10_000, many: int = 1_000_000, nodes: int = 1024) -> PredictionFigures:
-    """Time one function at `queries` locations both ways, then ask for `many` with that number of `nodes`."""
+    """Time predictions of one function at `queries` locations, with φ frozen and in full; then at `many` locations."""
     sensors, domain = 1024, Box.unit(2)
     functions = jax.random.normal(jax.random.key(0), (4, sensors, 1))
     data = Samples(
@@ -68,7 +81,7 @@ def measure_prediction(queries: int = 10_000, many: int = 1_000_000, nodes: int 
     at_once = model.normalization.restore_output(expectation(model.basis(first)(first), model.features(u)))
     y = many_y[:queries]
     frozen = eqx.filter_jit(model.at(y))
-    full_ms, frozen_ms = in_turn(lambda: evaluate(model, u, y), lambda: frozen(u))
+    full_ms, frozen_ms = median_times(lambda: evaluate(model, u, y), lambda: frozen(u))
     return PredictionFigures(
         queries=queries,
         full_ms=full_ms,
@@ -83,8 +96,8 @@ def measure_prediction(queries: int = 10_000, many: int = 1_000_000, nodes: int 
     )
 
 
-def in_turn(*calls: Callable[[], jax.Array], rounds: int = 11, seconds: float = 0.2) -> list[float]:
-    """Milliseconds of each call, the median over rounds in which they take turns of about `seconds`."""
+def median_times(*calls: Callable[[], jax.Array], rounds: int = 11, seconds: float = 0.2) -> list[float]:
+    """Milliseconds per call: medians over rounds in which the calls take turns of about `seconds` each."""
 
     def run(call: Callable[[], jax.Array], count: int) -> float:
         start = time.perf_counter()
@@ -100,25 +113,100 @@ def in_turn(*calls: Callable[[], jax.Array], rounds: int = 11, seconds: float = 
 
 
 def difference(a: jax.Array, b: jax.Array) -> float:
-    """The largest difference relative to the largest value."""
+    """The largest absolute difference relative to the largest value."""
     return float(jnp.max(jnp.abs(a - b)) / jnp.max(jnp.abs(b)))
 
 
 def peak_megabytes() -> float:
-    """The most memory this process has held so far."""
-    if STATUS.exists():  # on Linux a child's `ru_maxrss` begins with that of its parent
+    """The peak memory of this process so far."""
+    if STATUS.exists():  # on Linux the `ru_maxrss` of a child starts at that of its parent
         return status_megabytes("VmHWM")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 1e6 if sys.platform == "darwin" else peak / 1e3
 
 
 def resident_megabytes() -> float:
-    """The memory this process holds now; on systems that do not tell, the most it has held."""
+    """The memory that this process holds now, or its peak on systems that do not report it."""
     gc.collect()
     return status_megabytes("VmRSS") if STATUS.exists() else peak_megabytes()
 
 
 def status_megabytes(field: str) -> float:
-    """A figure of the kernel about this process."""
+    """A value that the kernel reports for this process, such as VmRSS."""
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) / 1e3
+
+
+# ---- streamed to a file ----------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamedPredictionFigures:
+    """Time and memory of predictions of one function at few and at many queries, each in a new process.
+
+    Memory is the peak of the process above what it held before. Seconds include compilation and writing to disk.
+    """
+
+    nodes: int
+    few_queries: int
+    few_seconds: float
+    few_megabytes: float
+    queries: int
+    seconds: float
+    megabytes: float
+    file_megabytes: float
+    time_ratio: float
+
+
+def measure_streamed_prediction(
+    queries: int = 10_000_000, few: int = 1_000_000, *, directory: Path | None = None
+) -> StreamedPredictionFigures:
+    """Stream the predictions of a model with 1024 nodes on two square grids, with about `few` and `queries` points."""
+    smaller, larger = (predict_in_new_process(math.ceil(math.sqrt(count)), directory) for count in (few, queries))
+    return StreamedPredictionFigures(
+        nodes=NODES,
+        few_queries=smaller["queries"],
+        few_seconds=smaller["seconds"],
+        few_megabytes=smaller["megabytes"],
+        queries=larger["queries"],
+        seconds=larger["seconds"],
+        megabytes=larger["megabytes"],
+        file_megabytes=larger["file_megabytes"],
+        time_ratio=larger["seconds"] / smaller["seconds"],
+    )
+
+
+def predict_in_new_process(side: int, directory: Path | None) -> dict[str, Any]:
+    """The result of `stream_prediction` in a new process."""
+    with tempfile.TemporaryDirectory(prefix="loca-predict-", dir=directory) as folder:
+        path = str(Path(folder) / "prediction.zarr")
+        code = f"from loca.benchmarks.prediction import stream_prediction; stream_prediction({path!r}, {side})"
+        fresh = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(fresh.stdout)
+
+
+def stream_prediction(path: str, side: int) -> None:
+    """Stream the prediction of one function on a square grid to a file, and print time and memory as JSON."""
+    data = one_function()
+    samples = data.load()
+    rule = QuasiMonteCarlo(data.domain, NODES, key=jax.random.key(3))
+    model = LOCA.create(samples, key=jax.random.key(4), encoder=Sensors(SIDE**2), rule=rule)
+    before = resident_megabytes()
+    start = time.perf_counter()
+    predict_to(model, data, path, queries=QueryGrid.even(data.domain, (side, side)))
+    figures = {
+        "queries": side**2,
+        "seconds": time.perf_counter() - start,
+        "megabytes": peak_megabytes() - before,
+        "file_megabytes": 1e-6 * sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file()),
+    }
+    sys.stdout.write(json.dumps(figures))
+
+
+def one_function() -> Labeled:
+    """One function with random values at 32 × 32 sensors, and as many labels, on the unit square."""
+    import xarray
+
+    values = np.random.default_rng(0).standard_normal((2, 1, SIDE, SIDE)).astype(np.float32)
+    dims = ("sample", "y1", "y2")
+    return Labeled(xarray.Dataset({"u": (dims, values[0]), "s": (dims, values[1])}), "u", "s", "sample")

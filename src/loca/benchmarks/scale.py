@@ -1,4 +1,4 @@
-"""How the cost of one training step grows: seconds and memory against queries, nodes, functions and dimension."""
+"""Scaling of one training step: time and memory against the number of queries, nodes, functions and dimensions."""
 
 from __future__ import annotations
 
@@ -29,22 +29,24 @@ AXES: dict[str, tuple[int, ...]] = {
     "functions": (10, 32, 100, 316, 1000),
     "dimension": (1, 2, 3, 4),
 }
-"""What may grow, P, Q, both together, N or d_y, and how far."""
+"""The sizes that can be varied (P, Q, both together, N or d_y) and their values."""
 
-WAYS = ("Dense", "Blocked", "Nystrom", "RandomFeatures")
-"""Ways to evaluate the coupling, by name."""
+ATTENTIONS = ("Dense", "Blocked", "Nystrom", "RandomFeatures")
+"""The names of the attention classes that are compared."""
 
 MEMORY_MAX = 4e9
-"""Bytes beyond which a step is compiled but not run."""
-
+"""Memory in bytes above which a step is compiled but not run."""
 
 LONG = 10.0
-"""Seconds from which on a step is timed once."""
+"""A step that takes longer than this many seconds is timed only once."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ScaleRow:
-    """One training step of LOCA (loss, gradients, Adam) of some sizes; no seconds where it would not fit in memory."""
+    """The cost of one training step of LOCA (loss, gradients, Adam) at given sizes.
+
+    `way` is the name of the attention class. `seconds` is None if the step needs too much memory to run.
+    """
 
     way: str
     queries: int
@@ -55,9 +57,9 @@ class ScaleRow:
     megabytes: float
 
 
-def attention_of(way: str) -> Attention:
-    """A way of coupling by its name, with 256 landmarks or features, or blocks of 512 nodes."""
-    match way:
+def attention_of(name: str) -> Attention:
+    """An attention by the name of its class, with 256 landmarks or features, or blocks of 512 nodes."""
+    match name:
         case "Dense":
             return Dense()
         case "Blocked":
@@ -68,21 +70,27 @@ def attention_of(way: str) -> Attention:
             return RandomFeatures(LIFT, LANDMARKS, key=jax.random.key(0))
 
 
-def measure_scale(axis: str, *, ways: Sequence[str] = WAYS, repeats: int = 3) -> Iterator[ScaleRow]:
-    """Let one size grow, with 1000 queries, 1000 nodes, 100 functions and two dimensions otherwise.
+def measure_scale(axis: str, *, attentions: Sequence[str] = ATTENTIONS, repeats: int = 3) -> Iterator[ScaleRow]:
+    """Measure a training step while one size grows. The others are 1000 queries, 1000 nodes, 100 functions, d_y = 2.
 
-    Seconds are the best of a few steps, or of a long one its own; megabytes what the compiler sets aside for values
-    that a step makes and uses.
+    Seconds are the best of `repeats` steps, or the time of a single step if it is long. Megabytes are the memory that
+    the compiler allocates for intermediate values.
+
+    **Arguments:**
+
+    - `axis`: the size that grows, one of `SCALE_AXES`.
+    - `attentions`: the names of the attention classes to compare.
+    - `repeats`: the number of timed steps.
     """
     for value in AXES[axis]:
         sizes = {"queries": 1000, "nodes": 1000, "functions": 100, "dimension": 2}
         sizes |= {"queries": value, "nodes": value} if axis == "both" else {axis: value}
-        for way in ways:
-            yield measure_step(way, repeats=repeats, **sizes)
+        for attention in attentions:
+            yield measure_step(attention, repeats=repeats, **sizes)
 
 
-def measure_step(way: str, *, queries: int, nodes: int, functions: int, dimension: int, repeats: int) -> ScaleRow:
-    """One row."""
+def measure_step(attention: str, *, queries: int, nodes: int, functions: int, dimension: int, repeats: int) -> ScaleRow:
+    """Measure one training step at the given sizes, with an attention given by the name of its class."""
     keys = iter(jax.random.split(jax.random.key(0), 5))
     domain = Box.unit(dimension)
     samples = Samples(
@@ -96,7 +104,7 @@ def measure_step(way: str, *, queries: int, nodes: int, functions: int, dimensio
         key=next(keys),
         encoder=Sensors(SENSORS),
         rule=MonteCarlo(domain, nodes, key=next(keys)),
-        attention=attention_of(way),
+        attention=attention_of(attention),
         lift_size=LIFT,
     )
     optimizer = optax.adam(1e-3)
@@ -114,16 +122,16 @@ def measure_step(way: str, *, queries: int, nodes: int, functions: int, dimensio
         seconds = seconds_of(lambda: compiled(variable, batch))
         if seconds < LONG:
             seconds = min(seconds_of(lambda: compiled(variable, batch)) for _ in range(repeats))
-    return ScaleRow(way, queries, nodes, functions, dimension, seconds, used / 1e6)
+    return ScaleRow(attention, queries, nodes, functions, dimension, seconds, used / 1e6)
 
 
 def seconds_of(work: Callable[[], PyTree]) -> float:
-    """Wall-clock time of some work."""
+    """Wall-clock time of a call."""
     start = time.perf_counter()
     jax.block_until_ready(work())
     return time.perf_counter() - start
 
 
 def slope(x: Sequence[float | int], y: Sequence[float]) -> float:
-    """The power with which y grows with x: least squares of the logarithms."""
+    """The exponent of a power law y ∝ xᵖ, from a least-squares fit of the logarithms."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])

@@ -1,4 +1,4 @@
-"""Streaming: how many samples a second come from a store in shuffled batches, and how much memory that takes."""
+"""Rate and memory of streaming shuffled batches from a store."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from jaxtyping import Float
 from loca.benchmarks.prediction import peak_megabytes
 from loca.data import Store, Variable, stream
 from loca.domains import Box
-from loca.problems import Problem, generate
-from loca.problems.problem import generators, grid
+from loca.problems import Problem, generate, generators, grid
 from loca.typing import Key
 
 SIDE, CHANNELS = 32, 4
 SAMPLE_BYTES = 4 * SIDE**2 * CHANNELS
-"""16 KiB: one channel in and three out on a grid of 32 × 32."""
+"""Size of a sample, 16 KiB: one input and three output channels on a grid of 32 × 32."""
 
 
 @dataclasses.dataclass(frozen=True)
 class StreamingFigures:
-    """Rates are of shuffled batches in a fresh process that does nothing but read; memory is its peak."""
+    """Rate and peak memory of a new process that only reads shuffled batches."""
 
     samples: int
     gigabytes: float
@@ -42,7 +41,7 @@ class StreamingFigures:
 
 @dataclasses.dataclass(frozen=True)
 class Noise(Problem):
-    """Functions without any law, quickly made."""
+    """Pairs of independent random values, which are fast to generate."""
 
     citation = "none"
     block = 512
@@ -81,7 +80,7 @@ def measure_streaming(
     threads: int = 2,
     seconds: float = 10.0,
 ) -> StreamingFigures:
-    """Write a store of about this size, read batches of it in a fresh process, and delete it."""
+    """Write a store of about this size, read batches from it in a new process for `seconds`, and delete it."""
     count = max(batch_size, round(gigabytes * 2**30 / SAMPLE_BYTES))
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -104,9 +103,9 @@ def measure_streaming(
 
 
 def read(path: str, batch_size: int, threads: int, seconds: float) -> None:
-    """Read shuffled batches for a while and tell the parent how many came and what it took."""
+    """Read shuffled batches for `seconds`, and print the rate and the peak memory as JSON."""
     batches = stream(Store.open(path), size=batch_size, seed=0, threads=threads)
-    for _ in range(20):  # what is done once: libraries, compilation, the shards' indices
+    for _ in range(20):  # work done once: loading libraries, compilation, reading the indices of shards
         jax.block_until_ready(next(batches).s)
     start, count = time.perf_counter(), 0
     while time.perf_counter() < start + seconds:

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from loca.claims.results import Results
 from loca.evaluation import MEASURES
-from loca.figures.curves import DASHES, draw_line, series
-from loca.figures.spread import draw_boxes, legend
-from loca.figures.style import INK, PALETTE, log_axis, style
+from loca.figures import DASHES, INK, PALETTE, box_legend, draw_boxes, draw_line, log_axis, series, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +35,7 @@ def boxes(results: Results, metric: str = "relative_l2", models: Sequence[str] |
             ax.set_title(", ".join(varied))
         axes[0].set_ylabel(MEASURES[metric].title)
         if len(outputs) > 1:
-            figure.legend(*legend(reports), loc="outside upper center", ncols=len(names), frameon=False)
+            figure.legend(*box_legend(reports), loc="outside upper center", ncols=len(names), frameon=False)
         figure.draw_without_rendering()
     return figure
 

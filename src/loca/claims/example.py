@@ -16,7 +16,7 @@ from loca.data.store import samples_from_arrays, samples_to_arrays
 from loca.domains import domain_from_json
 from loca.evaluation.blocks import BLOCK
 from loca.evaluation.evaluate import answers
-from loca.figures.fields import draw_answers
+from loca.figures import draw_predictions
 from loca.models import Operator
 
 if TYPE_CHECKING:
@@ -76,4 +76,4 @@ class Example:
     def figure(self) -> Figure:
         """Input, truth, prediction and error, a row for each model."""
         rows = self.samples.take(jnp.zeros(len(self.answers), int))
-        return draw_answers(rows, jnp.concatenate(list(self.answers.values())), list(self.answers))
+        return draw_predictions(rows, jnp.concatenate(list(self.answers.values())), list(self.answers))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from loca.benchmarks.scale import measure_step, slope
+from loca.benchmarks import measure_step, slope
 from loca.claims.claim import Claim, Finding, Preset, Verdict
 from loca.claims.workshop import Workshop
 

@@ -14,8 +14,8 @@ from loca.benchmarks import (
     SCALE_AXES,
     STEP_SETTINGS,
     Collectives,
+    ComparisonFigures,
     FitFigures,
-    MatchFigures,
     PredictionFigures,
     ScaleRow,
     StepTimes,
@@ -200,8 +200,8 @@ def growth_of(rows: list[ScaleRow], name: str) -> str:
 
 Figures = (
     Collectives
+    | ComparisonFigures
     | FitFigures
-    | MatchFigures
     | PredictionFigures
     | ScaleRow
     | StepTimes

@@ -42,9 +42,9 @@ def figures(
 ) -> None:
     """Draw the errors of a model on data, its predictions beside the truth, how it learned, and its attention.
 
-    `spread` has box plots of the relative errors of all functions; `fields` the inputs, truth, prediction and error of
-    the function whose error is the median and of the worst ones; `curves` the loss and the validation error, for
-    the directory of a run; `attention` what a LOCA looks at.
+    `box_plots` shows the relative errors of all functions; `fields` the inputs, truth, prediction and error of the
+    function whose error is the median and of the worst ones; `curves` the loss and the validation error, for the
+    directory of a run; `attention` the attention weights of a LOCA.
     """
     from loca.evaluation import evaluate
 
@@ -70,10 +70,10 @@ def drawn(
     operator: Operator, records: Records, reports: dict[str, Report], histories: dict[str, History], count: int
 ) -> Iterator[tuple[str, Figure]]:
     """Every picture that these models have, by its name."""
-    from loca.figures import attention, curves, fields, spread
+    from loca.figures import attention, box_plots, curves, fields
     from loca.models import LOCA
 
-    yield "spread", spread(reports)
+    yield "box_plots", box_plots(reports)
     if histories:
         yield "curves", curves(histories)
     captions = typical_and_worst(next(iter(reports.values())), count)

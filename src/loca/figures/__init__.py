@@ -1,9 +1,38 @@
-"""Pictures of functions and of what models make of them, as matplotlib figures in one style."""
+"""Matplotlib figures of data, predictions, errors and attention weights, all in one style.
+
+Besides the five figures, this part exports the building blocks with which other parts draw figures of their own.
+"""
 
 from loca.figures.attention import attention as attention
+from loca.figures.box_plots import box_legend as box_legend
+from loca.figures.box_plots import box_plots as box_plots
+from loca.figures.box_plots import draw_boxes as draw_boxes
+from loca.figures.curves import DASHES as DASHES
 from loca.figures.curves import curves as curves
+from loca.figures.curves import draw_line as draw_line
+from loca.figures.curves import series as series
+from loca.figures.fields import draw_predictions as draw_predictions
 from loca.figures.fields import fields as fields
-from loca.figures.sheet import sheet as sheet
-from loca.figures.spread import spread as spread
+from loca.figures.fields import sheet as sheet
+from loca.figures.style import INK as INK
+from loca.figures.style import PALETTE as PALETTE
+from loca.figures.style import log_axis as log_axis
+from loca.figures.style import style as style
 
-__all__ = ["attention", "curves", "fields", "sheet", "spread"]
+__all__ = [
+    "DASHES",
+    "INK",
+    "PALETTE",
+    "attention",
+    "box_legend",
+    "box_plots",
+    "curves",
+    "draw_boxes",
+    "draw_line",
+    "draw_predictions",
+    "fields",
+    "log_axis",
+    "series",
+    "sheet",
+    "style",
+]

@@ -1,4 +1,4 @@
-"""What a sheet shows: the columns of its panels, read off the data."""
+"""The columns of a figure with one function per row: which quantity each column shows, read from the data."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from loca.domains import Domain
 from loca.typing import Measurements
 
 SLICES = 3
-"""Values of a leading coordinate, such as time, that get a column of their own."""
+"""Number of values of a leading coordinate, such as time, that are drawn in separate columns."""
 
 FEWEST = 4
-"""Locations that make a slice of their own."""
+"""Smallest number of locations at exactly one time that counts as a slice."""
 
 COMPONENTS = (r"[_ ]?(x?[1₁]|x)$", r"[_ ]?(x?[2₂]|y)$")
-"""How the names of the two components of a vector may end: v1, v_x1, v_x, vx; and the same for the other one."""
+"""Endings of the names of the two components of a vector, such as v1, v_x1, v_x or vx for the first."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """One quantity of some functions: where it is known, its values, and what to write beside them.
+    """One quantity of several functions: its locations, its values and its labels.
 
     `points` and `values` hold one array per function: (P, d) locations, and (P,) values, or (P, 2) for a vector.
     """
@@ -36,26 +36,26 @@ class Column:
     caption: str
     axes: tuple[str, ...]
     points: list[Float[np.ndarray, "_ _"]]
-    bounds: Float[np.ndarray, "2 _"]  # the smallest and the largest coordinates of all functions, at all times
+    bounds: Float[np.ndarray, "2 _"]  # smallest and largest coordinates over all functions and times
     values: list[np.ndarray]
     is_output: bool
     is_shared: bool
     domain: Domain | None
     heading: str
-    """What to write over the first of several columns with the same."""
+    """Title above the first of several adjacent columns with the same heading."""
 
     scale: str
-    """Columns that say the same share their colors."""
+    """Columns with the same key share one color scale."""
 
     is_displacement: bool = False
     is_error: bool = False
     is_prediction: bool = False
     overlay: list[np.ndarray] | None = None
-    """Other values of the same quantity, drawn into the same curves with dashes."""
+    """Other values of the same quantity, drawn dashed over the curves."""
 
     @property
     def is_vector(self) -> bool:
-        """Whether every value has two components."""
+        """Whether values are vectors with two components."""
         return self.values[0].ndim == 2
 
     @property
@@ -65,19 +65,19 @@ class Column:
 
     @property
     def dimension(self) -> int:
-        """Coordinates of a location."""
+        """Number of coordinates of a location."""
         return self.points[0].shape[1]
 
     @property
     def colors(self) -> list[Float[np.ndarray, " _"]]:
-        """What colors show: the values, or the sizes of vectors."""
+        """Values to map to colors: the values themselves, or the lengths of vectors."""
         return [np.linalg.norm(each, axis=-1) for each in self.values] if self.is_vector else self.values
 
 
 def columns_of(samples: Samples, rows: int, levels: int = SLICES) -> list[Column]:
-    """All columns for the first functions: input channels, then output channels, slice by slice.
+    """The columns for the first `rows` functions: input channels, then output channels, slice by slice.
 
-    With one more coordinate than can be shown, there are so many `levels` of it; if only one, it is the last.
+    Functions of three coordinates are drawn at `levels` values of the first one; a single level is the last value.
     """
     count = min(rows, len(samples))
     if isinstance(samples.u, Measurements):
@@ -93,27 +93,29 @@ def columns_of(samples: Samples, rows: int, levels: int = SLICES) -> list[Column
     d_x, d_y = x[0].shape[1], y[0].shape[1]
     if not (d_x <= 3 and d_y <= 3):
         raise ValueError(
-            f"a sheet shows functions of one to three coordinates, but the sensors have {d_x} and the queries {d_y}; "
-            "fix the other coordinates first and show that part of the data"
+            f"only functions of one to three coordinates can be drawn, but the sensors have {d_x} and the queries "
+            f"{d_y}; select a slice of the data along the other coordinates first"
         )
     has_time = d_y == d_x + 1
-    sensor_names = ("sensor",) if samples.x is None and not isinstance(samples.u, Measurements) else names("x", d_x)
-    query_names = ("$t$", *names("y", d_y - 1)) if has_time else names("y", d_y)
+    sensor_names = (
+        ("sensor",) if samples.x is None and not isinstance(samples.u, Measurements) else axis_names("x", d_x)
+    )
+    query_names = ("$t$", *axis_names("y", d_y - 1)) if has_time else axis_names("y", d_y)
     own_sensors = isinstance(samples.u, Measurements)
     own_queries = not isinstance(samples.y, Shared)
     sensor_domain = samples.domain if d_x == d_y else None
     return [
-        *side(u, x, samples.inputs, sensor_names, False, not own_sensors, sensor_domain, levels),
-        *side(s, y, samples.outputs, query_names, True, not own_queries, samples.domain, levels),
+        *channel_columns(u, x, samples.inputs, sensor_names, False, not own_sensors, sensor_domain, levels),
+        *channel_columns(s, y, samples.outputs, query_names, True, not own_queries, samples.domain, levels),
     ]
 
 
-def names(letter: str, dimension: int) -> tuple[str, ...]:
-    """x, or x₁, x₂, …"""
+def axis_names(letter: str, dimension: int) -> tuple[str, ...]:
+    """Axis labels: x, or x₁, x₂, … in several dimensions."""
     return (f"${letter}$",) if dimension == 1 else tuple(f"${letter}_{i + 1}$" for i in range(dimension))
 
 
-def side(
+def channel_columns(
     values: list[Float[np.ndarray, "_ _"]],
     points: list[Float[np.ndarray, "_ _"]],
     variables: Sequence[Variable],
@@ -123,7 +125,7 @@ def side(
     domain: Domain | None,
     levels: int,
 ) -> Iterator[Column]:
-    """The columns of all inputs, or of all outputs."""
+    """The columns of all input channels, or of all output channels."""
     everywhere = np.concatenate(points)[:, -min(2, len(axes)) :]
     bounds = np.stack([everywhere.min(axis=0), everywhere.max(axis=0)])
     for caption, rows in slices(points, axes, levels):
@@ -152,14 +154,17 @@ def side(
 def slices(
     points: list[Float[np.ndarray, "_ _"]], axes: tuple[str, ...], count: int
 ) -> Iterator[tuple[str, list[np.ndarray]]]:
-    """What to write, and which locations of every function belong to it: all, or those near one leading coordinate."""
+    """The caption of every slice, and the indices of the locations of every function that belong to it.
+
+    Functions of one or two coordinates have a single slice with all locations.
+    """
     if len(axes) < 3:
         yield "", [np.arange(len(each)) for each in points]
         return
     leading = np.concatenate([each[:, 0] for each in points])
     levels = np.unique(leading)
     wanted = levels[np.unique(np.linspace(len(levels) - 1, 0, count).round().astype(int))]
-    # Where leading coordinates hardly ever repeat within a function, a slice is all that lies near one.
+    # If times hardly ever repeat within a function, a slice holds all locations whose time is near its level.
     repeats = all(
         np.array_equal(np.unique(each[:, 0]), levels) and FEWEST * len(levels) <= len(each) for each in points
     )
@@ -173,7 +178,7 @@ def slices(
 
 
 def quantities(variables: Sequence[Variable], dimension: int) -> Iterator[tuple[list[int], Variable, bool]]:
-    """(channels, name and unit, whether they are one vector): neighbors that are components of one go together."""
+    """(channels, name and unit, whether they form a vector); adjacent components of a vector are merged."""
     i = 0
     while i < len(variables):
         stem = vector_stem(variables[i : i + 2]) if dimension > 1 else None
@@ -186,9 +191,9 @@ def quantities(variables: Sequence[Variable], dimension: int) -> Iterator[tuple[
 
 
 def vector_stem(pair: Sequence[Variable]) -> str | None:
-    """`v` for v1 and v2, or v_x and v_y, of one unit; None when two channels are not the components of a vector.
+    """`v` for the channels v1 and v2, or v_x and v_y, of the same unit; None if they are not components of a vector.
 
-    u1, u2 and s1, s2 without a unit are the names of channels that nobody named, and say nothing.
+    u1, u2 and s1, s2 without a unit are the default names of unnamed channels, which are not taken for vectors.
     """
     if len(pair) < 2 or pair[0].unit != pair[1].unit:
         return None
@@ -201,12 +206,12 @@ def vector_stem(pair: Sequence[Variable]) -> str | None:
 
 
 def covers_globe(points: Float[np.ndarray, "P 2"]) -> bool:
-    """Whether locations in degrees of latitude and longitude reach so far that a flat map would mislead."""
+    """Whether locations in degrees of latitude and longitude span too much of the sphere for a flat map."""
     return bool(np.ptp(points[:, 1]) > 180.0 or np.ptp(points[:, 0]) > 90.0)
 
 
 def extent(domain: Domain | None, points: Float[np.ndarray, "P 2"]) -> tuple[float, float]:
-    """Width and height of a panel: in the units of its coordinates, or of a map."""
+    """Width and height of a panel, in the units of its coordinates or of the map projection."""
     if domain is None or not domain.is_geographic:
         return float(np.ptp(points[:, 0])), float(np.ptp(points[:, 1]))
     if covers_globe(points):

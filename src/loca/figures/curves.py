@@ -1,4 +1,4 @@
-"""Losses over steps, and errors over whatever is varied."""
+"""Line plots of losses over steps, or of errors over any other number."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Points = Sequence[Mapping[str, Any]]
-"""Records that name their numbers, such as `history.to_json()` or `study.points()`."""
+"""Records with named numbers, such as `history.to_json()`."""
 
 DASHES = ("-", "--", ":", "-.")
-"""So that lines are told apart without color too."""
+"""Line styles, so that lines are distinct without color."""
 
 FEW = 30
-"""Places along x up to which each is marked."""
+"""Largest number of values of x at which every point gets a marker."""
 
-TITLES = {"validation": "validation error", "value": "what is varied"}
+TITLES = {"validation": "validation error"}
+"""Axis labels that differ from the name of the number."""
 
 
 def curves(
@@ -34,17 +35,17 @@ def curves(
     y: str | Sequence[str] = ("loss", "validation"),
     x_label: str | None = None,
 ) -> Figure:
-    """Numbers of one or several runs over another number: one panel for each y, one line for each run.
+    """Plot numbers of one or several runs over another number, with one panel per y and one line per run.
 
-    Where a run has several values at one place, such as those of several seeds, the line goes through their medians
-    and a band reaches from the least to the largest. The loss and the validation error of histories over their steps;
-    `curves(study.points(), x="value", y="relative_l2", x_label="fraction of labels")` for a study.
+    By default, plot the loss and the validation error of histories over steps. If a run has several values at one x,
+    such as those of several seeds, the line shows their median and a band shows their range. To plot other records:
+    `curves(records, x="labels", y="relative_l2", x_label="fraction of labels")`.
 
     **Arguments:**
 
-    - `lines`: histories or records by the name of the run, or one.
-    - `x`, `y`: which of their numbers; a y that no record has gets no panel.
-    - `x_label`: what to write below, if not the name of x.
+    - `lines`: histories or records by the name of the run, or a single one.
+    - `x`, `y`: the names of the numbers to plot. A y that no record has gets no panel.
+    - `x_label`: the label of the x axis, by default the name of x.
     """
     from matplotlib.figure import Figure
 
@@ -53,7 +54,7 @@ def curves(
     wanted = [y] if isinstance(y, str) else list(y)
     shown = [each for each in wanted if any(len(series(points, x, each)[0]) for points in records.values())]
     if not shown:
-        raise ValueError(f"no record has both `{x}` and one of {', '.join(wanted)}; name numbers that they have")
+        raise ValueError(f"no record has both `{x}` and one of {', '.join(wanted)}; pass names that the records have")
     with style():
         figure = Figure(figsize=(0.3 + 2.7 * len(shown), 2.1), layout="constrained")
         for ax, each in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
@@ -73,7 +74,7 @@ def curves(
 def draw_line(
     ax: Axes, data: tuple[Float[np.ndarray, " K"], list[np.ndarray]], name: str, color: str, dash: str
 ) -> None:
-    """Medians, and a band around them where there is more than one value."""
+    """Draw the medians, and a band from the smallest to the largest value where there are several."""
     places, values = data
     if not len(places):
         return
@@ -85,7 +86,7 @@ def draw_line(
 
 
 def series(points: Iterable[Mapping[str, Any]], x: str, y: str) -> tuple[Float[np.ndarray, " K"], list[np.ndarray]]:
-    """The places in increasing order, and all finite values at each."""
+    """The distinct values of x in increasing order, and all finite values of y at each."""
     found: dict[float, list[float]] = {}
     for point in points:
         a, b = point.get(x), point.get(y)
@@ -96,6 +97,6 @@ def series(points: Iterable[Mapping[str, Any]], x: str, y: str) -> tuple[Float[n
 
 
 def title(name: str) -> str:
-    """What to write for the name of a number."""
+    """The axis label for the name of a number."""
     measure = MEASURES.get(name)
     return measure.title if measure else TITLES.get(name, name.replace("_", " "))

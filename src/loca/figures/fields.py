@@ -1,4 +1,4 @@
-"""Predictions beside the truth."""
+"""Functions drawn one per row: the pairs of a data set, and predictions next to the truth."""
 
 from __future__ import annotations
 
@@ -12,58 +12,78 @@ from jaxtyping import Array, Float
 
 from loca.data import Samples
 from loca.figures.columns import Column, columns_of
-from loca.figures.layout import draw_columns
+from loca.figures.panel_grid import draw_columns
 from loca.models import Operator
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+def sheet(samples: Samples, rows: int = 4) -> Figure:
+    """Draw the first functions of a data set, one per row: every input channel, then every output channel.
+
+    Functions of one coordinate are drawn as curves. Fields in one column share a color scale: viridis, or a diverging
+    map centered at 0 if values are signed. Two channels named like the components of a vector are drawn together, as
+    arrows over their length, or as a deformed grid if the name contains "displacement". Fields on the sphere are drawn
+    as maps. Fields with one more coordinate, such as time, are drawn at up to three of its values.
+
+    **Arguments:**
+
+    - `samples`: the data.
+    - `rows`: the number of functions.
+    """
+    if rows < 1:
+        raise ValueError(f"expected at least one row, got rows={rows}")
+    return draw_columns(columns_of(samples, rows), min(rows, len(samples)))
+
+
 def fields(
     model: Operator, samples: Samples, rows: int | Sequence[int] = 3, captions: Sequence[str] | None = None
 ) -> Figure:
-    """u, s, F(u) and F(u) − s of some functions, one per row: what went in, the truth, the prediction, the error.
+    """Draw u, s, F(u) and F(u) − s, one function per row: the input, the truth, the prediction and the error.
 
-    Truth and prediction share one color scale; the error has one of its own, centered at 0. Curves of truth and
-    prediction lie over each other. Of fields with one more coordinate, such as time, the last slice is shown.
+    Truth and prediction share one color scale; the error has its own, centered at 0. Curves of the truth and of the
+    prediction are drawn into one panel. Fields with one more coordinate, such as time, are drawn at its last value.
 
     **Arguments:**
 
     - `model`: the operator.
     - `samples`: the data.
-    - `rows`: how many functions, or their numbers, such as `report.worst()`.
-    - `captions`: what to write on the left of each.
+    - `rows`: the number of functions, or their indices, such as `report.worst()`.
+    - `captions`: a text for the left of each row.
     """
     numbers = list(range(min(rows, len(samples)))) if isinstance(rows, int) else [int(row) for row in rows]
     if not numbers or not all(0 <= number < len(samples) for number in numbers):
-        raise ValueError(f"rows={rows} names no functions among {len(samples)}; pass how many, or their numbers")
+        raise ValueError(
+            f"rows={rows} does not select functions among {len(samples)}; pass the number of functions or their indices"
+        )
     if captions is not None and len(captions) != len(numbers):
-        raise ValueError(f"{len(captions)} captions were given for {len(numbers)} functions; pass one for each")
+        raise ValueError(f"got {len(captions)} captions for {len(numbers)} functions; pass one per function")
     shown = samples.take(jnp.asarray(numbers))
-    return draw_answers(shown, predict(model, shown), captions)
+    return draw_predictions(shown, predict(model, shown), captions)
 
 
-def draw_answers(samples: Samples, prediction: Float[Array, "N P d_s"], captions: Sequence[str] | None) -> Figure:
-    """All samples, each beside what is predicted for it."""
+def draw_predictions(samples: Samples, prediction: Float[Array, "N P d_s"], captions: Sequence[str] | None) -> Figure:
+    """Draw every function next to a given prediction, as `fields` does."""
 
     def outputs(s: Float[Array, "N P d_s"]) -> list[Column]:
         columns = columns_of(dataclasses.replace(samples, s=s), len(samples), levels=1)
         return [column for column in columns if column.is_output]
 
     inputs = [column for column in columns_of(samples, len(samples), levels=1) if not column.is_output]
-    answers = zip(outputs(samples.s), outputs(prediction), outputs(prediction - samples.s), strict=True)
-    columns = [*inputs, *(column for each in answers for column in beside(*each))]
+    triples = zip(outputs(samples.s), outputs(prediction), outputs(prediction - samples.s), strict=True)
+    columns = [*inputs, *(column for triple in triples for column in comparison_columns(*triple))]
     return draw_columns(columns, len(samples), captions)
 
 
-def beside(truth: Column, prediction: Column, error: Column) -> Iterator[Column]:
-    """The columns of one quantity: three for fields, two for curves."""
+def comparison_columns(truth: Column, prediction: Column, error: Column) -> Iterator[Column]:
+    """The columns for one quantity: truth, prediction and error for fields; truth with prediction, error for curves."""
     if truth.dimension == 1:
         yield dataclasses.replace(truth, heading="truth (solid), prediction (dashed)", overlay=prediction.values)
     else:
         yield dataclasses.replace(truth, heading="truth")
         yield dataclasses.replace(prediction, heading="prediction", is_prediction=True)
-    # an error moves nothing, so it is never drawn as a deformed grid
+    # An error is not a displacement, so it is never drawn as a deformed grid.
     scale = f"{error.scale} error"
     yield dataclasses.replace(error, heading="error", scale=scale, is_error=True, is_displacement=False)
 

@@ -1,4 +1,4 @@
-"""The kinds of panels: curves, fields, points, arrows, deformed grids, globes."""
+"""Drawing one function into one panel: curves, fields, points, arrows, deformed grids and globes."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap, Normalize
 
 ARROWS = 10
-"""Arrows along the longer side of a panel: as many as stay apart in a panel of an inch."""
+"""Number of arrows along the longer side of a panel: as many as stay distinct in a panel of one inch."""
 
 LINES = 15
-"""Lines of a deformed grid along each side."""
+"""Number of lines of a deformed grid along each side."""
 
 CROWDED = 100
-"""Values of a curve from which on a line says more than points; below, labels are few and each is to be seen."""
+"""Number of values from which a curve is drawn as a line; fewer labels are drawn as separate points."""
 
 VISIBLE = 0.05
-"""A displacement below this part of the domain is drawn enlarged, since nobody would see it."""
+"""A displacement below this fraction of the domain is too small to see and is drawn magnified."""
 
 
 def draw_curve(ax: Axes, column: Column, row: int) -> None:
-    """Values over one coordinate: a line, or points where there are few and each function has its own."""
+    """Draw values over one coordinate: a line, or points if locations are few and differ between functions."""
     x, values = column.points[row][:, 0], column.values[row]
     order = np.argsort(x, kind="stable")
     few = not column.is_shared and len(x) < CROWDED
@@ -46,12 +46,12 @@ def draw_curve(ax: Axes, column: Column, row: int) -> None:
 
 
 def curve_color(column: Column) -> str:
-    """Blue for what goes in, vermilion for what comes out, green for errors."""
+    """Blue for inputs, vermilion for outputs, green for errors."""
     return ERROR_COLOR if column.is_error else OUTPUT_COLOR if column.is_output else INPUT_COLOR
 
 
 def draw_field(ax: Axes, column: Column, row: int, cmap: Colormap, norm: Normalize) -> None:
-    """Values over two coordinates as colors: cells of a grid, or points."""
+    """Draw values over two coordinates as colors: the cells of a grid, or points."""
     points, values = column.points[row], column.values[row]
     shape = grid_shape(jnp.asarray(points))
     if column.is_vector and column.is_displacement and shape is not None:
@@ -63,7 +63,7 @@ def draw_field(ax: Axes, column: Column, row: int, cmap: Colormap, norm: Normali
     if shape is None:
         draw_points(ax, drawn, colors, cmap, norm)
         (left, bottom), (right, top) = column.bounds[:, ::-1] if upright else column.bounds
-        ax.update_datalim([(left, bottom), (right, top)])  # a slice has the frame of all
+        ax.update_datalim([(left, bottom), (right, top)])  # all slices have the same limits
         ax.autoscale_view()
     else:
         (a, b), field = sorted_grid(points.reshape(*shape, 2), colors.reshape(shape))
@@ -76,17 +76,20 @@ def draw_field(ax: Axes, column: Column, row: int, cmap: Colormap, norm: Normali
 def draw_points(
     ax: Axes, points: Float[np.ndarray, "P 2"], colors: Float[np.ndarray, " P"], cmap: Colormap, norm: Normalize
 ) -> None:
-    """One dot per location, as large as lets them touch without hiding each other."""
+    """Draw one dot per location, as large as possible without hiding its neighbors."""
     size = float(np.clip(2500.0 / len(points), 2.0, 16.0))  # in square points; a panel of an inch has 5184
     known = np.isfinite(colors)
     ax.scatter(*points[~known].T, s=size, color=MISSING, marker="x", linewidth=0.4)
-    # an outline, so that dots of the color of paper are seen; none where dots are too small for one
+    # Outlines keep white dots visible; very small dots have none.
     line = {"linewidth": 0.2 if size > 4.0 else 0.0, "edgecolor": OUTLINE}
     ax.scatter(*points[known].T, c=colors[known], s=size, cmap=cmap, norm=norm, rasterized=True, **line)
 
 
 def draw_arrows(ax: Axes, points: Float[np.ndarray, "P 2"], v: Float[np.ndarray, "P 2"], largest: float) -> None:
-    """A few arrows, the longest as long as two lie apart. Dark ones, since where they are long the colors are light."""
+    """Draw a coarse set of arrows, the longest twice as long as their spacing.
+
+    They are dark because colors are light where arrows are long.
+    """
     keep = thinned(points)
     spacing = np.ptp(points, axis=0).max() / ARROWS
     ax.quiver(
@@ -96,7 +99,7 @@ def draw_arrows(ax: Axes, points: Float[np.ndarray, "P 2"], v: Float[np.ndarray,
 
 
 def thinned(points: Float[np.ndarray, "P 2"]) -> Int[np.ndarray, " K"]:
-    """Of all locations, the one nearest to the middle of each cell of a coarse grid."""
+    """Indices of the locations nearest to the centers of the cells of a coarse grid, one per cell."""
     low, size = points.min(axis=0), np.ptp(points, axis=0)
     position = (points - low) / np.where(size == 0.0, 1.0, size).max() * ARROWS * (1.0 - 1e-9)
     cell = np.floor(position).astype(int)
@@ -109,8 +112,8 @@ def thinned(points: Float[np.ndarray, "P 2"]) -> Int[np.ndarray, " K"]:
 def draw_deformed(
     ax: Axes, x: Float[np.ndarray, "a b 2"], v: Float[np.ndarray, "a b 2"], cmap: Colormap, norm: Normalize
 ) -> None:
-    """x + v(x): where a displacement takes the grid, colored by |v|, over the outline of where it was."""
-    place = x + enlargement(x, norm.vmax or 1.0) * v
+    """Draw the deformed grid x + v(x), colored by |v|, and the outline of the undeformed one."""
+    place = x + magnification(x, norm.vmax or 1.0) * v
     colors = np.ma.masked_invalid(np.linalg.norm(v, axis=-1))
     if np.isfinite(place).all():
         ax.pcolormesh(place[..., 0], place[..., 1], colors, cmap=cmap, norm=norm, shading="gouraud", rasterized=True)
@@ -121,8 +124,8 @@ def draw_deformed(
     ax.plot(*outline.T, color=INK, linewidth=0.5, linestyle=(0, (3, 2)))
 
 
-def enlargement(x: Float[np.ndarray, "*P 2"], largest: float) -> float:
-    """How much displacements are to be enlarged: 1, or a round number where they would not be seen."""
+def magnification(x: Float[np.ndarray, "*P 2"], largest: float) -> float:
+    """The factor by which displacements are magnified: 1, or a round number if they would be too small to see."""
     extent = float(np.ptp(x.reshape(-1, 2), axis=0).max())
     if not 0.0 < largest < VISIBLE * extent:
         return 1.0
@@ -130,7 +133,7 @@ def enlargement(x: Float[np.ndarray, "*P 2"], largest: float) -> float:
 
 
 def draw_globe(ax: Axes, column: Column, row: int, cmap: Colormap, norm: Normalize) -> None:
-    """Values over latitude and longitude in Mollweide's projection, which keeps areas."""
+    """Draw values over latitude and longitude in the Mollweide projection, which preserves areas."""
     values = column.colors[row]
     latitude, longitude = column.points[row].T
     longitude = np.mod(longitude + 180.0, 360.0) - 180.0
@@ -141,7 +144,7 @@ def draw_globe(ax: Axes, column: Column, row: int, cmap: Colormap, norm: Normali
     else:
         (a, b), field = sorted_grid(points.reshape(*shape, 2), values.reshape(shape))
         a, b = np.clip(edges(a), -90.0, 90.0), np.clip(edges(b), -180.0, 180.0)
-        # cells cut by the edge of the map lie on both sides of it
+        # The cells cut by the edge of the map are drawn on both sides of it.
         b, field = np.append(b, 180.0), np.concatenate([field, field[:, :1]], axis=1)
         ax.pcolormesh(np.radians(b), np.radians(a), np.ma.masked_invalid(field), cmap=cmap, norm=norm, rasterized=True)
     ax.set_xticks(np.radians(np.arange(-120, 121, 60)), labels=[])
@@ -152,14 +155,14 @@ def draw_globe(ax: Axes, column: Column, row: int, cmap: Colormap, norm: Normali
 def sorted_grid(
     points: Float[np.ndarray, "a b 2"], field: Float[np.ndarray, "a b"]
 ) -> tuple[tuple[Float[np.ndarray, " a"], Float[np.ndarray, " b"]], Float[np.ndarray, "a b"]]:
-    """The axes of a grid in increasing order, and the field in theirs."""
+    """The axes of a grid in increasing order, and the field in the same order."""
     a, b = points[:, 0, 0], points[0, :, 1]
     a_order, b_order = np.argsort(a), np.argsort(b)
     return (a[a_order], b[b_order]), field[np.ix_(a_order, b_order)]
 
 
 def edges(middles: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k+1"]:
-    """The ends of cells from their middles."""
+    """The edges of cells, from their centers."""
     if len(middles) == 1:
         return middles[0] + np.array([-0.5, 0.5])
     inner = 0.5 * (middles[1:] + middles[:-1])

@@ -1,15 +1,16 @@
-"""One look for every picture: small, quiet, readable in print and by the color-blind."""
+"""The style of all figures: sized for print, legible in gray and with color-blindness."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
-if TYPE_CHECKING:  # importing it takes as long as importing everything else
+if TYPE_CHECKING:  # importing matplotlib takes as long as importing everything else
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap, Normalize
 
@@ -34,26 +35,29 @@ STYLE: dict[Any, Any] = {
     "axes.formatter.use_mathtext": True,
     "figure.constrained_layout.h_pad": 0.03,
     "figure.constrained_layout.w_pad": 0.03,
-    "pdf.fonttype": 42,  # letters stay letters, which journals ask for
+    "pdf.fonttype": 42,  # embeds fonts as TrueType, as journals require
     "savefig.dpi": 300,
 }
-"""Sizes in points for a picture printed at its own size."""
+"""Matplotlib settings; sizes are in points for a figure printed at its original size."""
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#666666")
-"""Colors of Okabe and Ito (2008), which all kinds of color vision tell apart: blue, vermilion, green, and so on."""
+"""The colors of Okabe and Ito (2008), distinct for all kinds of color vision: blue, vermilion, green, …"""
 
 INPUT_COLOR, OUTPUT_COLOR, ERROR_COLOR = PALETTE[:3]
 
-INK, OUTLINE, MISSING = "#333333", "#888888", "#dddddd"
+INK = "#333333"
+"""The color of lines and text that are not data."""
+
+OUTLINE, MISSING = "#888888", "#dddddd"
 
 ONE_SIDED = 0.25
-"""A field counts as signed when its smaller side reaches this part of its larger one. Below that, three eighths of a
-scale centered at 0 would be spent on values that do not occur."""
+"""A field counts as signed if its smaller extreme is at least this fraction of its larger one. Below that, three
+eighths of a color scale centered at 0 would be unused."""
 
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Draw in our style, and leave everybody else's alone."""
+    """Use the style of this part within a `with` block, leaving the global settings of matplotlib unchanged."""
     import matplotlib as mpl
 
     with mpl.rc_context(STYLE):
@@ -63,8 +67,8 @@ def style() -> Iterator[None]:
 def scale(values: Float[np.ndarray, " _"], alike: Float[np.ndarray, " _"] | None = None) -> tuple[Colormap, Normalize]:
     """A color map and its limits: diverging and centered at 0 for signed values, viridis over their range otherwise.
 
-    Others that are to be like the values, such as predictions of them, widen the limits, but do not choose the map: a
-    pressure does not become a signed quantity by being predicted badly.
+    Values in `alike`, such as predictions, widen the limits but do not affect the choice of the map: a bad prediction
+    does not turn pressure into a signed quantity.
     """
     import matplotlib as mpl
     from matplotlib.colors import Normalize
@@ -76,19 +80,19 @@ def scale(values: Float[np.ndarray, " _"], alike: Float[np.ndarray, " _"] | None
     largest = max(abs(low), abs(high))
     if is_signed:
         return mpl.colormaps["RdBu_r"].with_extremes(bad=MISSING), Normalize(-largest, largest)
-    if low == high:  # one value has no range to show
+    if low == high:  # a constant field has no range
         low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
     return mpl.colormaps["viridis"].with_extremes(bad=MISSING), Normalize(low, high)
 
 
 def limits(values: Float[np.ndarray, " _"]) -> tuple[float, float]:
-    """The least and the largest of the values that are known."""
+    """The smallest and the largest finite value."""
     finite = values[np.isfinite(values)]
     return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
 
 
 def error_scale(values: Float[np.ndarray, " _"]) -> tuple[Colormap, Normalize]:
-    """Purple and orange around white at 0: not to be taken for values."""
+    """A color map for errors, purple and orange around white at 0, distinct from those for values."""
     import matplotlib as mpl
     from matplotlib.colors import Normalize
 
@@ -98,7 +102,7 @@ def error_scale(values: Float[np.ndarray, " _"]) -> tuple[Colormap, Normalize]:
 
 
 def log_axis(ax: Axes) -> None:
-    """A logarithmic y axis with few and plain numbers: 0.02, 0.05, 0.1 over up to two decades, 10⁻² over more."""
+    """Make the y axis logarithmic with few tick labels: 0.02, 0.05, 0.1 over up to two decades, 10⁻² over more."""
     from matplotlib.ticker import (
         FuncFormatter,
         LogFormatterMathtext,
@@ -112,7 +116,7 @@ def log_axis(ax: Axes) -> None:
     low, high = ax.get_ylim()
     is_short = high < 200.0 * low
     locator = LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,))
-    if high < 5.0 * low:  # too short for two such numbers to be sure
+    if high < 5.0 * low:  # may be too short for two labels of the form 1, 2, 5
         locator = MaxNLocator(nbins=5, steps=[1, 2, 5, 10])
         ax.yaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_locator(locator)
@@ -120,3 +124,13 @@ def log_axis(ax: Axes) -> None:
     ax.yaxis.set_minor_formatter(NullFormatter())
     ax.grid(axis="y", linewidth=0.3, color="#cccccc")
     ax.set_axisbelow(True)
+
+
+def with_unit(name: str, unit: str) -> str:
+    """A label with its unit, such as `temperature (K)`."""
+    return f"{name} ({typeset(unit)})" if unit else name
+
+
+def typeset(unit: str) -> str:
+    """A unit with superscripts: m s⁻¹ for `m s-1`, as files write it."""
+    return re.sub(r"(?<=[A-Za-z])(-?\d+)", r"$^{\1}$", unit)

@@ -12,6 +12,8 @@ from loca.problems.fields import MaternField as MaternField
 from loca.problems.generation import generate as generate
 from loca.problems.mechanical_mnist import MechanicalMNIST as MechanicalMNIST
 from loca.problems.problem import Problem as Problem
+from loca.problems.problem import generators as generators
+from loca.problems.problem import grid as grid
 from loca.problems.shallow_water import ShallowWater as ShallowWater
 
 PROBLEMS: dict[str, type[Problem]] = {
@@ -38,4 +40,6 @@ __all__ = [
     "SeasonalRidge",
     "ShallowWater",
     "generate",
+    "generators",
+    "grid",
 ]

@@ -1,9 +1,8 @@
-"""Panels in columns: one function per row, one quantity per column, and what is written around them."""
+"""A grid of panels, one function per row and one quantity per column, with titles, axes and color bars."""
 
 from __future__ import annotations
 
 import math
-import re
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from loca.figures.columns import Column, covers_globe, extent
-from loca.figures.panels import draw_curve, draw_field, draw_globe, enlargement
-from loca.figures.style import error_scale, scale, style
+from loca.figures.panels import draw_curve, draw_field, draw_globe, magnification
+from loca.figures.style import error_scale, scale, style, typeset, with_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,21 +19,22 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PRINT_WIDTH = 7.0
-"""Inches across the text of a printed page."""
+"""Width of the text on a printed page, in inches."""
 
 SMALLEST, LARGEST = 0.8, 1.5
-"""Inches a row may be high: legible at least, no wider than it needs at most."""
+"""Smallest and largest height of a row, in inches."""
 
 CURVE_ASPECT = 1.6
+"""Width over height of a panel with a curve."""
 
 LETTER = 0.062
-"""Inches that a letter of a title takes on average."""
+"""Average width of a letter in a title, in inches."""
 
 
 def draw_columns(columns: list[Column], count: int, captions: Sequence[str] | None = None) -> Figure:
-    """One panel for each of so many functions in every column: curves, fields or maps, with color scales below.
+    """Draw `count` functions, one per row, with one panel per column: curves, fields or maps, with color bars below.
 
-    A caption stands on the left of each row, turned to read upwards.
+    `captions` are written to the left of the rows, rotated.
     """
     from matplotlib.figure import Figure
 
@@ -46,7 +46,7 @@ def draw_columns(columns: list[Column], count: int, captions: Sequence[str] | No
     gaps = [0.42 if start or column.dimension == 1 else 0.1 for start, column in zip(starts, columns, strict=True)]
     beside = sum(gaps) + (0.0 if captions is None else 0.3)
     around = 0.12 * any(column.heading or column.caption for column in columns) + 0.45 * has_fields
-    around += 0.3 if all(map(is_globe, columns)) else 0.43  # maps have no coordinates below
+    around += 0.3 if all(map(is_globe, columns)) else 0.43  # maps have no axis labels below
     with style():
         figure = Figure(figsize=(height * sum(aspects) + beside, (height + 0.07) * count + around))
         figure.set_layout_engine("compressed" if all(map(is_framed, columns)) else "constrained")
@@ -56,31 +56,31 @@ def draw_columns(columns: list[Column], count: int, captions: Sequence[str] | No
             projection = "mollweide" if is_globe(column) else None
             axes = [figure.add_subplot(grid[i, j], projection=projection) for i in range(count)]
             heading, width = headings[j], height * aspects[j]
-            fill(figure, axes, column, scale_of(column, columns), heading, width=width, starts_side=starts[j])
+            draw_column(figure, axes, column, scale_of(column, columns), heading, width=width, starts_side=starts[j])
             if column.dimension > 1 and not is_globe(column):
                 panels.setdefault(column.scale, []).extend(axes)
-        for ax, caption in zip(figure.axes, captions or (), strict=False):  # the first column comes first
+        for ax, caption in zip(figure.axes, captions or (), strict=False):  # the axes of the first column come first
             ax.set_ylabel(f"{caption}\n{ax.get_ylabel()}".rstrip())
-        for same in panels.values():  # what shares its colors shares its frame
-            align(same, "xy")
-        figure.draw_without_rendering()  # layout is computed in our style, not in that of whoever saves the figure
+        for same in panels.values():  # panels with the same color scale have the same limits
+            align_limits(same, "xy")
+        figure.draw_without_rendering()  # computes the layout now, in this style
     return figure
 
 
 def scale_of(column: Column, columns: list[Column]) -> tuple[Colormap, Normalize]:
-    """One color scale for all panels of a quantity, at all its times."""
+    """The color scale shared by all panels of a quantity, at all times."""
     same = [each for each in columns if each.scale == column.scale]
     values = np.concatenate([values for each in same for values in each.colors if not each.is_prediction])
     predicted = [values for each in same for values in each.colors if each.is_prediction]
     if column.is_error and not column.is_vector:
         return error_scale(values)
     cmap, norm = scale(values, np.concatenate(predicted) if predicted else None)
-    if column.is_vector:  # sizes begin at nothing
+    if column.is_vector:  # lengths start at 0
         norm.vmin = 0.0
     return cmap, norm
 
 
-def fill(
+def draw_column(
     figure: Figure,
     axes: list[Axes],
     column: Column,
@@ -90,14 +90,14 @@ def fill(
     width: float,
     starts_side: bool,
 ) -> None:
-    """Draw one column, so many inches wide, with a color scale below it where it has colors."""
+    """Draw one column of the given width in inches, with a color bar below it if it shows fields."""
     if column.dimension == 1:
         for i, ax in enumerate(axes):
             draw_curve(ax, column, i)
             ax.tick_params(labelbottom=i == len(axes) - 1)
         axes[0].set_title("\n".join(filter(None, (heading, with_unit(wrapped(column.name, width), column.unit)))))
         axes[-1].set_xlabel(column.axes[0])
-        align(axes, "x")
+        align_limits(axes, "x")
         return
     cmap, norm = colors
     for i, ax in enumerate(axes):
@@ -105,17 +105,17 @@ def fill(
             draw_globe(ax, column, i, cmap, norm)
         else:
             draw_field(ax, column, i, cmap, norm)
-            frame(ax, column, left=starts_side, bottom=i == len(axes) - 1)
+            set_axes(ax, column, left=starts_side, bottom=i == len(axes) - 1)
     is_moved = column.is_vector and column.is_displacement
-    factor = enlargement(column.bounds, norm.vmax or 1.0) if is_moved else 1.0
-    enlarged = f"×{factor:g}" if factor != 1.0 else ""
-    lines = (heading, column.caption), (wrapped(column.name, width), enlarged)
+    factor = magnification(column.bounds, norm.vmax or 1.0) if is_moved else 1.0
+    magnified = f"×{factor:g}" if factor != 1.0 else ""
+    lines = (heading, column.caption), (wrapped(column.name, width), magnified)
     axes[0].set_title("\n".join(filter(None, (", ".join(filter(None, line)) for line in lines))))
     add_colorbar(figure, axes, column, cmap, norm)
 
 
-def align(axes: list[Axes], directions: str) -> None:
-    """The same limits for all panels of a column."""
+def align_limits(axes: list[Axes], directions: str) -> None:
+    """Set the same axis limits for all these panels."""
     for direction in directions:
         limits = np.array([getattr(ax, f"get_{direction}lim")() for ax in axes])
         for ax in axes:
@@ -123,17 +123,17 @@ def align(axes: list[Axes], directions: str) -> None:
 
 
 def is_framed(column: Column) -> bool:
-    """Whether the panels of a column have a shape of their own, which a layout must not stretch."""
+    """Whether the panels of a column have a fixed aspect ratio, which the layout must keep."""
     return column.dimension > 1 and column.axes[0] != "$t$"
 
 
-def frame(ax: Axes, column: Column, *, left: bool, bottom: bool) -> None:
-    """Coordinates at the left and at the bottom of a side only; equal lengths look equal where both are space."""
-    if column.is_geographic:  # a region: latitude upwards, as on any map
+def set_axes(ax: Axes, column: Column, *, left: bool, bottom: bool) -> None:
+    """Set ticks and labels, on outer panels only, and an equal aspect ratio if both coordinates are spatial."""
+    if column.is_geographic:  # a regional map: latitude points up
         ax.set_aspect(1.0 / np.cos(np.radians(column.bounds[:, 0].mean())))
     elif column.axes[0] != "$t$":
         width, height = extent(column.domain, column.bounds)
-        if width < 4.0 * height and height < 4.0 * width:  # a sliver would show nothing
+        if width < 4.0 * height and height < 4.0 * width:  # otherwise the panel would be too narrow to read
             ax.set_aspect("equal")
     ax.locator_params(nbins=3)
     ax.tick_params(labelleft=left, labelbottom=bottom)
@@ -145,7 +145,7 @@ def frame(ax: Axes, column: Column, *, left: bool, bottom: bool) -> None:
 
 
 def add_colorbar(figure: Figure, axes: list[Axes], column: Column, cmap: Colormap, norm: Normalize) -> None:
-    """One horizontal color scale below a column, with the unit."""
+    """Add a horizontal color bar with the unit below a column."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.ticker import FuncFormatter
 
@@ -162,36 +162,27 @@ def add_colorbar(figure: Figure, axes: list[Axes], column: Column, cmap: Colorma
 
 
 def thousands(norm: Normalize) -> int:
-    """The power of 10³ to write beside a scale, so that its numbers have no more than three digits before the point.
+    """The exponent, a multiple of 3, to factor out of the tick labels of a color bar; 0 if they are short already.
 
-    None where they are short as they are. Matplotlib would write it over the unit.
+    Tick labels then have at most three digits before the decimal point. Matplotlib's own offset text would overlap the
+    unit.
     """
     largest = max(abs(norm.vmin or 0.0), abs(norm.vmax or 0.0))
     return 0 if largest == 0.0 or 1e-2 <= largest < 1e4 else 3 * math.floor(math.log10(largest) / 3.0)
 
 
 def wrapped(name: str, width: float) -> str:
-    """A name in lines that fit over a column of this many inches."""
+    """A name wrapped to fit above a column of this width in inches."""
     return textwrap.fill(name, max(8, int(width / LETTER)), break_long_words=False)
 
 
-def with_unit(name: str, unit: str) -> str:
-    """`temperature (K)`."""
-    return f"{name} ({typeset(unit)})" if unit else name
-
-
-def typeset(unit: str) -> str:
-    """m s⁻¹ for `m s-1`, the way files write it."""
-    return re.sub(r"(?<=[A-Za-z])(-?\d+)", r"$^{\1}$", unit)
-
-
 def is_globe(column: Column) -> bool:
-    """Whether a column is drawn as maps of the whole sphere."""
+    """Whether a column is drawn as maps of the entire sphere."""
     return column.dimension == 2 and column.is_geographic and covers_globe(column.bounds)
 
 
 def aspect_of(column: Column) -> float:
-    """Width over height of the panels of a column."""
+    """The aspect ratio (width over height) of the panels of a column."""
     if column.dimension == 1:
         return CURVE_ASPECT
     if column.axes[0] == "$t$":

@@ -1,4 +1,4 @@
-"""How errors are spread over functions, several models side by side."""
+"""Box plots of the errors of all functions, with several models side by side."""
 
 from __future__ import annotations
 
@@ -9,40 +9,38 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from loca.evaluation import MEASURES, Distribution, Report
-from loca.figures.layout import with_unit
-from loca.figures.style import INK, PALETTE, log_axis, style
+from loca.figures.style import INK, PALETTE, log_axis, style, with_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 GROUP = 0.8
-"""Part of a channel's place that its boxes fill."""
-
+"""Fraction of the width of a channel that its boxes fill."""
 
 LETTERS = 16
-"""Of a name in one line below a box."""
+"""Largest number of letters in one line of a name below a box."""
 
 LETTER = 0.055
-"""Inches that each takes."""
+"""Width of a letter, in inches."""
 
 
-def spread(reports: Mapping[str, Report] | Report, metric: str = "relative_l2") -> Figure:
-    """The paper's box plots: quartiles, whiskers within 1.5 interquartile ranges, and every function beyond as a point.
+def box_plots(reports: Mapping[str, Report] | Report, metric: str = "relative_l2") -> Figure:
+    """Draw box plots as in the paper: quartiles, whiskers within 1.5 interquartile ranges, and outliers as points.
 
-    Channels lie side by side, those of different units in panels of their own; in each there is one box per model. A
-    dashed line is the median of the reference field, where the first report has one.
+    Channels are side by side, with one box per model; channels of different units are in separate panels. A dashed line
+    shows the median error of the reference field if the first report has one.
 
     **Arguments:**
 
-    - `reports`: by the names of their models, or one.
-    - `metric`: which error.
+    - `reports`: reports by the name of the model, or a single one.
+    - `metric`: the name of the error to draw.
     """
     from matplotlib.figure import Figure
 
     named = {"": reports} if isinstance(reports, Report) else dict(reports)
     if not named:
-        raise ValueError("there are no reports to draw; pass at least one")
+        raise ValueError("got no reports to draw; pass at least one")
     first = next(iter(named.values()))
     for name, report in named.items():
         if report.outputs != first.outputs:
@@ -50,8 +48,10 @@ def spread(reports: Mapping[str, Report] | Report, metric: str = "relative_l2") 
     groups: dict[str, list[int]] = {}
     for channel in range(len(first.outputs)):
         groups.setdefault(first.unit(metric, channel), []).append(channel)
-    label = max((len(line) for name in named for line in written(name).split("\n")), default=0)
-    box_width = 0.28 if len(first.outputs) > 1 else max(0.28, LETTER * label)  # names of models stand below boxes
+    label = max((len(line) for name in named for line in wrapped(name).split("\n")), default=0)
+    box_width = (
+        0.28 if len(first.outputs) > 1 else max(0.28, LETTER * label)
+    )  # the names of models are below their boxes
     widths = [max(1.0, len(channels) * (0.3 + box_width * len(named))) for channels in groups.values()]
     with style():
         figure = Figure(figsize=(0.35 + sum(widths) + 0.45 * len(groups), 2.2), layout="constrained")
@@ -60,13 +60,13 @@ def spread(reports: Mapping[str, Report] | Report, metric: str = "relative_l2") 
             draw_boxes(ax, named, metric, channels)
             ax.set_ylabel(with_unit(MEASURES[metric].title, unit))
         if len(first.outputs) > 1 and len(named) > 1:
-            figure.legend(*legend(named), loc="outside upper center", ncols=len(named), frameon=False)
+            figure.legend(*box_legend(named), loc="outside upper center", ncols=len(named), frameon=False)
         figure.draw_without_rendering()
     return figure
 
 
 def draw_boxes(ax: Axes, named: Mapping[str, Report], metric: str, channels: list[int]) -> None:
-    """One group of boxes for each channel, in the order of the reports."""
+    """Draw one group of boxes per channel, in the order of the reports."""
     first = next(iter(named.values()))
     width = GROUP / len(named)
     offsets = (np.arange(len(named)) - 0.5 * (len(named) - 1)) * width
@@ -90,7 +90,7 @@ def draw_boxes(ax: Axes, named: Mapping[str, Report], metric: str, channels: lis
     places, labels = (
         (offsets, list(named)) if alone else (range(len(channels)), [first.outputs[c].name for c in channels])
     )
-    ax.set_xticks(list(places), [written(label) for label in labels])
+    ax.set_xticks(list(places), [wrapped(label) for label in labels])
     ax.set_xlim(-0.5, len(channels) - 0.5)
     ax.tick_params(axis="x", length=0.0)
     ax.spines[["top", "right"]].set_visible(False)
@@ -99,7 +99,7 @@ def draw_boxes(ax: Axes, named: Mapping[str, Report], metric: str, channels: lis
 
 
 def box(report: Report, metric: str, channel: int) -> dict[str, Any]:
-    """A distribution in matplotlib's words."""
+    """The statistics of a box, with the keys that matplotlib expects."""
     found = report.distribution(metric, channel)
     return {
         "med": found.median,
@@ -111,18 +111,18 @@ def box(report: Report, metric: str, channel: int) -> dict[str, Any]:
     }
 
 
-def written(name: str) -> str:
-    """A name without underscores, in lines of at most so many letters."""
+def wrapped(name: str) -> str:
+    """A name without underscores, wrapped into short lines."""
     return textwrap.fill(name.replace("_", " "), LETTERS)
 
 
 def colors(named: Mapping[str, Report]) -> list[str]:
-    """One for each model, again from the beginning if there are many."""
+    """One color per model; colors repeat if there are more models than colors."""
     return [PALETTE[i % len(PALETTE)] for i in range(len(named))]
 
 
-def legend(named: Mapping[str, Report]) -> tuple[list[Any], list[str]]:
-    """Patches of color, and the names of the models."""
+def box_legend(named: Mapping[str, Report]) -> tuple[list[Any], list[str]]:
+    """The handles and labels of a legend for `draw_boxes`: one colored patch per model, and the names of the models."""
     from matplotlib.patches import Patch
 
     return [Patch(facecolor=color, alpha=0.75) for color in colors(named)], list(named)

@@ -1,8 +1,8 @@
-"""Our side of `loca bench peers`: one of our models, trained when told.
+"""The worker process of `loca bench peers` for a built-in model, which trains the model on request.
 
-    python -c "from loca.benchmarks.our_side import main; main()" <model> <data.npz> <batch size>
+    python -c "from loca.benchmarks.peers_worker import main; main()" <model> <data.npz> <batch size>
 
-Speaks as written in `loca.benchmarks.sides`, over its own standard input and output.
+Requests and replies are lines of JSON on standard input and output; `loca.benchmarks.peers.Worker` describes them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from loca.typing import Key
 
 SETTING = SETTINGS["darcy"]
 DEEPONET_WIDTH = 94
-"""With four layers of it on each side, as many parameters as LOCA has."""
+"""Width of DeepONet's layers: with four layers each in branch and trunk, it has as many parameters as LOCA."""
 
 FEATURES = Harmonic(Box.unit(2), SETTING.harmonics)
-"""What our DeepONet sees of a location."""
+"""The position encoding of the built-in DeepONet."""
 
 
 def deeponet(data: Samples, *, key: Key) -> DeepONet:
-    """The values at the sensors as they are: harmonic features of them would be six times the parameters."""
+    """A DeepONet that reads the values at the sensors: their harmonic features would need six times the parameters."""
     widths = (DEEPONET_WIDTH,) * 3
     return DeepONet.create(
         data,
@@ -56,11 +56,11 @@ MODELS: dict[str, Callable[..., Operator]] = {"fno": SETTING.fno, "deeponet": de
 
 
 class Trainer:
-    """A model in training, all of it compiled before anything is timed."""
+    """A model in training. Everything is compiled before anything is timed."""
 
     def __init__(self, name: str, data: dict[str, np.ndarray], batch_size: int):
         x = jnp.asarray(data["y"])
-        self.train_data, self.judge = (
+        self.train_data, self.validation = (
             Samples(jnp.asarray(u)[..., None], x, jnp.asarray(s)[..., None], x=x, domain=Box.unit(2))
             for u, s in ((data["u"], data["s"]), (data["judge_u"], data["judge_s"]))
         )
@@ -76,11 +76,11 @@ class Trainer:
         self.error()
 
     def restart(self, seed: int) -> None:
-        """From the beginning, the encoding of all functions included."""
+        """Start from new initial weights, and encode all functions again."""
         model = self.create(self.train_data, key=jax.random.key(seed))
         s = model.normalization.standardize_output(self.train_data.s)
         self.encoded = Encoded(self._encode(self.train_data.u), self.train_data.y, s)
-        self.judge_codes = self._encode(self.judge.u)
+        self.validation_codes = self._encode(self.validation.u)
         self.arrays = eqx.filter(State.start(model, self.optimizer), eqx.is_array)
 
     def _run(self, arrays: Any, encoded: Encoded, count: int) -> Any:
@@ -93,28 +93,31 @@ class Trainer:
 
     def _validate(self, arrays: Any, codes: Any) -> jax.Array:
         model = eqx.combine(arrays, self.static).model
-        queries = Shared(self.judge.y.points)
+        queries = Shared(self.validation.y.points)
         parts = codes.reshape(-1, min(self.batch_size, len(codes)), *codes.shape[1:])
         s = jax.lax.map(lambda part: model.normalization.restore_output(model.respond(part, queries)), parts)
-        return jnp.mean(relative_l2(s.reshape(self.judge.s.shape), self.judge.s))
+        return jnp.mean(relative_l2(s.reshape(self.validation.s.shape), self.validation.s))
 
     def steps(self, count: int) -> None:
-        """So many, finished when this returns."""
+        """Take `count` steps, and wait until they are done."""
         self.arrays = jax.block_until_ready(self._steps(self.arrays, self.encoded, count))
 
     def error(self) -> float:
         """The mean relative L2 error of the validation functions."""
-        return float(self._error(self.arrays, self.judge_codes))
+        return float(self._error(self.arrays, self.validation_codes))
 
     def seconds_per_step(self, count: int) -> float:
-        """Wall-clock time, after one step that does not count."""
+        """Wall-clock time per step over `count` steps, after one untimed step."""
         self.steps(1)
         start = time.perf_counter()
         self.steps(count)
         return (time.perf_counter() - start) / count
 
     def train(self, seed: int, target: float, every: int, limit: float) -> list[tuple[float, int, float]]:
-        """Seconds, steps and error at every validation, until the target or the limit."""
+        """Train until the error reaches `target` or `limit` seconds have passed; validate every `every` steps.
+
+        Returns the seconds, steps and error of every validation.
+        """
         curve: list[tuple[float, int, float]] = []
         start = time.perf_counter()
         self.restart(seed)
@@ -126,12 +129,12 @@ class Trainer:
 
 
 def serve(name: str, path: Path, batch_size: int) -> None:
-    """Answer until the input ends."""
+    """Reply to requests until standard input ends."""
     with np.load(path, allow_pickle=False) as file:
         data = dict(file)
     began = time.perf_counter()
     trainer = Trainer(name, data, batch_size)
-    say(
+    reply(
         parameters=trainer.parameters,
         start_seconds=time.perf_counter() - began,
         way="compiled",
@@ -141,19 +144,19 @@ def serve(name: str, path: Path, batch_size: int) -> None:
         request = json.loads(line)
         match request.pop("do"):
             case "step":
-                say(seconds=trainer.seconds_per_step(**request))
+                reply(seconds=trainer.seconds_per_step(**request))
             case "train":
-                say(curve=trainer.train(**request))
+                reply(curve=trainer.train(**request))
 
 
-def say(**answer: Any) -> None:
-    """One line of JSON."""
-    sys.stdout.write(json.dumps(answer) + "\n")
+def reply(**values: Any) -> None:
+    """Write one line of JSON to standard output."""
+    sys.stdout.write(json.dumps(values) + "\n")
     sys.stdout.flush()
 
 
 def main() -> None:
-    """Serve what the command line names."""
+    """Serve the model that the command line names."""
     if len(sys.argv) != 4 or sys.argv[1] not in MODELS:
         sys.exit(__doc__)
     serve(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
