@@ -13,10 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.data.grids import grid_shape
 from loca.data.normalization import Normalization
 from loca.data.records import Records, Rows
-from loca.data.samples import Samples, Variable
+from loca.data.samples import Samples, Variable, grid_shape
 from loca.data.store.layout import FORMAT, content_digest, domain_from_json, put_together, sample_digests
 from loca.data.store.moments import Statistics
 from loca.data.store.reading import RowReader
