@@ -86,7 +86,7 @@ class Labeled(Records):
         self.outputs = tuple(Variable(name, unit(after[name])) for name in output_names)
         if not self._s.columns:
             raise ValueError(
-                f"outputs {output_names} of {source} are single numbers; pass outputs with a dimension beside {sample!r}"
+                f"outputs {output_names} of {source} are single numbers; pass outputs with a further dimension"
             )
         self.domain = domain_of(self._s.columns, sample, periods or {})
 
