@@ -190,7 +190,7 @@ def test_what_does_not_fit_is_refused(getkey, change, message):
 
 def test_impossible_requests_are_refused(getkey):
     data = samples(getkey())
-    with pytest.raises(ValueError, match="asked for 9 labels per function, but there are 8"):
+    with pytest.raises(ValueError, match="cannot keep 9 labels per function: there are 8"):
         data.observe(getkey(), 9)
     with pytest.raises(ValueError, match="cannot split 6 functions"):
         data.split(getkey(), 5, 2)

@@ -12,10 +12,8 @@ import scipy.stats
 from typer.testing import CliRunner
 
 from loca.checks import Forecast, check, check_memory, forecast
-from loca.checks.drift import critical_distance, kolmogorov_smirnov
-from loca.checks.fields import input_fields
-from loca.checks.pairs import distances, nearly_in, relation
-from loca.checks.shapes import edge_jump, rough_part
+from loca.checks.locations import edge_jump, input_fields, rough_part
+from loca.checks.pairs import critical_distance, distances, nearly_in, relation
 from loca.cli.app import app
 from loca.cli.sources import Source, load
 from loca.data import Samples, Variable
@@ -171,7 +169,7 @@ def test_a_split_of_sound_data_passes(getkey):
     assert check(train, test).is_fine
 
 
-@pytest.mark.parametrize("name", [name for name in PROBLEMS if name not in ("mechanical-mnist", "climate")])
+@pytest.mark.parametrize("name", ["antiderivative", "darcy", pytest.param("shallow-water", marks=pytest.mark.slow)])
 def test_the_experiments_pass(name):
     problem = PROBLEMS[name]()
     report = check(problem.sample(jax.random.key(0), 300), problem.sample(jax.random.key(1), 100))
@@ -270,11 +268,19 @@ def test_what_chance_does_to_pairs_is_known_without_shuffling():
     assert np.sum(u * s) / relation(u, s) == pytest.approx(np.std(chance), rel=0.05)
 
 
+def kolmogorov_smirnov(a, b):
+    """sup |F_a − F_b|: the largest distance of the two empirical distribution functions; faster than SciPy's."""
+    a, b = np.sort(a), np.sort(b)
+    everywhere = np.concatenate([a, b])
+    below = [np.searchsorted(each, everywhere, side="right") / len(each) for each in (a, b)]
+    return float(np.abs(below[0] - below[1]).max())
+
+
 @pytest.mark.parametrize("sizes", [(300, 100), (1000, 1000), (40, 25)])
-def test_distance_is_that_of_scipy_and_its_limit_holds(sizes):
+def test_false_alarms_about_drift_are_rare(sizes):
     generator = np.random.default_rng(0)
     a, b = (generator.standard_normal(size) for size in sizes)
-    assert kolmogorov_smirnov(a, b) == pytest.approx(scipy.stats.ks_2samp(a, b).statistic, abs=1e-12)
+    assert kolmogorov_smirnov(a, b) == scipy.stats.ks_2samp(a, b, method="asymp").statistic
     level = 0.05
     found = [
         kolmogorov_smirnov(*(generator.standard_normal(size) for size in sizes)) > critical_distance(*sizes, level)

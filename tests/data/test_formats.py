@@ -10,10 +10,9 @@ import pytest
 import scipy.io
 import xarray
 
+from loca.data import Free, Variable
 from loca.data import open as open_records
-from loca.data.files.formats import pdebench
-from loca.data.queries import Free
-from loca.data.samples import Variable
+from loca.data.files import pdebench
 from loca.domains import Box, Sphere, Torus
 from loca.typing import Measurements
 
@@ -501,7 +500,7 @@ def test_wind_in_netcdf_is_not_camlab(tmp_path):
         {"u": (("time", "level", "lat", "lon"), normal(2, 3, 4, 5))}, {"lat": np.arange(4.0), "lon": np.arange(5.0)}
     )
     dataset.to_netcdf(tmp_path / "wind.nc", engine="h5netcdf")
-    with pytest.raises(ValueError, match=r"\(netcdf\) does not say"):
+    with pytest.raises(ValueError, match=r"\(netcdf\) does not define inputs"):
         open_records(tmp_path / "wind.nc")
 
 
@@ -535,7 +534,7 @@ def test_npz_on_grids(tmp_path):
     assert np.array_equal(samples.u[..., 1], np.broadcast_to(k[:, None], (5, 24)))
     assert np.array_equal(samples.x, grid(np.linspace(0, 1, 6), np.linspace(0, 1, 4)))
     assert np.array_equal(samples.y.points[:, 0], np.float32([0, 0.5, 1]))
-    with pytest.raises(ValueError, match=r"does not say what is input(.*\n)+  f\(5, 6, 4\)\n  k\(5,\)"):
+    with pytest.raises(ValueError, match=r"does not define its inputs(.*\n)+  f\(5, 6, 4\)\n  k\(5,\)"):
         open_records(tmp_path / "a.npz")
     with pytest.raises(ValueError, match="has no array h"):
         open_records(tmp_path / "a.npz", inputs="h", outputs="g")
@@ -591,9 +590,9 @@ def test_matlab_rows_of_locations_and_structures(tmp_path):
 
 def test_unknown_files_name_what_is_understood(tmp_path):
     (tmp_path / "a.csv").write_text("1,2\n")
-    with pytest.raises(ValueError, match="no format that is understood: loca, zarr, well, pdebench, camlab, matlab"):
+    with pytest.raises(ValueError, match="none of the known formats: loca, zarr, well, pdebench, camlab, matlab"):
         open_records(tmp_path / "a.csv")
-    with pytest.raises(ValueError, match=r"a\.csv is not of the format 'npz'; leave it out"):
+    with pytest.raises(ValueError, match=r"a\.csv does not have the format 'npz'; omit format="):
         open_records(tmp_path / "a.csv", format="npz")
     with pytest.raises(ValueError, match="no format 'csv'"):
         open_records(tmp_path / "a.csv", format="csv")

@@ -5,9 +5,7 @@ import numpy as np
 import pytest
 import xarray
 
-from loca.data.files.labeled import Labeled
-from loca.data.queries import Free, Shared
-from loca.data.samples import Variable
+from loca.data import Free, Labeled, Shared, Variable
 from loca.domains import Box, Sphere, Torus
 from loca.typing import Measurements
 
@@ -229,10 +227,10 @@ def test_periods_make_a_torus():
         ({"sample": "lat", "output_times": slice(0, 0)}, r"slice\(0, 0, None\) selects none of the 6 steps"),
         ({"inputs": "name"}, "name of .* hold no numbers"),
         ({"inputs": ["air", "other"]}, "'other' has dimensions .* interpolate"),
-        ({"outputs": ["pres", "mean"]}, r"output 'mean' .* outputs are functions of"),
+        ({"outputs": ["pres", "mean"]}, r"output 'mean' .* every output must have the dimensions"),
         ({"sample": "lat", "outputs": "still", "output_times": slice(1, 2)}, "no dimension of still .* is time"),
         ({"sample": "time", "input_times": slice(0, 1)}, "no dimension of pres .* is time"),
-        ({"outputs": "mean"}, "are single numbers; a function needs a dimension"),
+        ({"outputs": "mean"}, "are single numbers; pass outputs with a further dimension"),
         ({"inputs": "void"}, "missing .* everywhere"),
     ],
 )

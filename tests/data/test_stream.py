@@ -129,7 +129,7 @@ def test_a_flipped_bit_stops_the_stream(store, tmp_path):
 
 
 def test_what_cannot_be_streamed_is_refused(store, monkeypatch):
-    with pytest.raises(ValueError, match="cannot be shared evenly by 5 processes"):
+    with pytest.raises(ValueError, match="cannot be divided evenly among 5 processes"):
         stream(store, size=12, seed=0, process=(0, 5))
     with pytest.raises(ValueError, match="0 ≤ i < n"):
         stream(store, size=12, seed=0, process=(2, 2))

@@ -1,4 +1,4 @@
-"""What training would cost on this machine: one step of each model, compiled and timed on the data itself."""
+"""The cost of training on this machine, from one compiled and timed step of each model on the data itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from loca.checks.finding import Finding
+from loca.checks.findings import Finding
 from loca.data import Samples, Shared
 from loca.models import FNO, LOCA, DeepONet, Grid, Operator
 from loca.parameters import trainable
@@ -24,15 +24,15 @@ from loca.typing import PyTree
 OPTIMIZER = optax.adam(1e-3)
 
 STEPS = 20_000
-"""Steps of a training run, as in most of the paper's experiments."""
+"""Number of steps of a training run, as in most of the paper's experiments."""
 
 MODES = 12
-"""Frequencies of an FNO along each axis that has as many."""
+"""Number of frequencies of an FNO along each axis, if the axis has that many."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """What training one model on some data would cost; `obstacle` says why it cannot be, and all else is then 0."""
+    """The cost of training one model. If it cannot be trained, `obstacle` gives the reason and all numbers are 0."""
 
     model: str
     parameters: int = 0
@@ -45,21 +45,21 @@ class Forecast:
 
     @property
     def megabytes(self) -> float:
-        """All memory at once: the data encoded, parameters, moments of Adam, and what a step computes with."""
+        """The total memory: the encoded data, the parameters, the moments of Adam, and the temporaries of a step."""
         return self.data_megabytes + self.step_megabytes
 
 
 def forecast(
     samples: Samples, *, functions: int | None = None, batch_size: int = 100, seconds: float = 1.0
 ) -> tuple[Forecast, ...]:
-    """Cost of training each model with its default sizes.
+    """The cost of training each model with its default sizes.
 
     **Arguments:**
 
-    - `samples`: training data, or some of it.
-    - `functions`: how many functions there are in all; as many as given by default.
-    - `batch_size`: functions per step; all, if there are fewer.
-    - `seconds`: about how long each model's step is timed, after it was compiled.
+    - `samples`: training data, or a part of it.
+    - `functions`: the total number of functions; by default the number of samples.
+    - `batch_size`: functions per step; all functions, if there are fewer.
+    - `seconds`: for about how long the step of each model is timed, after compilation.
     """
     size = min(batch_size, len(samples))
     functions = functions or len(samples)
@@ -67,33 +67,33 @@ def forecast(
 
 
 def check_memory(forecasts: Sequence[Forecast], available: float) -> Iterator[Finding]:
-    """Models that need more megabytes than there are."""
+    """Models that need more than the available megabytes."""
     for each in forecasts:
         if each.megabytes > available:
             message = (
-                f"{each.model} needs about {each.megabytes / 1e3:.1f} GB and there are {available / 1e3:.1f} GB; take "
-                "smaller batches, fewer queries per function (`Samples.observe`), or stream the data"
+                f"{each.model} needs about {each.megabytes / 1e3:.1f} GB but only {available / 1e3:.1f} GB are "
+                "available; use smaller batches or fewer queries per function (`Samples.observe`), or stream the data"
             )
             yield Finding("warning", "memory", message)
 
 
 def create_fno(samples: Samples, *, key: Any) -> FNO:
-    """With as many frequencies as the grid has, up to the usual number."""
+    """Create an FNO with as many frequencies as the grid has, at most `MODES` along each axis."""
     shape = Grid.of(samples).shape
     modes = [min(MODES, n // 2 + (axis == len(shape) - 1)) for axis, n in enumerate(shape)]
     if min(modes) < 1:
-        raise ValueError(f"an axis of the grid {shape} has a single point, which carries no frequency to learn")
+        raise ValueError(f"an axis of the grid {shape} has a single point, which has no frequency to learn")
     return FNO.create(samples, key=key, modes=modes)
 
 
 MODELS: dict[str, Callable[..., Operator]] = {"LOCA": LOCA.create, "DeepONet": DeepONet.create, "FNO": create_fno}
-"""How each model is made for some data."""
+"""The function that creates each model for given data."""
 
 
 def forecast_one(
     name: str, create: Callable[..., Operator], samples: Samples, functions: int, size: int, seconds: float
 ) -> Forecast:
-    """Make one model, compile its step, and time it."""
+    """Create one model, compile its training step, and time it."""
     few = samples.take(jnp.arange(size))
     try:
         model = create(samples, key=jax.random.key(0))
@@ -123,8 +123,10 @@ def forecast_one(
 
 
 def step_bytes(compiled: Any) -> float:
-    """What a compiled step holds at once, as the compiler counts it: arguments, results and all between; NaN if the
-    platform does not say."""
+    """The memory of a compiled step as reported by the compiler: arguments, results and temporaries.
+
+    NaN if the platform reports nothing.
+    """
     memory = compiled.memory_analysis()
     if memory is None:
         return float("nan")
@@ -132,7 +134,7 @@ def step_bytes(compiled: Any) -> float:
 
 
 def median_seconds(run: Callable[[], Any], seconds: float) -> float:
-    """Wall-clock time of one run: the median of as many as fit, after one that does not count."""
+    """The wall-clock time of one run: the median over as many runs as fit into `seconds`, after a warm-up run."""
     jax.block_until_ready(run())
     taken: list[float] = []
     while sum(taken) < seconds:
@@ -143,12 +145,12 @@ def median_seconds(run: Callable[[], Any], seconds: float) -> float:
 
 
 def size_of(tree: PyTree) -> int:
-    """Bytes of all arrays."""
+    """The number of bytes of all arrays."""
     return sum(leaf.nbytes for leaf in jax.tree.leaves(tree) if eqx.is_array(leaf))
 
 
 def memory_available() -> float:
-    """Megabytes of memory of the device that would train, or of the machine if the device has none of its own."""
+    """The memory of the training device in megabytes, or that of the machine if the device has none of its own."""
     statistics_of_device = jax.devices()[0].memory_stats() or {}
     limit = statistics_of_device.get("bytes_limit")
     return (limit if limit else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) / 1e6

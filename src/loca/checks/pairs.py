@@ -1,4 +1,4 @@
-"""Checks of the pairs: repeated functions, leaks between parts, outputs that are inputs, pairs that do not belong."""
+"""Checks of pairs: repeats, copied inputs, shuffled rows; and of test functions: leaks and drift."""
 
 from __future__ import annotations
 
@@ -8,32 +8,43 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float
 
-from loca.checks.channels import rows
-from loca.checks.finding import Finding
+from loca.checks.findings import Channel, Finding, inputs_of, outputs_of, rows
 from loca.data import Samples, Shared
 from loca.typing import Measurements
 
 NEAR = 1e-3
-"""Functions whose distance is this part of their size are one to any model, whose errors are ten times as large."""
+"""Functions closer than this, relative to their size, are the same to any model: its errors are ten times as large."""
 
 COPY = 1e-5
-"""What is left of s after the best a·u + b, if s is u in another unit: round-off of single precision and a margin of
-one hundred. No law worth learning is that close to a line."""
+"""The relative residual of s after the best fit a·u + b, if s is u in another unit: rounding errors of single precision
+times a margin of one hundred. No law worth learning is that close to a line."""
 
 SKETCH = 64
-"""Random projections by which functions are compared: distances are kept to about 20 % (Johnson & Lindenstrauss)."""
+"""Number of random projections that represent a function; they preserve distances to about 20 % (Johnson &
+Lindenstrauss)."""
 
 RELATED = 3.0
-"""Standard deviations by which alike inputs must have more alike outputs than in shuffled pairs. Shuffled data stays
-below in 99 of 100 cases; 100 functions of any of the paper's experiments reach more than 10."""
+"""Standard deviations by which the outputs of similar inputs must be more similar than in shuffled pairs. Shuffled data
+stays below in 99 of 100 cases; 100 functions of any of the paper's experiments reach more than 10."""
 
 COMPARED, ENOUGH = 300, 100
-"""Functions whose mutual distances are computed, at most and at least: of fewer, weak relations cannot be told from
-none."""
+"""The largest and the smallest number of functions whose mutual distances are computed. With fewer functions, weak
+relations cannot be distinguished from none."""
+
+FALSE_ALARMS = 1e-3
+"""Probability of a false alarm about drift for a complete data set, divided among all comparisons."""
+
+EFFECT = 0.2
+"""The smallest distance of two distributions that counts, however significant: at least a fifth of the test functions
+would have to be exchanged to look like training functions. With ten thousand functions a distance of 0.04 is already
+significant, but harmless."""
+
+FEWEST = 20
+"""Number of functions in either set below which distributions are not compared."""
 
 
 def input_rows(samples: Samples) -> Float[np.ndarray, "N m"]:
-    """Everything that is known of each input function, as one row."""
+    """All data of each input function as one row."""
     if isinstance(samples.u, Measurements):
         mask = np.asarray(samples.u.mask)[..., None]
         parts = [np.where(mask, np.asarray(samples.u.u), 0.0), np.where(mask, np.asarray(samples.u.x), 0.0)]
@@ -42,16 +53,16 @@ def input_rows(samples: Samples) -> Float[np.ndarray, "N m"]:
 
 
 def digests(values: Float[np.ndarray, "N m"]) -> list[bytes]:
-    """A fingerprint of each row; equal numbers give equal ones."""
+    """A digest of each row; equal numbers have equal digests."""
     # adding 0 turns −0 into 0
     return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in np.ascontiguousarray(values + 0.0)]
 
 
 def check_repeated(samples: Samples, part: str) -> Iterator[Finding]:
-    """The same input twice: wasted if the output is the same, contradictory if it is not."""
+    """Inputs that occur twice: redundant if the outputs are equal, contradictory if they differ."""
     first: dict[bytes, int] = {}
     of_output = digests(np.asarray(samples.s).reshape(len(samples), -1))
-    own_queries = not isinstance(samples.y, Shared)  # then outputs differ because they are asked elsewhere
+    own_queries = not isinstance(samples.y, Shared)  # then outputs differ because they are queried elsewhere
     same, other = np.zeros(len(samples), bool), np.zeros(len(samples), bool)
     u = input_rows(samples)
     finite = np.all(np.isfinite(u), axis=1)
@@ -60,23 +71,23 @@ def check_repeated(samples: Samples, part: str) -> Iterator[Finding]:
         if j != i and finite[i]:
             (same if own_queries or of_output[i] == of_output[j] else other)[i] = True
     if same.any():
-        message = f"{rows(same)} of the {part} data repeat the input of an earlier one; they count twice"
+        message = f"{rows(same)} of the {part} data repeat the input of an earlier function; keep one of each"
         yield Finding("warning", "repeated", message)
     if other.any():
         message = (
-            f"{rows(other)} of the {part} data repeat the input of an earlier one with another output: the inputs do "
-            "not determine the outputs, or pairs are mixed up"
+            f"{rows(other)} of the {part} data repeat the input of an earlier function with another output: the inputs "
+            "do not determine the outputs, or pairs are mixed up"
         )
         yield Finding("warning", "contradictory", message)
 
 
 def check_shared(train: Samples, test: Samples) -> Iterator[Finding]:
-    """Test functions that a model has seen in training, exactly or as good as exactly."""
+    """Test functions that are also training functions, exactly or nearly."""
     u_train, u_test = input_rows(train), input_rows(test)
     seen = set(digests(u_train))
     leaked = np.array([digest in seen for digest in digests(u_test)]) & np.isfinite(u_test).all(axis=1)
     if leaked.any():
-        message = f"{rows(leaked)} of the test data are also in the training data; errors there say nothing"
+        message = f"{rows(leaked)} of the test data are also in the training data; errors there are meaningless"
         yield Finding("error", "leak", message)
     near = ~leaked & nearly_in(u_test, u_train)
     if near.any():
@@ -85,7 +96,7 @@ def check_shared(train: Samples, test: Samples) -> Iterator[Finding]:
 
 
 def nearly_in(a: Float[np.ndarray, "N m"], b: Float[np.ndarray, "K m"]) -> np.ndarray:
-    """Which rows of a lie near some row of b, relative to their own size about the mean of b."""
+    """Which rows of a are near some row of b, relative to their own size about the mean of b."""
     mean = np.nan_to_num(b).mean(axis=0)
     project = np.random.default_rng(0).standard_normal((a.shape[1], SKETCH))
     a, b = (np.nan_to_num(each - mean, posinf=0.0, neginf=0.0).astype(np.float64) @ project for each in (a, b))
@@ -98,8 +109,52 @@ def nearly_in(a: Float[np.ndarray, "N m"], b: Float[np.ndarray, "K m"]) -> np.nd
     return found & (size > 0.0)
 
 
+def check_drift(train: Samples, test: Samples) -> Iterator[Finding]:
+    """Two-sample Kolmogorov–Smirnov tests of the mean, the spread and the roughness of functions, by channel."""
+    from scipy.stats import ks_2samp
+
+    before, after = ([*inputs_of(part), *outputs_of(part)] for part in (train, test))
+    found = []
+    for old, new in zip(before, after, strict=True):
+        old, new = old.finite(), new.finite()
+        if min(len(old.values), len(new.values)) < FEWEST:
+            continue
+        level = FALSE_ALARMS / (len(statistics(old)) * len(before))
+        limit = critical_distance(len(old.values), len(new.values), level)
+        for (name, a), (_, b) in zip(statistics(old).items(), statistics(new).items(), strict=True):
+            distance = ks_2samp(a, b, method="asymp").statistic  # pyright: ignore[reportAttributeAccessIssue]
+            if distance > max(limit, EFFECT):
+                shift = f"median {np.median(a):.3g} in training, {np.median(b):.3g} in testing"
+                found.append(f"{name} of {old} ({shift}, distance {distance:.2f})")
+    if found:
+        message = f"test functions differ from training functions in the {'; the '.join(found)}"
+        yield Finding("warning", "drift", message)
+
+
+def statistics(channel: Channel) -> dict[str, Float[np.ndarray, " N"]]:
+    """The mean, the spread and the roughness of each function: how much neighbors differ relative to the spread."""
+    values, counted = channel.values, channel.counted
+    mean = np.mean(values, axis=1, where=counted)
+    spread = np.std(values, axis=1, where=counted)
+    both = counted[:, 1:] & counted[:, :-1]
+    if values.shape[1] < 2 or not both.any(axis=1).all():
+        return {"mean": mean, "spread": spread}
+    change = np.sqrt(np.mean(np.diff(values, axis=1) ** 2, axis=1, where=both))
+    # a constant function is not rough
+    return {
+        "mean": mean,
+        "spread": spread,
+        "roughness": np.divide(change, spread, out=np.zeros_like(change), where=spread > 0.0),
+    }
+
+
+def critical_distance(n: int, k: int, level: float) -> float:
+    """The distance that samples of one distribution exceed with this probability: √(ln(2/level)·(n + k)/(2nk))."""
+    return float(np.sqrt(np.log(2.0 / level) * (n + k) / (2.0 * n * k)))
+
+
 def check_copy(samples: Samples) -> Iterator[Finding]:
-    """s = a·u + b at the same places: an output that is an input, maybe in another unit."""
+    """Outputs that are inputs, possibly in another unit: s = a·u + b at the same locations."""
     if isinstance(samples.u, Measurements) or samples.x is None or not isinstance(samples.y, Shared):
         return
     x, y, u, s = (np.asarray(each) for each in (samples.x, samples.y.y, samples.u, samples.s))
@@ -110,14 +165,14 @@ def check_copy(samples: Samples) -> Iterator[Finding]:
                     at = "" if time is None else f" at {time:.4g}"
                     level = "error" if time is None else "warning"
                     message = (
-                        f"output `{wanted.name}`{at} is input `{given.name}`, up to a factor and a constant, in every "
-                        "function: it is given, not to be learned"
+                        f"output `{wanted.name}`{at} equals input `{given.name}` up to a factor and a constant in "
+                        "every function: there is nothing to learn"
                     )
                     yield Finding(level, "copy", message)
 
 
 def where_sensors_are(x: Float[np.ndarray, "m d_x"], y: Float[np.ndarray, "P d_y"]) -> Iterator[tuple]:
-    """(leading coordinate, queries) wherever the queries are the sensors, in their order."""
+    """(leading coordinate, numbers of queries) wherever these queries are the sensors, in the same order."""
     if x.shape == y.shape and np.array_equal(x, y):
         yield None, np.arange(len(y))
     if y.shape[1] == x.shape[1] + 1:
@@ -128,7 +183,7 @@ def where_sensors_are(x: Float[np.ndarray, "m d_x"], y: Float[np.ndarray, "P d_y
 
 
 def is_line(u: Float[np.ndarray, "N m"], s: Float[np.ndarray, "N m"]) -> bool:
-    """Whether one line goes through all (u, s)."""
+    """Whether all (u, s) lie on one line."""
     fine = np.isfinite(u) & np.isfinite(s)
     if not fine.any():
         return False
@@ -141,11 +196,11 @@ def is_line(u: Float[np.ndarray, "N m"], s: Float[np.ndarray, "N m"]) -> bool:
 
 
 def check_related(samples: Samples) -> Iterator[Finding]:
-    """Mantel's test: alike inputs have more alike outputs than chance gives them.
+    """Mantel's test: whether similar inputs have more similar outputs than chance would give them.
 
-    The correlation of the distances between inputs with those between outputs, against the same for shuffled outputs.
-    Functions are compared by all their values, and by their means and spreads alone, which tell more where
-    the values are mostly detail; one relation is enough.
+    The test compares the correlation between distances of inputs and distances of outputs with that of shuffled
+    outputs. Functions are represented by all their values, and by their means and standard deviations alone, which
+    are more telling where the values are mostly detail. One significant correlation is enough.
     """
     if isinstance(samples.u, Measurements) or not isinstance(samples.y, Shared):
         return
@@ -157,14 +212,14 @@ def check_related(samples: Samples) -> Iterator[Finding]:
     score = max(relation(of_u, of_s) for of_u in u for of_s in s)
     if score < RELATED:
         message = (
-            f"functions with alike inputs have outputs no more alike than shuffled ones ({score:.1f} standard "
-            f"deviations over {len(chosen)} functions): do u and s belong together, row by row?"
+            f"functions with similar inputs have outputs no more similar than shuffled ones ({score:.1f} standard "
+            f"deviations over {len(chosen)} functions); check that row i of u belongs to row i of s"
         )
         yield Finding("warning", "unrelated", message)
 
 
 def relation(u: Float[np.ndarray, "N N"], s: Float[np.ndarray, "N N"]) -> float:
-    """By how many standard deviations Σᵢⱼ uᵢⱼ sᵢⱼ exceeds its mean over all N! orders of the rows of s.
+    """The number of standard deviations by which Σᵢⱼ uᵢⱼ sᵢⱼ exceeds its mean over all N! orders of the rows of s.
 
     For symmetric matrices without diagonal whose entries sum to 0, that mean is 0, and with the sums of squares
     a₂ = Σᵢⱼ aᵢⱼ² and a₃ = Σᵢ (Σⱼ aᵢⱼ)² the variance over all orders is known (N. Mantel, Cancer Research 1967):
@@ -178,12 +233,12 @@ def relation(u: Float[np.ndarray, "N N"], s: Float[np.ndarray, "N N"]) -> float:
     N3 = N2 * (N - 2)
     N4 = N3 * (N - 3)
     variance = 2 * u2 * s2 / N2 + 4 * (u3 - u2) * (s3 - s2) / N3 + 4 * (u2 - 2 * u3) * (s2 - 2 * s3) / N4
-    # all distances equal: nothing can be said against the pairs
+    # all distances are equal: no evidence against the pairs
     return float(np.sum(u * s) / np.sqrt(variance)) if variance > 0.0 else np.inf
 
 
 def views(values: Float[np.ndarray, "N m d"]) -> Iterator[Float[np.ndarray, "N k"]]:
-    """Functions by all their values, and by the mean and the spread of each channel."""
+    """Functions represented by all their values, and by the mean and the standard deviation of each channel."""
     deviation = values.std(axis=(0, 1), dtype=np.float64)
     values = values / np.where(deviation == 0.0, 1.0, deviation)
     yield values.reshape(len(values), -1)
@@ -191,7 +246,7 @@ def views(values: Float[np.ndarray, "N m d"]) -> Iterator[Float[np.ndarray, "N k
 
 
 def distances(points: Float[np.ndarray, "N k"]) -> Float[np.ndarray, "N N"]:
-    """Ranks of the distances between all points, about their mean: ranks, so that a few far ones do not dominate."""
+    """Centered ranks of the distances between all points; ranks, so that a few distant points do not dominate."""
     points = points - points.mean(axis=0)
     gram = points @ points.T
     squares = np.diag(gram)[:, None] - 2.0 * gram + np.diag(gram)

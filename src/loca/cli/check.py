@@ -42,7 +42,7 @@ def check(
 
     Exit code 0: fine, at most notes. 1: warnings or errors were found. 2: the data could not be read.
     """
-    from loca.checks import Report, check_memory, forecast, memory_available
+    from loca.checks import CheckReport, check_memory, forecast, memory_available
     from loca.checks import check as check_samples
 
     source = Source(data, inputs, outputs, sample, format, seed, tuple(choices or ()))
@@ -50,7 +50,7 @@ def check(
     other = load(source._replace(data=test, skip=len(train)), count, spread=True)[0] if test else None
     report = check_samples(train, other)
     costs = forecast(train, functions=total) if with_forecast else ()
-    report = Report((*report.findings, *check_memory(costs, memory_available()))) if costs else report
+    report = CheckReport((*report.findings, *check_memory(costs, memory_available()))) if costs else report
     looked = f"{len(train)} of {total} functions" + (f", {len(other)} test functions" if other is not None else "")
     if as_json:
         found = [dataclasses.asdict(finding) for finding in report.findings]

@@ -1,4 +1,4 @@
-"""Shift and scale per channel, fitted on training data and carried by every model."""
+"""Shift and scale of every channel, fitted on training data and stored in every model."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from loca.typing import Input, Measurements
 class Normalization(Fixed):
     """ũ = (u − a)/b and s̃ = (s − c)/d, with one (a, b) per input channel and one (c, d) per output channel.
 
-    Statistics are taken over functions and locations together, never per slot of a list of queries: a slot is a
-    different place in every function, and its mean is noise that no model can see.
+    Statistics are taken over functions and locations together, never per position in the list of queries: the same
+    position is a different location in every function, so its mean is noise that no model can see.
     """
 
     u_shift: Float[Array, " d_u"]
@@ -26,7 +26,7 @@ class Normalization(Fixed):
 
     @classmethod
     def fit(cls, samples: Samples) -> Normalization:
-        """Mean and standard deviation of each channel of some training data."""
+        """Fit the mean and the standard deviation of each channel of training data."""
         if isinstance(samples.u, Measurements):
             u_shift, u_scale = moments(samples.u.u, samples.u.mask[..., None])
         else:
@@ -36,13 +36,13 @@ class Normalization(Fixed):
 
     @classmethod
     def identity(cls, input_size: int, output_size: int) -> Normalization:
-        """No change, for d_u and d_s channels."""
+        """The identity, for d_u = `input_size` and d_s = `output_size` channels."""
         return cls(jnp.zeros(input_size), jnp.ones(input_size), jnp.zeros(output_size), jnp.ones(output_size))
 
     def standardize_input(self, u: Input) -> Input:
         """ũ from u."""
         values = u.u if isinstance(u, Measurements) else u
-        if values.shape[-1] != len(self.u_shift):  # one channel would otherwise be broadcast to all
+        if values.shape[-1] != len(self.u_shift):  # otherwise one channel would be broadcast to all
             raise ValueError(
                 f"u has {values.shape[-1]} channels but the training data had {len(self.u_shift)}; "
                 f"pass values of shape (m, {len(self.u_shift)})"
@@ -62,10 +62,10 @@ class Normalization(Fixed):
 def moments(
     values: Float[Array, "*N d"], mask: Bool[Array, "*N 1"] | None = None
 ) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
-    """Mean and standard deviation of each channel; a channel that never varies gets deviation 1."""
+    """The mean and the standard deviation of each channel; the deviation of a constant channel is 1."""
     axes = tuple(range(values.ndim - 1))
     mean = jnp.mean(values, axis=axes, where=mask)
     deviation = jnp.std(values, axis=axes, where=mask)
-    # A constant channel has a deviation of round-off, and dividing by that would make round-off a signal.
+    # The deviation of a constant channel is rounding error; dividing by it would turn rounding error into a signal.
     negligible = deviation <= 10.0 * jnp.finfo(values.dtype).eps * jnp.abs(mean)
     return mean, jnp.where(negligible, 1.0, deviation)

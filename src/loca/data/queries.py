@@ -1,4 +1,4 @@
-"""Where output functions are asked: three forms, kept as they come and never expanded."""
+"""Where output functions are queried: three forms, each kept as given and never expanded."""
 
 from __future__ import annotations
 
@@ -14,41 +14,44 @@ from loca.typing import Key, Keys
 
 
 class Queries(eqx.Module):
-    """The query locations of N output functions, P for each."""
+    """The query locations of N output functions, P for each function."""
 
     @property
     @abc.abstractmethod
     def count(self) -> int:
-        """P, the number of locations per function."""
+        """P, the number of queries per function."""
 
     @property
     @abc.abstractmethod
     def points(self) -> Float[Array, "M d_y"]:
-        """All locations that occur, one row each."""
+        """All stored locations, one per row."""
 
     @abc.abstractmethod
     def locations(self, functions: int) -> Float[Array, "N P d_y"]:
-        """The locations of each of `functions` functions, written out."""
+        """The locations of each of N = `functions` functions, written out."""
 
     @abc.abstractmethod
-    def spread(self, values: Num[Array, " M"]) -> Num[Array, " P"] | Num[Array, "N P"]:
-        """Numbers given at `points`, brought to the queries: of each function, or of all where they share them."""
+    def gather(self, values: Num[Array, " M"]) -> Num[Array, " P"] | Num[Array, "N P"]:
+        """The values at the queries, given one value for each of the `points`.
+
+        The result has one row per function, or a single row if all functions share their queries.
+        """
 
     @abc.abstractmethod
     def each(self, change: Callable[[Array], Array]) -> Queries:
-        """With a change made to whatever has a row for each function."""
+        """Apply `change` to every array that has one row per function."""
 
     def take(self, rows: Int[Array, " B"]) -> Queries:
-        """The queries of some of the functions."""
+        """The queries of the functions with these numbers."""
         return self.each(lambda array: array[rows])
 
     @abc.abstractmethod
     def choose(self, columns: Int[Array, "N count"]) -> Queries:
-        """For every function its own few of its locations."""
+        """For every function, the queries with the numbers in its row of `columns`."""
 
 
 class Shared(Queries):
-    """One set of locations for all functions, such as a grid."""
+    """The same locations for all functions, such as a grid."""
 
     y: Float[Array, "P d_y"]
 
@@ -63,7 +66,7 @@ class Shared(Queries):
     def locations(self, functions: int) -> Float[Array, "N P d_y"]:
         return jnp.broadcast_to(self.y, (functions, *self.y.shape))
 
-    def spread(self, values: Num[Array, " M"]) -> Num[Array, " P"] | Num[Array, "N P"]:
+    def gather(self, values: Num[Array, " M"]) -> Num[Array, " P"] | Num[Array, "N P"]:
         return values
 
     def each(self, change: Callable[[Array], Array]) -> Shared:
@@ -74,7 +77,7 @@ class Shared(Queries):
 
 
 class Indexed(Queries):
-    """Every function its own P of M shared locations: yᵢₚ = y[index[i, p]]."""
+    """For every function, P of M shared locations: yᵢₚ = y[index[i, p]]."""
 
     y: Float[Array, "M d_y"]
     index: Int[Array, "N P"]
@@ -90,7 +93,7 @@ class Indexed(Queries):
     def locations(self, functions: int) -> Float[Array, "N P d_y"]:
         return self.y[self.index]
 
-    def spread(self, values: Num[Array, " M"]) -> Num[Array, " P"] | Num[Array, "N P"]:
+    def gather(self, values: Num[Array, " M"]) -> Num[Array, " P"] | Num[Array, "N P"]:
         return values[self.index]
 
     def each(self, change: Callable[[Array], Array]) -> Indexed:
@@ -101,7 +104,7 @@ class Indexed(Queries):
 
 
 class Free(Queries):
-    """Every function its own locations."""
+    """Different locations for every function."""
 
     y: Float[Array, "N P d_y"]
 
@@ -116,7 +119,7 @@ class Free(Queries):
     def locations(self, functions: int) -> Float[Array, "N P d_y"]:
         return self.y
 
-    def spread(self, values: Num[Array, " M"]) -> Num[Array, " P"] | Num[Array, "N P"]:
+    def gather(self, values: Num[Array, " M"]) -> Num[Array, " P"] | Num[Array, "N P"]:
         return values.reshape(self.y.shape[:2])
 
     def each(self, change: Callable[[Array], Array]) -> Free:
@@ -127,7 +130,7 @@ class Free(Queries):
 
 
 def random_columns(keys: Keys, total: int, count: int) -> Int[Array, "N count"]:
-    """For every function, each with its own key, `count` of `total` columns, without replacement and in order."""
+    """For every key, `count` of `total` column numbers, drawn without replacement and sorted."""
 
     def draw(key: Key) -> Int[Array, " count"]:
         return jnp.sort(jax.random.permutation(key, total)[:count])

@@ -165,7 +165,7 @@ class FNO(Operator):
         if len(queries.points) > len(codes) * queries.count:
             queries = Free(queries.locations(len(codes)))
         near = self.grid.interpolation(queries.points)
-        index, weight = (jax.vmap(queries.spread)(part) for part in (near.index, near.weight))
+        index, weight = (jax.vmap(queries.gather)(part) for part in (near.index, near.weight))
         corners, count = len(index), queries.count
 
         def in_rows(part: Array) -> Array:

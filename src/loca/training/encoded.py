@@ -61,4 +61,4 @@ def weights_at(queries: Queries, weights: Float[Array, " M"]) -> Float[Array, " 
             f"{len(weights)} weights were given, but the functions are asked at {len(queries.points)} locations; "
             "give one for each, such as loca.domains.area_weights(data.domain, data.y.points)"
         )
-    return queries.spread(weights)
+    return queries.gather(weights)

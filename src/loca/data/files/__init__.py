@@ -1,4 +1,4 @@
-"""Whatever files there are, as labeled pairs that are read when asked for."""
+"""Files of many formats as labeled pairs of functions, read on demand."""
 
 from loca.data.files.labeled import Labeled as Labeled
 from loca.data.files.opening import FORMATS as FORMATS

@@ -1,4 +1,4 @@
-"""Pairs of functions in labeled arrays, from xarray and back to it."""
+"""Pairs of functions in the labeled arrays of xarray."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from loca.data.files.functions import Functions
-from loca.data.files.locations import SPATIAL, domain, is_latitude, is_longitude, unit_steps
+from loca.data.files.functions import SPATIAL, Functions, domain_of, is_latitude, is_longitude, unit_steps
 from loca.data.records import Records, Rows
 from loca.data.samples import Samples, Variable
 from loca.typing import Measurements
@@ -21,25 +20,25 @@ if TYPE_CHECKING:
 
 
 class Labeled(Records):
-    """Pairs (u, s) that are variables of an `xarray.Dataset`, in memory or still in its file.
+    """Pairs (u, s) that are variables of an `xarray.Dataset`, in memory or in a file.
 
     The dimensions of a variable other than `sample` are the coordinates of sensors and queries, in the order of the
-    variable; latitude and longitude in this order, whatever the file has. Times become days since the first.
-    A dimension of length one is no coordinate. Where locations depend on the sample, u is `Measurements` and the
-    queries are `Free`. Points that are missing in the first sample are left out; `label` brings them back as NaN.
+    variable; but latitude always comes before longitude. Times become days since the first time. Dimensions of
+    length one are no coordinates. If locations depend on the sample, u is `Measurements` and the queries are `Free`.
+    Points that are missing in the first sample are left out; `label` restores them as NaN.
 
     **Arguments:**
 
     - `dataset`: the variables.
-    - `inputs`, `outputs`: names of those that make up u and s. An input with fewer dimensions than the others, such as
-      one number per sample, is constant along those it lacks.
+    - `inputs`, `outputs`: names of the variables that make up u and s. An input with fewer dimensions than the others,
+      such as one number per sample, is constant along the missing ones.
     - `sample`: the dimension that counts the pairs.
-    - `input_times`: which steps of trajectories make up u, each as channels of their own: `name` or, if there are
-      several, `name@t0`, `name@t1`, ….
-    - `output_times`: which steps make up s; time stays a coordinate of the queries.
-    - `time`: the dimension of these steps; by default the one that is called so or holds dates.
-    - `periods`: the length after which a coordinate repeats; if all coordinates of s do, its domain is a torus.
-    - `source`: where the data came from, for messages.
+    - `input_times`: the time steps of trajectories that make up u. Every step is a separate channel, called `name`
+      or, if there are several, `name@t0`, `name@t1`, ….
+    - `output_times`: the time steps that make up s; time remains a coordinate of the queries.
+    - `time`: the dimension of these steps; by default the one that is called "time" or "t" or holds dates.
+    - `periods`: the periods of coordinates; if all coordinates of s are periodic, its domain is a torus.
+    - `source`: the origin of the data, for messages.
     """
 
     def __init__(
@@ -62,7 +61,10 @@ class Labeled(Records):
             time = time_dimension(dataset, output_names, sample, source)
         for times in (input_times, output_times):
             if times is not None and not len(np.arange(dataset.sizes[time])[times]):
-                raise ValueError(f"{times} selects none of the {dataset.sizes[time]} steps of {source} along {time!r}")
+                raise ValueError(
+                    f"{times} selects none of the {dataset.sizes[time]} steps of {source} along {time!r}; "
+                    f"pass numbers from 0 to {dataset.sizes[time] - 1}"
+                )
         placed = with_locations(dataset, [*input_names, *output_names], sample)
         measured = with_numbers(placed, sample, time)
         before, channels = measured, input_names
@@ -77,14 +79,16 @@ class Labeled(Records):
         for name in output_names:
             if set(self._s.dims) - set(dataset[name].dims) or sample not in dataset[name].dims:
                 raise ValueError(
-                    f"output {name!r} of {source} has dimensions {dataset[name].dims}; outputs are functions of "
-                    f"{(sample, *self._s.dims)}, all of them"
+                    f"output {name!r} of {source} has dimensions {dataset[name].dims}; every output must have the "
+                    f"dimensions {(sample, *self._s.dims)}"
                 )
         self.inputs = tuple(Variable(name, unit(before[name])) for name in channels)
         self.outputs = tuple(Variable(name, unit(after[name])) for name in output_names)
         if not self._s.columns:
-            raise ValueError(f"outputs {output_names} of {source} are single numbers; a function needs a dimension")
-        self.domain = domain(self._s.columns, sample, periods or {})
+            raise ValueError(
+                f"outputs {output_names} of {source} are single numbers; pass outputs with a further dimension"
+            )
+        self.domain = domain_of(self._s.columns, sample, periods or {})
 
     def __len__(self) -> int:
         return self.dataset.sizes[self.sample]
@@ -94,9 +98,9 @@ class Labeled(Records):
         return f"Labeled({self.source!r}: {len(self)} pairs, {names[0]} → {names[1]}, {self.domain})"
 
     def select(self, rows: Rows) -> Labeled:
-        """Some of the pairs, still in their file."""
+        """A subset of the pairs, still in their file."""
         rows = as_rows(rows, len(self))
-        chosen = copy.copy(self)  # the domain and the points that are kept stay those of the whole
+        chosen = copy.copy(self)  # the domain and the kept points stay those of the complete set
         chosen.dataset, chosen._labels = (whole.isel({self.sample: rows}) for whole in (self.dataset, self._labels))
         chosen._u, chosen._s = self._u.select(rows), self._s.select(rows)
         return chosen
@@ -136,34 +140,36 @@ class Labeled(Records):
 
 
 def as_names(names: str | Sequence[str]) -> tuple[str, ...]:
-    """One name or several as several."""
+    """One name or several names as a tuple."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
 def as_rows(rows: Rows, count: int) -> slice | np.ndarray:
-    """The same rows, counted from the start."""
+    """The same rows as a slice or as non-negative numbers."""
     return rows if isinstance(rows, slice) else np.arange(count)[np.asarray(rows, dtype=np.intp)]
 
 
 def unit(array: xarray.DataArray) -> str:
-    """What an array is measured in, as its attributes say."""
+    """The unit of an array, from its attributes."""
     return str(array.attrs.get("units", array.attrs.get("unit", "")))
 
 
 def check_names(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> None:
-    """Raise unless these variables and this dimension are there and hold numbers."""
+    """Raise unless these variables exist and hold numbers, and the sample dimension exists."""
     missing = [name for name in names if name not in dataset.variables]
     if missing:
         raise ValueError(f"{source} has no variable {', '.join(missing)}; it holds\n{contents(dataset)}")
     if sample not in dataset.dims:
-        raise ValueError(f"{source} has no dimension {sample!r} to count samples by; it holds\n{contents(dataset)}")
+        raise ValueError(
+            f"{source} has no dimension {sample!r} that could count the samples; it holds\n{contents(dataset)}"
+        )
     wrong = [name for name in names if dataset[name].dtype.kind not in "fiub"]
     if wrong:
-        raise ValueError(f"{', '.join(wrong)} of {source} hold no numbers; choose among\n{contents(dataset)}")
+        raise ValueError(f"{', '.join(wrong)} of {source} hold no numbers; choose from\n{contents(dataset)}")
 
 
 def contents(dataset: xarray.Dataset) -> str:
-    """What a data set holds, a line for each variable: name, dimensions with sizes, unit."""
+    """A summary of a data set, one line per variable: name, dimensions with sizes, unit."""
     lines = []
     for name, array in dataset.variables.items():
         sizes = ", ".join(f"{dim}: {size}" for dim, size in array.sizes.items())
@@ -173,7 +179,7 @@ def contents(dataset: xarray.Dataset) -> str:
 
 
 def time_dimension(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> str:
-    """The dimension of variables along which time goes on."""
+    """The time dimension of these variables."""
     for dim in dict.fromkeys(str(dim) for name in names for dim in dataset[name].dims if dim != sample):
         dates = dim in dataset.coords and (
             dataset[dim].dtype.kind in "mM"
@@ -183,13 +189,12 @@ def time_dimension(dataset: xarray.Dataset, names: Sequence[str], sample: str, s
         if dates or dim.lower() in {"time", "t"}:
             return dim
     raise ValueError(
-        f"times were asked for, but no dimension of {', '.join(names)} in {source} is time; it holds\n"
-        + contents(dataset)
+        f"times were given, but no dimension of {', '.join(names)} in {source} is time; it holds\n" + contents(dataset)
     )
 
 
 def with_locations(dataset: xarray.Dataset, names: Sequence[str], sample: str) -> xarray.Dataset:
-    """The data set with everything but `names` that says where points are as coordinates."""
+    """The data set with all variables that are locations, except those in `names`, as coordinates."""
     stored = [
         name
         for name, array in dataset.data_vars.items()
@@ -204,9 +209,9 @@ def with_locations(dataset: xarray.Dataset, names: Sequence[str], sample: str) -
 
 
 def with_numbers(dataset: xarray.Dataset, sample: str, time: str | None) -> xarray.Dataset:
-    """The data set with days since the first as times, or steps from 0 to 1 if it has none.
+    """The data set with times as days since the first time, or as steps from 0 to 1 if it has no times.
 
-    This comes before steps are selected, so that times do not depend on which.
+    Called before time steps are selected, so that times do not depend on the selection.
     """
     days = {
         name: (c.dims, (c.to_numpy() - c.to_numpy().ravel()[0]) / np.timedelta64(1, "D"), c.attrs)
@@ -221,7 +226,7 @@ def with_numbers(dataset: xarray.Dataset, sample: str, time: str | None) -> xarr
 def steps_as_channels(
     dataset: xarray.Dataset, names: Sequence[str], time: str, times: Rows
 ) -> tuple[xarray.Dataset, tuple[str, ...]]:
-    """The data set with one variable for each step in time, and the names of these variables."""
+    """The data set with one variable for each time step, and the names of these variables."""
     steps = np.arange(dataset.sizes[time])[times]
     arrays = {}
     for name in names:
@@ -231,6 +236,6 @@ def steps_as_channels(
         for step in steps:
             channel = name if len(steps) == 1 else f"{name}@t{step}"
             arrays[channel] = dataset[name].variable.isel({time: int(step)})
-    # sensors that move in time are where they were at the first of these steps
+    # sensors that move in time stay where they are at the first of these steps
     channels = dataset.drop_vars(list(dataset.data_vars)).isel({time: int(steps[0])}, drop=True, missing_dims="ignore")
     return channels.assign(arrays), tuple(arrays)

@@ -1,37 +1,31 @@
-"""One door to whatever files there are."""
+"""Opening files of any known format."""
 
 from __future__ import annotations
 
 import dataclasses
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple
 
 from loca.data.files.labeled import Labeled, as_names, contents
 from loca.data.records import Records, Rows
 
 if TYPE_CHECKING:
-    from loca.data.files.formats.layout import Layout, Names
+    from loca.data.files.datasets import Layout, Names
 
 FORMATS = ("loca", "zarr", "well", "pdebench", "camlab", "matlab", "npz", "netcdf")
-"""What `open` understands, in the order in which it asks whose file this is."""
+"""The formats that `open` reads, in the order in which it tries to recognize them."""
 
 AnyPath = str | os.PathLike[str]
 
 
-@runtime_checkable
-class Reader(Protocol):
-    """What a module of `loca.data.files.formats` offers."""
+class Reader(NamedTuple):
+    """The reader of a format: whether a file has this format, and its labeled contents, left in the file."""
 
-    def recognizes(self, path: Path) -> bool:
-        """Whether the file is of this format."""
-        ...
-
-    def read(self, path: Path, names: Names) -> Layout:
-        """Its contents, labeled, and left in the file."""
-        ...
+    recognizes: Callable[[Path], bool]
+    read: Callable[[Path, Names], Layout]
 
 
 def open(  # noqa: A001
@@ -49,43 +43,44 @@ def open(  # noqa: A001
     split_convention: str | None = None,
     num_samples_max: int | None = None,
 ) -> Records:
-    """Pairs (u, s) from files of any format in `FORMATS`; nothing but labels is read until it is asked for.
+    """Open files of any format in `FORMATS` as pairs (u, s). Only labels are read until the pairs are loaded.
 
-    The format is recognized by what is inside. NetCDF and Zarr can hold anything, so there `inputs`, `outputs` and
-    `sample` have to be said; the other formats know, and can be told otherwise.
+    The format is recognized by the content. NetCDF and Zarr files can hold anything, so `inputs`, `outputs` and
+    `sample` are required for them; the other formats define these roles, and arguments override them.
 
     **Arguments:**
 
     - `path`: a file or folder, a pattern such as `"air.*.nc"`, or several paths. Several files, in the order of their
-      names or as given, are read as one with more samples; inputs and outputs may be in files of their own.
+      names or as given, are read as one file with more samples; inputs and outputs may be in separate files.
     - `inputs`, `outputs`: names of the variables that make up u and s.
     - `sample`: the dimension that counts the pairs.
-    - `input_times`, `output_times`: which steps of trajectories make up u and s; in formats of trajectories by default
-      the first step, and all later ones.
+    - `input_times`, `output_times`: the time steps of trajectories that make up u and s. In formats of trajectories
+      the defaults are the first step and all later steps.
     - `sensors`, `queries`: in .npz and .mat, names of the arrays of locations x and y.
-    - `format`: one of `FORMATS`, to skip the guess.
-    - `split`: part of the data by its official name: "train", "valid" or "test" of a folder of the Well, "train" or
-      "test" of PDEBench.
-    - `split_convention`: PDEBench's loaders disagree: in "single" the first tenth is for testing, in "multi" the last.
-      By default the one that its configurations use for the file.
-    - `num_samples_max`: of how many samples "single" takes its tenth; PDEBench's configurations use 1000 or all.
+    - `format`: one of `FORMATS`; by default it is recognized.
+    - `split`: the official name of a subset: "train", "valid" or "test" for a folder of the Well, "train" or "test"
+      for PDEBench.
+    - `split_convention`: PDEBench's loaders disagree: "single" tests on the first tenth, "multi" on the last tenth.
+      By default the one that PDEBench's configurations use for the file.
+    - `num_samples_max`: the number of samples of which "single" takes a tenth; PDEBench's configurations use 1000 or
+      all.
     """
-    from loca.data.files.formats import pdebench, well
+    from loca.data.files import pdebench, well
 
     files = expand(path)
     if format is not None and format not in FORMATS:
-        raise ValueError(f"there is no format {format!r}; choose among {', '.join(FORMATS)}")
+        raise ValueError(f"there is no format {format!r}; choose one of {', '.join(FORMATS)}")
     if len(files) == 1 and is_plain_folder(files[0]):
         files, split = well.split_files(files[0], split), None
     kind = format or recognize(files[0])
-    # "camlab" is the one format that can be right without a mark: its fields on grids carry no locations
+    # only "camlab" cannot always be recognized: its fields on grids have no locations
     if format not in (None, "loca", "camlab") and not readers()[kind].recognizes(files[0]):
-        raise ValueError(f"{files[0]} is not of the format {format!r}; leave it out to have the format recognized")
+        raise ValueError(f"{files[0]} does not have the format {format!r}; omit format= to have it recognized")
     if kind == "loca":
-        from loca.data.store.store import Store
+        from loca.data.store import Store
 
         if any(option is not None for option in (inputs, outputs, sample, input_times, output_times, split)):
-            raise ValueError(f"{files[0]} is a store of loca, whose roles are fixed; open it without other arguments")
+            raise ValueError(f"{files[0]} is a store of loca, whose roles are fixed; open it without further arguments")
         return Store.open(files[0])
     if split is not None and kind != "pdebench":
         raise ValueError(f"{files[0]} ({kind}) has no official split {split!r}; open it and use select(rows)")
@@ -94,8 +89,8 @@ def open(  # noqa: A001
     source = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
     if layout.sample is None or not layout.inputs or not layout.outputs:
         raise ValueError(
-            f"{source} ({kind}) does not say what is what: pass inputs=, outputs= (names of variables) and sample= "
-            f"(the dimension that counts the pairs); it holds\n{contents(layout.dataset)}"
+            f"{source} ({kind}) does not define inputs and outputs: pass inputs=, outputs= (names of variables) and "
+            f"sample= (the dimension that counts the pairs); it holds\n{contents(layout.dataset)}"
         )
     if layout.time is not None:
         input_times = slice(0, 1) if input_times is None else input_times
@@ -118,22 +113,22 @@ def open(  # noqa: A001
 
 
 def readers() -> dict[str, Reader]:
-    """The reader of every format but our own, in the order of `FORMATS`."""
-    from loca.data.files.formats import camlab, matlab, netcdf, npz, pdebench, well, zarr
+    """The reader of every format except stores of loca, in the order of `FORMATS`."""
+    from loca.data.files import array_files, camlab, pdebench, well, xarray_files
 
     return {
-        "zarr": zarr,
-        "well": well,
-        "pdebench": pdebench,
-        "camlab": camlab,
-        "matlab": matlab,
-        "npz": npz,
-        "netcdf": netcdf,
+        "zarr": Reader(xarray_files.is_zarr, xarray_files.read_zarr),
+        "well": Reader(well.is_well, well.read_well),
+        "pdebench": Reader(pdebench.is_pdebench, pdebench.read_pdebench),
+        "camlab": Reader(camlab.is_camlab, camlab.read_camlab),
+        "matlab": Reader(array_files.is_matlab, array_files.read_matlab),
+        "npz": Reader(array_files.is_npz, array_files.read_npz),
+        "netcdf": Reader(xarray_files.is_netcdf, xarray_files.read_netcdf),
     }
 
 
 def expand(path: AnyPath | Sequence[AnyPath]) -> list[Path]:
-    """All files that are meant, in the order of their names or as given."""
+    """All files that a path, a pattern or several paths stand for, in the order of their names or as given."""
     if not isinstance(path, str | os.PathLike):
         found = [file for one in path for file in expand(one)]
     elif glob.has_magic(str(path)) and not Path(path).exists():
@@ -143,28 +138,28 @@ def expand(path: AnyPath | Sequence[AnyPath]) -> list[Path]:
     missing = [str(file) for file in found if not file.exists()]
     if missing or not found:
         raise FileNotFoundError(
-            f"there is no file {', '.join(missing) or path}; pass a path, a pattern or several paths"
+            f"there is no file {', '.join(missing) or path}; pass an existing path, a pattern or several paths"
         )
     return found
 
 
 def recognize(file: Path) -> str:
-    """The format of a file, by what is inside."""
-    from loca.data.store.store import is_store
+    """The format of a file, recognized by its content."""
+    from loca.data.store import is_store
 
     if is_store(file):
         return "loca"
     for name, reader in readers().items():
         if reader.recognizes(file):
             return name
-    raise ValueError(f"{file} is of no format that is understood: {', '.join(FORMATS)}; convert it, or pass format=")
+    raise ValueError(f"{file} has none of the known formats: {', '.join(FORMATS)}; convert it, or pass format=")
 
 
 def is_plain_folder(path: Path) -> bool:
-    """Whether this is a folder of files, not one that is a file to its format."""
-    from loca.data.files.formats import zarr
+    """Whether the path is a folder of files, not a Zarr group."""
+    from loca.data.files.xarray_files import is_zarr
 
-    return path.is_dir() and not zarr.recognizes(path)
+    return path.is_dir() and not is_zarr(path)
 
 
 def read(
@@ -176,9 +171,8 @@ def read(
     sensors: str | None,
     queries: str | None,
 ) -> Layout:
-    """All files as one data set, with the roles of its format unless others were asked for."""
-    from loca.data.files.formats.layout import Names
-    from loca.data.files.formats.lazy import join
+    """Read all files as one data set, with the roles that its format defines unless others are given."""
+    from loca.data.files.datasets import Names, join
 
     reader = readers()[kind]
     layouts = [reader.read(file, Names(inputs, outputs, sensors, queries)) for file in files]

@@ -13,10 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.data.grids import grid_shape
 from loca.data.normalization import Normalization
 from loca.data.records import Records, Rows
-from loca.data.samples import Samples, Variable
+from loca.data.samples import Samples, Variable, grid_shape
 from loca.data.store.rows import RowReader
 from loca.data.store.schema import FORMAT, Statistics, content_digest, sample_digests, samples_from_arrays
 from loca.domains import domain_from_json

@@ -1,4 +1,4 @@
-"""HDF5 of the Well (Ohana et al. 2024, github.com/PolymathicAI/the_well, docs/data_format.md)."""
+"""HDF5 files of the Well (Ohana et al. 2024, github.com/PolymathicAI/the_well, docs/data_format.md)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import numpy as np
 import xarray
 from xarray.backends import CachingFileManager
 
-from loca.data.files.formats.layout import Layout, Names
-from loca.data.files.formats.lazy import HDF5Array, hdf5, variable
-from loca.data.files.formats.sniff import hdf5_root, is_hdf5
+from loca.data.files.datasets import Layout, Names
+from loca.data.files.hdf5 import HDF5Array, hdf5, hdf5_root, is_hdf5, variable
 
 ORDERS = ("t0_fields", "t1_fields", "t2_fields")
 """Groups of scalar, vector and tensor fields."""
 
 
-def recognizes(path: Path) -> bool:
-    """Whether this file has the groups of the specification."""
+def is_well(path: Path) -> bool:
+    """Whether the file has the groups of the specification."""
     if not is_hdf5(path):
         return False
     with hdf5_root(path) as root:
@@ -38,11 +37,11 @@ def split_files(folder: Path, split: str | None) -> list[Path]:
     raise ValueError(f"no .hdf5 files in {' or '.join(map(str, places))}; {advice}")
 
 
-def read(path: Path, names: Names) -> Layout:
-    """Fields as variables, components of vectors and tensors as `velocity_x`, `stress_xy`, ….
+def read_well(path: Path, names: Names) -> Layout:
+    """Fields as variables; components of vectors and tensors are called `velocity_x`, `stress_xy`, ….
 
-    u is every field that changes in time, at the first step, and those that do not but depend on the trajectory; s is
-    the former at all later steps.
+    u is every time-dependent field at the first step, and every constant field that depends on the trajectory. s is
+    every time-dependent field at all later steps.
     """
     file = hdf5(path)
     with hdf5_root(path) as root:
@@ -62,13 +61,13 @@ def read(path: Path, names: Names) -> Layout:
 
 
 def leading(stored: Any) -> list[str]:
-    """The dimensions before those of space."""
+    """The dimensions that precede those of space."""
     flags = (("sample", "sample_varying"), ("time", "time_varying"))
     return [dim for dim, flag in flags if stored.attrs.get(flag, False)]
 
 
 def coordinates(root: Any, axes: list[str]) -> dict[str, xarray.Variable]:
-    """Times and places; those that depend on the trajectory cannot be called as their dimension."""
+    """Times and locations; those that depend on the trajectory cannot have the name of their dimension."""
     found = {}
     for name in ("time", *axes):
         stored = root["dimensions"][name]
@@ -78,7 +77,7 @@ def coordinates(root: Any, axes: list[str]) -> dict[str, xarray.Variable]:
 
 
 def scalars(root: Any) -> dict[str, xarray.Variable]:
-    """Parameters of the simulations: the group of scalars, and what is only an attribute."""
+    """Parameters of the simulations: the group of scalars, and parameters that are only attributes."""
     found = {}
     for name in np.atleast_1d(root.attrs.get("simulation_parameters", [])):
         if name in root.attrs and np.ndim(root.attrs[name]) == 0 and np.asarray(root.attrs[name]).dtype.kind in "fiub":
@@ -92,12 +91,12 @@ def scalars(root: Any) -> dict[str, xarray.Variable]:
 
 
 def listed(root: Any, group: str) -> list[str]:
-    """The members of a group, in the order in which it lists them."""
+    """The names of the members of a group, in the order of its attribute `field_names`."""
     return [str(name) for name in root[group].attrs.get("field_names", sorted(root[group]))] if group in root else []
 
 
 def components(file: CachingFileManager, stored: Any, axes: list[str], order: int) -> dict[str, xarray.Variable]:
-    """A field as one variable for each of its Dᵒʳᵈᵉʳ components."""
+    """The Dᵒʳᵈᵉʳ components of a field, one variable each."""
     varying = np.atleast_1d(stored.attrs.get("dim_varying", [True] * len(axes)))
     dims = [*leading(stored), *[axis for axis, varies in zip(axes, varying, strict=True) if varies]]
     # tensors are stored with one axis of length D² or two of length D
@@ -113,7 +112,7 @@ def components(file: CachingFileManager, stored: Any, axes: list[str], order: in
 
 
 def periodic(root: Any, axes: list[str]) -> dict[str, float]:
-    """The periods of the dimensions whose boundary is periodic: n points of distance Δ make n·Δ."""
+    """The periods of the dimensions with periodic boundaries: n·Δ for n points of spacing Δ."""
     found = {}
     for boundary in root.get("boundary_conditions", {}).values():
         if str(boundary.attrs["bc_type"]).lower() == "periodic":

@@ -11,19 +11,18 @@ from xarray.backends import BackendArray, CachingFileManager
 from xarray.backends.locks import HDF5_LOCK
 from xarray.core import indexing
 
-from loca.data.files.formats.layout import Layout, Names, numbered
-from loca.data.files.formats.lazy import HDF5Array, hdf5, variable
-from loca.data.files.formats.sniff import hdf5_root, is_hdf5
+from loca.data.files.datasets import Layout, Names, numbered
+from loca.data.files.hdf5 import HDF5Array, hdf5, hdf5_root, is_hdf5, variable
 
 FLUID = ("density", "pressure", "Vx", "Vy", "Vz")
 """Fields of the compressible flows."""
 
 AXES = ("t", "x", "y", "z")
-"""Dimensions after that of the samples."""
+"""Names of the dimensions after the sample."""
 
 
-def recognizes(path: Path) -> bool:
-    """Whether this file is of one of the dialects."""
+def is_pdebench(path: Path) -> bool:
+    """Whether the file has one of the dialects."""
     if not is_hdf5(path):
         return False
     with hdf5_root(path) as root:
@@ -31,53 +30,52 @@ def recognizes(path: Path) -> bool:
 
 
 def is_flat(root: Any) -> bool:
-    """Whether all samples are in one array for each field."""
+    """Whether every field is one array that holds all samples."""
     return ("tensor" in root or "density" in root) and "x-coordinate" in root
 
 
 def is_seeded(root: Any) -> bool:
-    """Whether every sample is a group of its own, called by its random seed."""
+    """Whether every sample is a separate group, named by its random seed."""
     if not len(root) or not all(name.isdigit() for name in root):
         return False
     return {"data", "grid"} <= set(root[min(root)])
 
 
 def split_rows(count: int, split: str, convention: str, num_samples_max: int | None = None) -> slice:
-    """The rows of the official training or test part, which are not the same for its two loaders.
+    """The rows of the official training or test set, on which the two official loaders disagree.
 
-    `FNODatasetSingle` ("single") limits the samples to `num_samples_max` if that is positive, and takes the first
-    int(samples · 0.1) of them for testing and the others for training. `FNODatasetMult` ("multi") sorts the seeds,
-    and takes the first int(samples · (1 − 0.1)) for training and the others for testing; it knows no limit.
-    Both use the test part for validation during training.
+    `FNODatasetSingle` ("single") uses at most `num_samples_max` samples if that is positive. It tests on the first
+    int(samples · 0.1) of them and trains on the others. `FNODatasetMult` ("multi") sorts the seeds, trains on the
+    first int(samples · (1 − 0.1)) and tests on the others; it has no limit. Both validate on the test set.
     """
     if split not in ("train", "test"):
-        raise ValueError(f"PDEBench has the splits 'train' and 'test', not {split!r}; it validates on the test part")
+        raise ValueError(f"PDEBench has the splits 'train' and 'test', not {split!r}; it validates on the test set")
     if convention == "single":
         total = min(num_samples_max, count) if num_samples_max is not None and num_samples_max > 0 else count
         first = int(total * 0.1)
         return slice(0, first) if split == "test" else slice(first, total)
     if convention == "multi":
         if num_samples_max is not None:
-            raise ValueError('num_samples_max belongs to split_convention="single"; the other loader has no limit')
+            raise ValueError('num_samples_max belongs to split_convention="single"; the loader of "multi" has no limit')
         first = int(count * (1 - 0.1))
         return slice(first, count) if split == "test" else slice(0, first)
-    raise ValueError(f'split_convention is "single" or "multi", after the loaders of PDEBench, not {convention!r}')
+    raise ValueError(f'expected split_convention "single" or "multi", PDEBench\'s two loaders, not {convention!r}')
 
 
 def convention(path: Path) -> str:
-    """The loader that the official configurations use for a file of this dialect."""
+    """The split convention that the official configurations use for the dialect of this file."""
     with hdf5_root(path) as root:
         return "multi" if is_seeded(root) else "single"
 
 
-def read(path: Path, names: Names) -> Layout:
-    """u is the fields at the first time, and `nu` where there is one; s is the fields at all later times."""
+def read_pdebench(path: Path, names: Names) -> Layout:
+    """u is the fields at the first time, and `nu` if there is one; s is the fields at all later times."""
     with hdf5_root(path) as root:
         return read_seeded(path, root) if is_seeded(root) else read_flat(path, root)
 
 
 def read_flat(path: Path, root: Any) -> Layout:
-    """One array for each field: `tensor`, with `nu` for Darcy flow, or `density`, `pressure`, `Vx`, …."""
+    """The dialect with one array per field: `tensor`, with `nu` for Darcy flow, or `density`, `pressure`, `Vx`, …."""
     fields = ["tensor"] if "tensor" in root else [name for name in FLUID if name in root]
     steps, *space = root[fields[0]].shape[1:]
     axes = AXES[: 1 + len(space)]
@@ -86,7 +84,7 @@ def read_flat(path: Path, root: Any) -> Layout:
     given = ["nu"] if "nu" in root else []
     for name in given:
         found[name] = variable(["sample", *axes[1:]], HDF5Array(file, name))
-    # the times run one step further than the fields: they are written before the last step is dropped
+    # there is one more time than steps of the fields, because PDEBench drops the last step after writing the times
     stored = {axis: root[f"{axis}-coordinate"][()] for axis in axes if f"{axis}-coordinate" in root}
     coords = {axis: (axis, values[:steps] if axis == "t" else values) for axis, values in stored.items()}
     dataset = xarray.Dataset(found, coords, dict(root.attrs))
@@ -96,7 +94,7 @@ def read_flat(path: Path, root: Any) -> Layout:
 
 
 def read_seeded(path: Path, root: Any) -> Layout:
-    """The dialect of one group for each seed, with `data` (t, x, …, channel) and `grid`."""
+    """The dialect with one group per seed, with `data` (t, x, …, channel) and `grid`."""
     array = SeededArray(hdf5(path), sorted(root))
     axes = AXES[: len(array.shape) - 2]
     found = numbered("data", variable(["sample", *axes, "channel"], array))
@@ -107,10 +105,10 @@ def read_seeded(path: Path, root: Any) -> Layout:
 
 
 class SeededArray(BackendArray):
-    """The arrays `data` of all groups, one after the other.
+    """The arrays `data` of all groups, stacked and read when indexed.
 
-    The official loader takes the grid of the group "0023" for that of all. Here it is the grid of the first group, and
-    that of any other is compared with it when its data is read for the first time.
+    The official loader uses the grid of the group "0023" for all groups. This one uses the grid of the first group,
+    and compares that of any other group with it when its data is first read.
     """
 
     def __init__(self, file: CachingFileManager, seeds: list[str]):
@@ -145,7 +143,7 @@ class SeededArray(BackendArray):
             if not same:
                 raise ValueError(
                     f"group {seed!r} of {group.file.filename} is on another grid than group {self.seeds[0]!r}; "
-                    "separate the grids into files of their own"
+                    "write one file per grid"
                 )
             self.checked.add(seed)
         return group

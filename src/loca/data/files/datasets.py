@@ -1,65 +1,70 @@
-"""Arrays that stay in their files until they are indexed."""
+"""The data set that the reader of a format returns, and several such data sets as one."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Hashable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import xarray
-from xarray.backends import BackendArray, CachingFileManager
-from xarray.backends.locks import HDF5_LOCK
+from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from loca.data.files.hdf5 import as_slice, remaining_axis, variable
 
-class HDF5Array(BackendArray):
-    """One array of an HDF5 file.
 
-    The file is opened when it is needed, and again in another process: the array can be sent there.
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """A labeled data set that is still in its file, and the roles that its format gives to the variables.
 
     **Arguments:**
 
-    - `file`: the manager of the file, from `hdf5`.
-    - `name`: the path of the array inside the file.
-    - `reverse`: whether its axes run the other way round, as MATLAB stores them.
+    - `dataset`: the variables, read when indexed.
+    - `sample`: the dimension that counts the pairs (u, s); None if the format does not define it.
+    - `inputs`, `outputs`: names of the variables that make up u and s.
+    - `time`: the dimension along which the variables are trajectories; u is their start and s the rest.
+    - `parameters`: scalars per sample; those that differ between samples are inputs as well.
+    - `periods`: the periods of the periodic coordinates.
+    - `parts`: for every array of the file that became several variables, their names.
     """
 
-    def __init__(self, file: CachingFileManager, name: str, *, reverse: bool = False):
-        self.file, self.name, self.reverse = file, name, reverse
-        with HDF5_LOCK:
-            stored = file.acquire()[name]
-            self.shape = stored.shape[::-1] if reverse else stored.shape
-            self.dtype = stored.dtype
+    dataset: xarray.Dataset
+    sample: str | None = None
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    time: str | None = None
+    parameters: tuple[str, ...] = ()
+    periods: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    parts: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        support = indexing.IndexingSupport.OUTER_1VECTOR
-        return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
-
-    def _read(self, key: tuple) -> Any:
-        with HDF5_LOCK:
-            stored = self.file.acquire()[self.name]
-            return gather(stored, key[::-1]).T if self.reverse else gather(stored, key)
+    def named(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The variables with these names; the name of a vector stands for all its components."""
+        return tuple(part for name in names for part in self.parts.get(name, (name,)))
 
 
-def gather(stored: Any, key: tuple) -> np.ndarray:
-    """Some rows of an array in a file.
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """Names that the user gave for arrays in files without labels."""
 
-    HDF5 itself gathers scattered rows from one contiguous block six times as fast as one by one, but from chunks five
-    times slower.
-    """
-    axis = next((i for i, k in enumerate(key) if isinstance(k, np.ndarray)), None)
-    if axis is None or stored.chunks is None or not len(key[axis]):
-        return stored[key]
-    runs = np.split(key[axis], np.flatnonzero(np.diff(key[axis]) != 1) + 1)
-    blocks = [stored[(*key[:axis], as_slice(run), *key[axis + 1 :])] for run in runs]
-    return np.concatenate(blocks, remaining_axis(key, axis))
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    sensors: str | None = None
+    queries: str | None = None
+
+
+def numbered(name: str, field: xarray.Variable, dim: str = "channel") -> dict[str, xarray.Variable]:
+    """The channels of an array as variables: `name` if there is one channel, otherwise `name_1`, `name_2`, …."""
+    if dim not in field.dims:
+        return {name: field}
+    count = field.sizes[dim]
+    return {name if count == 1 else f"{name}_{i + 1}": field.isel({dim: i}) for i in range(count)}
 
 
 class Concatenated(BackendArray):
-    """Variables of several files, one after the other along one axis."""
+    """Variables of several files, concatenated along one axis and read when indexed."""
 
     def __init__(self, parts: Sequence[xarray.Variable], axis: int):
         self.parts, self.axis = parts, axis
@@ -72,9 +77,9 @@ class Concatenated(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
 
     def _read(self, key: tuple) -> Any:
-        asked = key[self.axis]
-        single = isinstance(asked, int | np.integer)
-        rows = np.atleast_1d(np.arange(self.shape[self.axis])[asked])
+        selected = key[self.axis]
+        single = isinstance(selected, int | np.integer)
+        rows = np.atleast_1d(np.arange(self.shape[self.axis])[selected])
         axis = remaining_axis(key, self.axis)
         blocks, places = [], []
         for part, start, stop in zip(self.parts, self.starts, self.starts[1:], strict=False):
@@ -91,34 +96,13 @@ class Concatenated(BackendArray):
         return np.take(values, 0, axis) if single else values
 
 
-def remaining_axis(key: tuple, axis: int) -> int:
-    """Where an axis is after indexing: those asked for by a single number disappear."""
-    return sum(not isinstance(k, int | np.integer) for k in key[:axis])
-
-
-def as_slice(rows: np.ndarray) -> slice | np.ndarray:
-    """The same rows as a slice if they follow each other, since files read these at once."""
-    follow = (np.diff(rows) == 1).all()
-    return slice(int(rows[0]), int(rows[-1]) + 1) if follow else rows
-
-
-def hdf5(path: Path) -> CachingFileManager:
-    """The manager of an HDF5 file that is to be read."""
-    return CachingFileManager(h5py.File, str(path), mode="r")
-
-
-def variable(dims: Sequence[Hashable], array: BackendArray, attrs: dict | None = None) -> xarray.Variable:
-    """A labeled variable whose values stay where they are."""
-    return xarray.Variable(dims, indexing.LazilyIndexedArray(array), attrs)
-
-
 def join(
     datasets: Sequence[xarray.Dataset], sample: str, files: Sequence[Path], names: Sequence[str]
 ) -> xarray.Dataset:
-    """Data sets of several files as one, none of them read.
+    """Combine the data sets of several files without reading them.
 
-    Files that hold the same of the variables in `names` follow each other along the sample; what different files hold
-    of them, such as temperature and pressure, is put side by side.
+    Files that hold the same variables out of `names` are concatenated along the sample. Files that hold different
+    ones, such as temperature and pressure, are merged.
     """
     kinds: dict[tuple[str, ...], list[int]] = {}
     for i, dataset in enumerate(datasets):
@@ -136,11 +120,11 @@ def join(
 
 
 def concatenate(datasets: Sequence[xarray.Dataset], sample: str, files: Sequence[Path]) -> xarray.Dataset:
-    """Data sets of several files as one with more samples, none of them read.
+    """Concatenate the data sets of several files along the sample without reading them.
 
-    Coordinates that do not depend on the sample, such as the grid, have to be the same in all files. A variable that
-    does not depend on it but differs between files, such as a parameter, becomes one that does. Variables that only
-    some of the files hold are left out.
+    Coordinates that do not depend on the sample, such as the grid, must be equal in all files. Other variables that do
+    not depend on the sample but differ between files, such as parameters, become variables that do. Variables that
+    are missing in some files are dropped.
     """
     first = datasets[0]
     variables: dict[str, xarray.Variable] = {}
@@ -167,9 +151,9 @@ def concatenate(datasets: Sequence[xarray.Dataset], sample: str, files: Sequence
 def check_same(
     first: xarray.Dataset, other: xarray.Dataset, name: str, sample: str, first_file: Path, file: Path
 ) -> xarray.Variable:
-    """The variable of the other file, if it fits together with that of the first."""
+    """The variable of the other file; raises unless it can be concatenated with that of the first file."""
     if name not in other.variables:
-        raise ValueError(f"{file} has no variable {name!r}, but {first_file} has; open files of one kind together")
+        raise ValueError(f"{file} has no variable {name!r}, but {first_file} has; open only files of one kind together")
     here, there = first.variables[name], other.variables[name]
     sizes = {dim: size for dim, size in here.sizes.items() if dim != sample}
     same = here.dims == there.dims and sizes == {dim: size for dim, size in there.sizes.items() if dim != sample}
@@ -178,6 +162,6 @@ def check_same(
     if not same:
         raise ValueError(
             f"{name!r} differs between {first_file} {dict(here.sizes)} and {file} {dict(there.sizes)}; "
-            f"files opened together may differ along {sample!r} only"
+            f"files that are opened together may differ only along {sample!r}"
         )
     return there

@@ -1,4 +1,4 @@
-"""NetCDF of the ETH camlab: RIGNO (Mousavi et al. 2025) and GAOT (Wen et al. 2025)."""
+"""NetCDF files of ETH's camlab, for RIGNO (Mousavi et al. 2025) and GAOT (Wen et al. 2025)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import h5py
 import xarray
 from xarray.backends import CachingFileManager
 
-from loca.data.files.formats.layout import Layout, Names, numbered
-from loca.data.files.formats.lazy import HDF5Array, hdf5, variable
-from loca.data.files.formats.sniff import hdf5_root, is_hdf5
+from loca.data.files.datasets import Layout, Names, numbered
+from loca.data.files.hdf5 import HDF5Array, hdf5, hdf5_root, is_hdf5, variable
 
 
-def recognizes(path: Path) -> bool:
-    """Whether there is `u` (sample, time, node, channel) with the locations `x` (sample or 1, time or 1, node, d)."""
+def is_camlab(path: Path) -> bool:
+    """Whether the file holds `u` (sample, time, node, channel) at locations `x` (sample or 1, time or 1, node, d)."""
     if not is_hdf5(path):
         return False
     with hdf5_root(path) as root:
@@ -26,11 +25,11 @@ def recognizes(path: Path) -> bool:
         )
 
 
-def read(path: Path, names: Names) -> Layout:
-    """u is the field at the first time and the conditions `c`, s is the field at all later times.
+def read_camlab(path: Path, names: Names) -> Layout:
+    """u is the field at the first time and the conditions `c`; s is the field at all later times.
 
-    Steady problems have one time only; then u is `c` alone. The files hold no times: they run from 0 to 1. Locations
-    that are not the same for all samples stay with their sample. Without `x`, fields are (sample, time, x, y, channel).
+    Steady problems have a single time; then u is `c` alone. The files hold no times, so time runs from 0 to 1.
+    Locations that differ between samples depend on the sample. Without `x`, fields are (sample, time, x, y, channel).
     """
     file = hdf5(path)
     with hdf5_root(path) as root:
@@ -47,7 +46,7 @@ def read(path: Path, names: Names) -> Layout:
 
 
 def channels(file: CachingFileManager, root: Any, name: str, dims: list[str]) -> dict[str, xarray.Variable]:
-    """The channels of an array, if there is one, without a time that never changes."""
+    """The channels of an array, without a time dimension of length one; empty if the file has no such array."""
     if name not in root:
         return {}
     field = variable(dims, HDF5Array(file, name))
@@ -55,7 +54,7 @@ def channels(file: CachingFileManager, root: Any, name: str, dims: list[str]) ->
 
 
 def locations(file: CachingFileManager) -> dict[str, xarray.Variable]:
-    """The coordinates of the nodes, with the dimensions along which they move."""
+    """The coordinates of the nodes, with the dimensions along which they vary."""
     x = variable(["sample", "time", "node", "axis"], HDF5Array(file, "x"))
     x = x.isel({dim: 0 for dim in ("sample", "time") if x.sizes[dim] == 1})
     found = {axis: x.isel(axis=i) for i, axis in enumerate("xyz"[: x.sizes["axis"]])}
