@@ -4,6 +4,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,11 +13,11 @@ import scipy.stats
 from typer.testing import CliRunner
 
 from loca.checks import Forecast, check, check_memory, forecast
-from loca.checks.locations import edge_jump, input_fields, rough_part
+from loca.checks.locations import check_locations, edge_jump, input_fields, rough_part
 from loca.checks.pairs import critical_distance, distances, nearly_in, relation
 from loca.cli.app import app
 from loca.cli.sources import Source, load
-from loca.data import Samples, Variable
+from loca.data import Samples, Shared, Variable
 from loca.domains import Box, Sphere, Torus
 from loca.problems import PROBLEMS, Antiderivative, Climate
 from loca.typing import Measurements
@@ -257,6 +258,14 @@ def test_levels_and_order():
 def test_messages_say_where():
     (finding,) = check(edit(pairs(), u=put(np.nan, 17, slice(3, 5)))).findings
     assert "input `u1` holds 2 NaN in 1 of 200 functions (the first is number 17)" in finding.message
+
+
+def test_the_example_of_a_location_outside_is_one():
+    y = jnp.array([[jnp.nan], [0.25], [7.5], [0.75]])
+    data = pairs()
+    data = eqx.tree_at(lambda data: (data.y, data.s), data, (Shared(y), data.s[:, :4]))
+    found = [finding.message for finding in check_locations(dataclasses.replace(data, domain=Box((0.0,), (1.0,))))]
+    assert any("for example [7.5]" in message for message in found), found
 
 
 def test_what_chance_does_to_pairs_is_known_without_shuffling():

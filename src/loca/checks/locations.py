@@ -48,11 +48,12 @@ def check_locations(samples: Samples) -> Iterator[Finding]:
             if wrong.any():
                 yield Finding("error", "locations", f"{int(wrong.sum())} of {wrong.size} {name} are NaN or Inf")
     y = np.asarray(samples.y.points)
-    outside = ~samples.domain.contains(y[np.isfinite(y).all(axis=-1)], TOLERANCE)
+    finite = y[np.isfinite(y).all(axis=-1)]
+    outside = ~samples.domain.contains(finite, TOLERANCE)
     if outside.any():
         message = (
             f"{int(outside.sum())} of {len(y)} query locations are outside {samples.domain}, for example "
-            f"{np.round(y[np.argmax(outside)], 4).tolist()}; check the order and the units of the coordinates"
+            f"{np.round(finite[np.argmax(outside)], 4).tolist()}; check the order and the units of the coordinates"
         )
         yield Finding("error", "outside", message)
 
