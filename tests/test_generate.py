@@ -107,13 +107,17 @@ def test_more_samples_begin_with_the_same_ones(tmp_path):
     assert jnp.array_equal(few.load().s, many.load(slice(33)).s)
 
 
-def test_the_samples_do_not_depend_on_the_workers(tmp_path, undisturbed):
-    """Two processes, and an executor that the user brings."""
+@pytest.mark.slow
+def test_the_samples_do_not_depend_on_the_number_of_processes(tmp_path, undisturbed):
     assert generate(Sums(), 40, tmp_path / "processes.zarr", workers=2).digest == undisturbed
+
+
+def test_the_samples_do_not_depend_on_the_executor(tmp_path, undisturbed):
     with ThreadPoolExecutor(3) as executor:
         assert generate(Sums(), 40, tmp_path / "threads.zarr", executor=executor).digest == undisturbed
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced(tmp_path, undisturbed):
     sword = tmp_path / "sword"
     sword.write_text("once")
@@ -122,6 +126,7 @@ def test_a_killed_worker_is_replaced(tmp_path, undisturbed):
     assert store.digest == undisturbed
 
 
+@pytest.mark.slow
 def test_workers_that_always_die_end_the_run_and_lose_nothing(tmp_path, undisturbed, monkeypatch):
     monkeypatch.setattr(workers, "DEATHS", 1)
     sword = tmp_path / "sword"
@@ -138,6 +143,7 @@ CHANGES = ((writing, "write_rows"), (writing, "sync"), (Store, "open"))
 """What changes the disk here, besides moving and removing files."""
 
 
+@pytest.mark.slow
 def test_crashing_before_any_change_of_the_disk_changes_nothing(tmp_path, undisturbed, monkeypatch):
     """All moments at which a file appears, moves or disappears; the same call then resumes."""
     moment = 0

@@ -18,6 +18,7 @@ def compute(directory: Path, piece: int) -> None:
     (directory / str(piece)).write_text(str(sum(name.startswith("tf_XLAEigen") for name in names)))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TASKS.exists(), reason="threads have names where /proc is")
 def test_jax_has_one_thread_in_each_worker(tmp_path):
     """More would compete for cores, and sums split among them would depend on the number of cores."""

@@ -22,9 +22,8 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     - `path`: the file; an existing one is replaced.
     - `write`: writes the content to an open file.
     """
-    temporary = path.with_name(
-        f".{path.name}.{uuid.uuid4().hex}"
-    )  # used by no other process, not even one left over from a killed run
+    # a random name, which no other process uses, not even one left over from a killed run
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with temporary.open("wb") as file:
             write(file)

@@ -208,9 +208,10 @@ class PartialStore:
 
     def start(self) -> None:
         """Write the request and create the arrays, or check that an interrupted run requested the same."""
-        if not is_started(self.directory, self.request):
-            self.pieces.mkdir(exist_ok=True)
-            self.packed.mkdir(exist_ok=True)
+        started = is_started(self.directory, self.request)
+        self.pieces.mkdir(exist_ok=True)  # also when resuming: tools that copy files may leave out empty directories
+        self.packed.mkdir(exist_ok=True)
+        if not started:
             self.create_arrays()
             write_request(self.directory, self.request)
         for leftover in [*self.pieces.glob(".*"), *self.packed.glob(".*")]:  # from a killed run
