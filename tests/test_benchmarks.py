@@ -18,10 +18,13 @@ FIGURES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["antiderivative", "darcy-128", "mechanical-mnist"])
+@pytest.mark.parametrize(
+    "name",
+    ["darcy-128", *(pytest.param(name, marks=pytest.mark.slow) for name in ("antiderivative", "mechanical-mnist"))],
+)
 def test_all_implementations_agree(name, getkey):
     """Losses agree before any step and after three of them: values, gradients and Adam are the same arithmetic."""
-    setting = dataclasses.replace(STEP_SETTINGS[name], batch_size=6, nodes=6)  # small, for the tests' sake
+    setting = dataclasses.replace(STEP_SETTINGS[name], batch_size=6, nodes=6)  # small, to be fast
     samples = step.random_functions(setting, getkey(), setting.batch_size)
     model = setting.loca(samples, key=getkey())
     batch = Encoded.of(model, samples)
@@ -33,13 +36,14 @@ def test_all_implementations_agree(name, getkey):
 
 
 def test_the_compiler_counts_the_operations_of_the_reference_table(getkey):
-    """0.508 GFLOP for Darcy with 128 labels, by hand; a choice from the whole grid takes about 10 % more."""
+    """0.508 GFLOP for Darcy with 128 labels, by hand; selecting from the full grid takes about 10 % more."""
     setting = STEP_SETTINGS["darcy-128"]
     samples = step.random_functions(setting, getkey(), setting.batch_size)
     model = setting.loca(samples, key=getkey())
     assert step.flops(model, Encoded.of(model, samples)) / 1e9 == pytest.approx(0.508 * 1.1, rel=0.1)
 
 
+@pytest.mark.slow
 def test_command_prints_json():
     result = CliRunner().invoke(
         app, ["bench", "step", "--setting", "antiderivative", "--json", "--rounds", "1", "--seconds", "0"]
@@ -52,8 +56,9 @@ def test_command_prints_json():
     assert figures["speedup_over_paper_layout"] > 2
 
 
+@pytest.mark.slow
 def test_a_million_queries_in_bounded_memory():
-    """In a process of its own: at most 200 MB above it, and the same values as all at once."""
+    """In a new process: at most 200 MB more, and the same values as in one piece."""
     command = [sys.executable, "-c", "from loca.cli import main; main()", "bench", "predict", "--json"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     figures = json.loads(result.stdout)
@@ -75,6 +80,7 @@ def test_version():
     assert result.output.startswith("loca ")
 
 
+@pytest.mark.slow
 def test_a_run_compiles_its_step_once():
     figures = measure_fit("antiderivative", seconds=0.5, turns=1, every=20)
     assert figures.step_compilations == 1
@@ -88,6 +94,7 @@ def test_slope_recovers_the_exponent_of_a_power_law():
     assert slope(x, [7.0 * each**1.5 for each in x]) == pytest.approx(1.5)
 
 
+@pytest.mark.slow
 def test_memory_of_a_step_grows_as_its_attention_implies(monkeypatch):
     """`Dense` stores matrices of all queries and nodes; `Blocked` does not."""
     monkeypatch.setitem(scale.AXES, "both", (1000, 4000))
