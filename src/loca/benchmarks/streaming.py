@@ -18,8 +18,7 @@ from jaxtyping import Float
 from loca.benchmarks.prediction import peak_megabytes
 from loca.data import Store, Variable, stream
 from loca.domains import Box
-from loca.problems import Problem, generate
-from loca.problems.problem import generators, grid
+from loca.problems import Problem, generate, generators, grid
 from loca.typing import Key
 
 SIDE, CHANNELS = 32, 4
