@@ -170,7 +170,14 @@ def test_a_split_of_sound_data_passes(getkey):
     assert check(train, test).is_fine
 
 
-@pytest.mark.parametrize("name", ["antiderivative", "darcy", pytest.param("shallow-water", marks=pytest.mark.slow)])
+EXPERIMENTS = [
+    pytest.param(name, marks=[pytest.mark.slow] if name == "shallow-water" else [])
+    for name in PROBLEMS
+    if name not in ("mechanical-mnist", "climate")
+]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_experiments_pass(name):
     problem = PROBLEMS[name]()
     report = check(problem.sample(jax.random.key(0), 300), problem.sample(jax.random.key(1), 100))

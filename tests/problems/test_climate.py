@@ -16,9 +16,8 @@ import pytest
 from loca.data import Variable
 from loca.domains import Box, Sphere
 from loca.metrics import overall_skill, relative_l2
-from loca.problems.climate import Climate
+from loca.problems import Climate, Climatology, Ridge, SeasonalRidge
 from loca.problems.climate_files import is_leap_day
-from loca.problems.climatology import Climatology, Ridge, SeasonalRidge
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared/data"
@@ -90,8 +89,15 @@ def publish(directory, name, year, *, packed=False, time=None, values=None, lati
         file.attrs["title"] = "mean daily NMC reanalysis"
 
 
-@pytest.mark.parametrize("packed", [True, False], ids=["int16", "float32"])
-@pytest.mark.parametrize("resolution", ["paper", "full"])
+@pytest.mark.parametrize(
+    ("packed", "resolution"),
+    [
+        pytest.param(True, "paper", id="int16-paper"),
+        pytest.param(False, "full", id="float32-full"),
+        pytest.param(True, "full", id="int16-full", marks=pytest.mark.full),
+        pytest.param(False, "paper", id="float32-paper", marks=pytest.mark.full),
+    ],
+)
 def test_ncep_files_are_read_as_published(tmp_path, packed, resolution):
     for year in (2003, 2004):
         for name in STEMS:
@@ -151,7 +157,7 @@ def test_missing_values_are_refused_not_learned(tmp_path, packed):
     values[1, 20, 30] = np.nan
     publish(tmp_path, AIR, 2001, packed=packed, values=values)
     publish(tmp_path, PRES, 2001, packed=packed)
-    with pytest.raises(ValueError, match=r"air\.sig995\.2001\.nc misses 1 value"):
+    with pytest.raises(ValueError, match=r"air\.sig995\.2001\.nc lacks 1 value"):
         _ = Climate.ncep(tmp_path, years=(2001, 2001)).y
 
 
@@ -397,6 +403,7 @@ def test_era_interim_baseline():
     np.testing.assert_allclose(problem.weights, cosines / cosines.sum(), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_monthly_records_agree_where_they_overlap():
     """Three records of one field from three places: they fit best in the same month at the same points.
 
@@ -436,6 +443,7 @@ def test_monthly_temperature_is_that_of_the_month():
     )
 
 
+@pytest.mark.slow
 def test_monthly_baselines():
     """Measured with this code; nothing was published. Land pressure follows temperature, the Pacific hardly does."""
     file = real("ncep_r1_monthly.npz")

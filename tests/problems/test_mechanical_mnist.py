@@ -1,12 +1,10 @@
 """Mechanical MNIST: the published energies, reference displacements, symmetries, refinement, and which digit is which.
 
-With LOCA_FULL=1 in the environment the comparisons with data cover 100 and 300 digits; `--log-cli-level=INFO` shows the
-figures.
+The full tier compares 100 and 300 digits with data instead of 4; `--log-cli-level=INFO` shows the differences.
 """
 
 import gzip
 import logging
-import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +19,6 @@ from loca.problems.hyperelastic import Material, Plate
 from loca.problems.mechanical_mnist import MechanicalMNIST, equibiaxial_plate, pull, young_modulus
 
 DATA = Path(__file__).parents[3] / "shared/data"
-FULL = os.environ.get("LOCA_FULL") == "1"
 LOADS = (6.0, 14.0)
 log = logging.getLogger(__name__)
 
@@ -84,24 +81,31 @@ def uniaxial_errors(digits: range, loads: Sequence[float]) -> np.ndarray:
     return np.abs(np.array(energies) / published["psi"][digits.start : digits.stop, columns].astype(float) - 1)
 
 
-def test_energies_are_those_of_the_published_data():
-    # the published energies have five decimals, which for d < 0.1 leaves one digit or none
-    loads = [0.1, 0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0] if FULL else [1.0, 6.0, 14.0]
-    errors = uniaxial_errors(range(100 if FULL else 12), loads)
+@pytest.mark.parametrize(
+    ("count", "loads"),
+    [
+        (4, [1.0, 6.0, 14.0]),
+        # the published energies have five decimals, which for d < 0.1 leaves one digit or none
+        pytest.param(100, [0.1, 0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0], marks=pytest.mark.full),
+    ],
+)
+def test_energies_are_those_of_the_published_data(count, loads):
+    errors = uniaxial_errors(range(count), loads)
     log.info("relative difference: mean %.1e, max %.1e", errors.mean(), errors.max())
     assert errors.max() < 0.01
 
 
-def test_displacements_are_those_of_the_reference():
+@pytest.mark.parametrize("count", [4, pytest.param(300, marks=pytest.mark.full)])
+def test_displacements_are_those_of_the_reference(count):
     reference, images = data("mmnist_equibiaxial_ref300.npz"), data("mnist.npz")["x_test"]
     expected = by_location(reference["disp"])
-    digits = range(300 if FULL else 12)
-    errors = np.array([difference(pull(images[i], LOADS), expected[i]) for i in digits])
+    errors = np.array([difference(pull(images[i], LOADS), expected[i]) for i in range(count)])
     log.info("relative difference: mean %.1e, max %.1e", errors.mean(), errors.max())
     # the reference has the same elements but another solver, and is kept in single precision
     assert errors.max() < 1e-6
 
 
+@pytest.mark.slow
 def test_refinement_approaches_an_independent_solution():
     expected = by_location(data("mmnist_equibiaxial_ref300.npz")["fenicsx_sample0"])
     image = data("mnist.npz")["x_test"][0]

@@ -22,8 +22,8 @@ PROBLEMS = [
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)
 def test_a_pair_depends_on_key_and_number_only(problem):
     key = jax.random.key(3)
-    together = problem.pairs(key, range(5))
-    for number in (4, 0):
+    together = problem.pairs(key, range(3))
+    for number in (2, 0):
         alone = problem.pairs(key, [number])
         for one, all_ in zip(alone, together, strict=True):
             np.testing.assert_array_equal(one[0], all_[number])
@@ -34,7 +34,7 @@ def test_a_pair_depends_on_key_and_number_only(problem):
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)
 def test_samples_are_the_pairs_with_names_and_places(problem):
     key = jax.random.key(0)
-    samples, (u, s) = problem.sample(key, 2), problem.pairs(key, range(2))
+    samples, (u, s) = problem.sample(key, 3), problem.pairs(key, range(3))
     np.testing.assert_array_equal(samples.u, u.astype(np.float32))
     np.testing.assert_array_equal(samples.s, s.astype(np.float32))
     assert (samples.inputs, samples.outputs) == (problem.inputs, problem.outputs)

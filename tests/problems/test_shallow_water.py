@@ -23,7 +23,8 @@ def test_mass_is_conserved():
 
 def test_mirror_images_stay_mirror_images():
     problem = ShallowWater()
-    left, right, turned = problem.solve(np.stack([drop(32, 0.42, 0.57), drop(32, 0.58, 0.57), drop(32, 0.57, 0.42)]))
+    starts = drop(32, 0.42, 0.57), drop(32, 0.58, 0.57), drop(32, 0.57, 0.42)
+    left, right, turned = (problem.solve(start[None])[0] for start in starts)  # one compiled program for all tests
     mirrored = right[:, :, ::-1] * np.array([1.0, -1.0, 1.0])[:, None, None]
     np.testing.assert_allclose(left, mirrored, atol=1e-12)
     np.testing.assert_allclose(left, turned.transpose(0, 1, 3, 2)[:, [0, 2, 1]], atol=1e-12)
@@ -37,15 +38,16 @@ def test_still_water_stays_still():
 
 def test_waves_travel_at_the_speed_of_shallow_water():
     # a small plane hump splits in two that run at √(gρ); after 0.16 s each has gone 0.16·√9.81 = 0.501
-    k, t = 400, 0.16
+    k, t = 200, 0.16
     x = (np.arange(k) + 0.5) / k
     start = np.zeros((1, 3, k, k))
     start[:, 0] = 1.0 + 1e-3 * np.exp(-((x[:, None] - 0.25) ** 2) / 0.002)
-    problem = ShallowWater(resolution=k, time_step=0.0005, times=(t,))
+    problem = ShallowWater(resolution=k, time_step=0.001, times=(t,))
     rho = problem.solve(start)[0, 1, 0, :, 0]
-    assert x[150 + np.argmax(rho[150:])] == pytest.approx(0.25 + t * np.sqrt(9.81), abs=0.01)
+    assert x[75 + np.argmax(rho[75:])] == pytest.approx(0.25 + t * np.sqrt(9.81), abs=0.01)
 
 
+@pytest.mark.slow
 def test_first_order_in_the_cells():
     """Against a fine solution, with dt proportional to the cells: Lax–Friedrichs is of order one."""
 
@@ -67,9 +69,9 @@ def test_times_and_places_of_the_outputs():
     start = drop(32, 0.5, 0.5)[None]
     late = ShallowWater(times=(0.21,)).solve(start)[0, 1]
     np.testing.assert_allclose(problem.solve(start)[0, 3], late, atol=1e-14)
-    u, s = problem.pairs(jax.random.key(0), range(2))
+    u, s = problem.pairs(jax.random.key(0), range(1))
     y = problem.y
     at = (y[:, 0] == 0.21) & (np.abs(y[:, 1] - 0.5 / 32) < 1e-12)
     assert at.sum() == 32
-    assert s[:, at].shape == (2, 32, 3)
+    assert s[:, at].shape == (1, 32, 3)
     assert u[..., 0].max() > s[..., 0].max()  # the drop spreads

@@ -1,4 +1,4 @@
-"""The paper's experiments, from solvers of our own."""
+"""The paper's experiments, computed by built-in solvers."""
 
 from loca.problems.antiderivative import Antiderivative as Antiderivative
 from loca.problems.climate import Climate as Climate
@@ -6,7 +6,7 @@ from loca.problems.climatology import Climatology as Climatology
 from loca.problems.climatology import Ridge as Ridge
 from loca.problems.climatology import SeasonalRidge as SeasonalRidge
 from loca.problems.darcy import Darcy as Darcy
-from loca.problems.darcy_flow import DarcyFlow as DarcyFlow
+from loca.problems.darcy import DarcyFlow as DarcyFlow
 from loca.problems.fields import GaussianProcess as GaussianProcess
 from loca.problems.fields import MaternField as MaternField
 from loca.problems.generation import generate as generate
@@ -23,7 +23,7 @@ PROBLEMS: dict[str, type[Problem]] = {
     "shallow-water": ShallowWater,
     "climate": Climate,
 }
-"""The experiments by the names that the command line uses."""
+"""The experiments by their names on the command line."""
 
 __all__ = [
     "PROBLEMS",

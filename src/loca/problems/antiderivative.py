@@ -16,22 +16,22 @@ from loca.problems.problem import Problem, generators
 from loca.typing import Key
 
 Scale = float | tuple[float, float]
-"""One value for every function, or the ends of a range from which each function's own is drawn log-uniformly."""
+"""One value for all functions, or the ends of a range from which a value is drawn log-uniformly for each function."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Antiderivative(Problem):
-    """s' = u, s(0) = 0 on [0, 1] with u ~ GP(0, o·exp(−|x − x'|²/(2l²))); u ↦ s, exact to round-off.
+    """s' = u, s(0) = 0 on [0, 1] with u ~ GP(0, o·exp(−|x − x'|²/(2l²))); u ↦ s, exact up to rounding errors.
 
-    The covariance in the paper's text lacks the minus sign and the square; this is the one its data has. For the
+    The covariance in the paper's text lacks the minus sign and the square; this is the covariance of its data. For the
     out-of-distribution study train with `length` from 0.1 to 0.9 and test with 0.1, the default.
 
     **Arguments:**
 
     - `length`: the correlation length l.
     - `variance`: o, the variance of u at every point.
-    - `sensors`, `queries`: points of the two grids on [0, 1]. The paper has 500 and 100 in the text, and its
-      parameter counts need 1000 sensors.
+    - `sensors`, `queries`: numbers of points of the two grids on [0, 1]. The paper's text says 500 and 100, but its
+      parameter counts imply 1000 sensors.
     """
 
     citation: ClassVar[str] = "Kissas et al., Learning Operators with Coupled Attention, JMLR 23 (2022), antiderivative"
@@ -51,7 +51,7 @@ class Antiderivative(Problem):
 
     @classmethod
     def multi_scale(cls, **arguments) -> Antiderivative:
-        """Every function with a length of its own in 10^U(−2, 0) and a variance of its own in 10^U(−2, 2).
+        """The problem in which every function has its own length 10^U(−2, 0) and variance 10^U(−2, 2).
 
         The paper's text has lengths up to 10, its data up to 1.
         """
@@ -89,6 +89,6 @@ class Antiderivative(Problem):
 
 
 def log_uniform(generator: np.random.Generator, scale: Scale) -> float:
-    """The value itself, or 10^U between the logarithms of the ends of a range."""
+    """The value itself, or a log-uniform draw between the ends of a range."""
     low, high = np.log(np.broadcast_to(scale, 2))
     return float(np.exp(low + (high - low) * generator.uniform()))

@@ -1,4 +1,4 @@
-"""Climate: from the temperature of the air to its pressure."""
+"""Climate: from air temperature to air pressure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from loca.problems.problem import Problem
 from loca.typing import Key
 
 When = int | np.integer | str | datetime.date | np.datetime64
-"""A number of the record, or a date such as "2005-01-01"."""
+"""The number of a field in the record, or a date such as "2005-01-01"."""
 
 PAPER = "Kissas et al., Learning Operators with Coupled Attention, JMLR 23 (2022), climate modeling"
 
@@ -33,24 +33,24 @@ DATA = {
 }
 
 SPLIT = 1825
-"""Functions to train on and functions to test on in the paper: five years of 365 days each."""
+"""Number of training functions, and of test functions, in the paper: five years of 365 days each."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Climate(Problem):
     """T ↦ p: from today's field of air temperature to today's field of pressure, in kelvin and pascals.
 
-    There is no equation to solve: the pairs are the days (or months) of a record, in files on disk that are read once
-    per process, when first needed. Locations are (latitude, longitude) in degrees: on a `Sphere` for the globe and
-    for land points, in a `Box` for a patch. Predicting the mean field already errs by less than one percent, so
-    report `loca.metrics.skill` with `weights` beside every relative error.
+    There is no equation to solve: the pairs are the days (or months) of a record, in files that are read once per
+    process, when first needed. Locations are (latitude, longitude) in degrees: on a `Sphere` for the globe and for
+    land points, in a `Box` for a region. The error of the mean field is already below one percent, so report
+    `loca.metrics.skill` with `weights` beside every relative error.
 
-    Make one with `Climate.ncep`, `Climate.speedy`, `Climate.era_interim` or `Climate.ncep_monthly`.
+    Create one with `Climate.ncep`, `Climate.speedy`, `Climate.era_interim` or `Climate.ncep_monthly`.
 
     **Arguments:**
 
-    - `source`: which record.
-    - `path`: its file, or for `"ncep"` the directory of its files.
+    - `source`: the record.
+    - `path`: the file of the record, or for `"ncep"` the directory of its files.
     - `years`, `resolution`: see `Climate.ncep`.
     - `pressure`: see `Climate.ncep_monthly`.
     """
@@ -72,9 +72,9 @@ class Climate(Problem):
         if self.pressure not in ("pacific", "land", "global"):
             raise ValueError(f"unknown pressure {self.pressure!r}; choose 'pacific', 'land' or 'global'")
         if len(self.years) != 2 or self.years[0] > self.years[1]:
-            raise ValueError(f"`years` are the first and the last year to read, got {self.years}")
-        object.__setattr__(self, "years", tuple(self.years))  # JSON gives lists, which cannot be hashed
-        object.__setattr__(self, "citation", f"{PAPER}; {DATA[self.source]}")  # shadows the class's for this source
+            raise ValueError(f"`years` must be the first and the last year to read, got {self.years}")
+        object.__setattr__(self, "years", tuple(self.years))  # JSON has lists, which cannot be hashed
+        object.__setattr__(self, "citation", f"{PAPER}; {DATA[self.source]}")  # shadows that of the class
 
     @classmethod
     def ncep(
@@ -85,13 +85,13 @@ class Climate(Problem):
     ) -> Climate:
         """Daily surface air temperature and surface pressure of the NCEP/NCAR Reanalysis 1: the paper's record.
 
-        The directory holds `air.sig995.YYYY.nc` and `pres.sfc.YYYY.nc` as NOAA's Physical Sciences Laboratory
-        publishes them. 29 February is left out, as in the paper, so that the default ten years are 1825 days to train
-        on (2000–2004) and 1825 to test on (2005–2009).
+        The directory holds `air.sig995.YYYY.nc` and `pres.sfc.YYYY.nc` as published by NOAA's Physical Sciences
+        Laboratory. 29 February is left out, as in the paper, so the default ten years are 1825 days to train on
+        (2000–2004) and 1825 days to test on (2005–2009).
 
         **Arguments:**
 
-        - `directory`: where the files are.
+        - `directory`: the folder with the files.
         - `years`: the first and the last year, both included.
         - `resolution`: `"paper"` keeps 72 × 72 points, every second longitude and all latitudes but 90° S; `"full"`
           keeps the 73 × 144 points of the files.
@@ -102,7 +102,7 @@ class Climate(Problem):
     def speedy(cls, path: str | os.PathLike[str]) -> Climate:
         """Ten simulated years of daily surface air temperature and surface pressure on a 48 × 96 Gaussian grid.
 
-        `studies/speedy_daily.py` makes the file.
+        `studies/speedy_daily.py` writes the file.
         """
         return cls("speedy", os.fspath(path))
 
@@ -110,7 +110,7 @@ class Climate(Problem):
     def era_interim(cls, path: str | os.PathLike[str]) -> Climate:
         """Daily temperature at 850 hPa and mean sea level pressure over Western Europe, ERA-Interim 2000–2010.
 
-        An .npz file with `t850` in K and `mslp` in Pa on (day, lat, lon), `time`, `lat` and `lon`.
+        `path` is an .npz file with `t850` in K and `mslp` in Pa on (day, lat, lon), `time`, `lat` and `lon`.
         """
         return cls("era_interim", os.fspath(path))
 
@@ -124,7 +124,7 @@ class Climate(Problem):
 
         - `path`: an .npz file with both.
         - `pressure`: on the North `"pacific"` (21 × 53 points, a box), at 2496 irregular points on `"land"`, or
-          `"global"`, 73 × 144 points put together from 20 principal components.
+          `"global"`, at 73 × 144 points, reconstructed from 20 principal components.
         """
         return cls("ncep_monthly", os.fspath(path), pressure=pressure)
 
@@ -153,40 +153,40 @@ class Climate(Problem):
 
     @property
     def weights(self) -> Float[np.ndarray, " M"]:
-        """The share of the area that each query stands for, on the globe and on a patch of it alike."""
+        """The share of the area that each query represents, both on the globe and on a region."""
         return area_weights(Sphere(), self.y)
 
     @property
     def sensor_weights(self) -> Float[np.ndarray, " m"]:
-        """The share of the area that each sensor stands for."""
+        """The share of the area that each sensor represents."""
         return area_weights(Sphere(), self.x)
 
     @property
     def time(self) -> Shaped[np.ndarray, " N"]:
-        """The dates of the record, as datetime64; of a monthly mean, the first of the month."""
+        """The dates of the record as datetime64; for a monthly mean, the first day of the month."""
         return read(self).time
 
     def __len__(self) -> int:
         return len(self.time)
 
     def pairs(self, key: Key, rows: Sequence[int]) -> tuple[Float[np.ndarray, "B m 1"], Float[np.ndarray, "B M 1"]]:
-        """Days of the record in the random order that `key` stands for: each comes once, then the sequence ends."""
+        """Fields of the record in a random order that depends on `key`; each occurs once, so the sequence is finite."""
         if len(rows) and not (0 <= min(rows) and max(rows) < len(self)):
             raise ValueError(
-                f"asked for numbers {min(rows)} to {max(rows)} of a record of {len(self)} fields; "
-                f"a measured record has no more: pass 0 to {len(self) - 1}"
+                f"numbers {min(rows)} to {max(rows)} are not in a record of {len(self)} fields; "
+                f"pass numbers from 0 to {len(self) - 1}"
             )
         order = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist()).permutation(len(self))
         record, chosen = read(self), order[np.asarray(rows, int)]
         return record.u[chosen, :, None].astype(np.float64), record.s[chosen, :, None].astype(np.float64)
 
     def between(self, start: When, stop: When) -> Samples:
-        """The fields from `start` up to but without `stop`, in order of time; each a date or a number."""
+        """The fields from `start` to `stop`, excluding `stop`, in order of time; both are dates or numbers."""
         first, last = self._number(start), self._number(stop)
         if not 0 <= first < last <= len(self):
             raise ValueError(
-                f"no fields from {start} up to {stop}: the record holds {len(self)}, "
-                f"from {self.time[0]} to {self.time[-1]}"
+                f"no fields from {start} to {stop}: the record has {len(self)} fields, "
+                f"from {self.time[0]} to {self.time[-1]}; pass dates or numbers in this range"
             )
         record = read(self)
         return Samples(
@@ -206,17 +206,17 @@ class Climate(Problem):
 
     @property
     def split(self) -> int:
-        """How many functions the paper's two sets hold: 1825, or half of a record that is too short for that."""
+        """The size of each of the paper's two sets: 1825, or half of a record that is shorter than both."""
         return min(SPLIT, len(self) // 2)
 
     @property
     def train(self) -> Samples:
-        """The paper's training set: the first `split` fields in order of time."""
+        """The paper's training set: the first `split` fields."""
         return self.between(0, self.split)
 
     @property
     def test(self) -> Samples:
-        """The paper's test set: the last `split` fields in order of time."""
+        """The paper's test set: the last `split` fields."""
         return self.between(len(self) - self.split, len(self))
 
     @property
@@ -232,7 +232,7 @@ class Climate(Problem):
 
 @functools.lru_cache(maxsize=2)
 def read(problem: Climate) -> Record:
-    """The record of a problem, kept in memory for the next who asks."""
+    """Read the record of a problem; the last two records are cached."""
     if problem.source == "ncep":
         return read_ncep(problem.path, problem.years, problem.resolution)
     if problem.source == "speedy":

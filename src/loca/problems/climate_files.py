@@ -1,4 +1,4 @@
-"""Readers of temperature and pressure records, one for each kind of file."""
+"""Readers of temperature and pressure records, one for each source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LATITUDE, LONGITUDE = np.linspace(90.0, -90.0, 73), 2.5 * np.arange(144)
 """The grid of the daily files."""
 
 DAILY_FILES = {"air": ("air.sig995", ("degK", "K")), "pres": ("pres.sfc", ("Pascals", "Pa"))}
-"""For each variable the name its files begin with and how its unit is spelled."""
+"""For each variable, the beginning of its file names and the spellings of its unit."""
 
 
 class Record(NamedTuple):
@@ -40,7 +40,7 @@ class Record(NamedTuple):
 
 
 def read_ncep(directory: str, years: Sequence[int], resolution: Literal["paper", "full"]) -> Record:
-    """`air.sig995.YYYY.nc` and `pres.sfc.YYYY.nc` as published; 29 February is left out, as in the paper."""
+    """Read `air.sig995.YYYY.nc` and `pres.sfc.YYYY.nc` as published, without 29 February, as in the paper."""
     first, last = years
     time, points, fields = {}, {}, {}
     for name in DAILY_FILES:
@@ -51,7 +51,7 @@ def read_ncep(directory: str, years: Sequence[int], resolution: Literal["paper",
     if not np.array_equal(time["air"], time["pres"]):
         raise ValueError(
             f"the dates of `air` and `pres` in {directory} differ: {len(time['air'])} up to {time['air'][-1]} and "
-            f"{len(time['pres'])} up to {time['pres'][-1]}; download the files of both on the same day"
+            f"{len(time['pres'])} up to {time['pres'][-1]}; download the files of both variables on the same day"
         )
     kept = ~is_leap_day(time["air"])
     return Record(time["air"][kept], points["air"], points["pres"], fields["air"][kept], fields["pres"][kept])
@@ -65,7 +65,7 @@ def _read_ncep_year(directory: Path, name: str, year: int, resolution: str) -> x
     if not file.is_file():
         raise FileNotFoundError(f"{file} is missing; download {file.name} into {directory}: {PUBLISHER}")
     with warnings.catch_warnings():
-        # some years carry both a `missing_value` and another `_FillValue`; xarray masks both, and says so
+        # some years have both a `missing_value` and a different `_FillValue`; xarray masks both and warns
         warnings.filterwarnings("ignore", message=".*multiple fill values", category=xarray.SerializationWarning)
         with xarray.open_dataset(file, engine="h5netcdf") as data:
             if name not in data:
@@ -84,20 +84,20 @@ def _read_ncep_year(directory: Path, name: str, year: int, resolution: str) -> x
         )
     missing = int(np.isnan(field.values).sum())
     if missing:
-        raise ValueError(f"{file} misses {missing} values of `{name}`; download it again: {PUBLISHER}")
-    if resolution == "paper":  # a copy, so that what is left out can be forgotten
+        raise ValueError(f"{file} lacks {missing} values of `{name}`; download it again: {PUBLISHER}")
+    if resolution == "paper":  # a copy, so that the memory of the rest is freed
         return field.isel(lat=slice(None, -1), lon=slice(None, None, 2)).copy()
     return field
 
 
 def is_leap_day(time: Shaped[np.ndarray, " N"]) -> Bool[np.ndarray, " N"]:
-    """Whether a date is a 29 February."""
+    """Whether a date is 29 February."""
     day, month = time.astype("datetime64[D]"), time.astype("datetime64[M]")
     return (month.astype(int) % 12 == 1) & ((day - month).astype(int) == 28)
 
 
 def read_speedy(path: str) -> Record:
-    """What `studies/speedy_daily.py` writes."""
+    """Read a file written by `studies/speedy_daily.py`."""
     data = _open(path, ("t_0_005K", "p_2Pa", "time", "lat", "lon"))
     y = grid(data["lat"].astype(np.float64), data["lon"].astype(np.float64))
     u, s = _flat(270.0 + data["t_0_005K"] * 0.005), _flat(80000.0 + data["p_2Pa"] * 2.0)
@@ -105,14 +105,14 @@ def read_speedy(path: str) -> Record:
 
 
 def read_era_interim(path: str) -> Record:
-    """`t850` and `mslp` on (day, lat, lon)."""
+    """Read `t850` and `mslp` on (day, lat, lon)."""
     data = _open(path, ("t850", "mslp", "time", "lat", "lon"))
     y = grid(data["lat"].astype(np.float64), data["lon"].astype(np.float64))
     return Record(data["time"].astype("datetime64[s]"), y, y, _flat(data["t850"]), _flat(data["mslp"]))
 
 
 def read_ncep_monthly(path: str, pressure: Literal["pacific", "land", "global"]) -> Record:
-    """Monthly means of the months that temperature and pressure have in common."""
+    """Read the monthly means of the months that temperature and pressure have in common."""
     kind = {"pacific": "slp_npac", "land": "slp_land", "global": "slp_eof"}[pressure]
     values = ("slp_eof_pc", "slp_eof_pattern", "slp_eof_mean") if pressure == "global" else (f"{kind}_cPa",)
     air = ("air_cK", "air_time", "air_lat", "air_lon")

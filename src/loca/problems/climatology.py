@@ -1,4 +1,4 @@
-"""What a climate model has to beat: the season's mean, and a linear map of principal components."""
+"""Baselines for climate: the seasonal mean, and linear regression on principal components."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Time = Shaped[np.ndarray, " N"]
 """Dates, as datetime64."""
 
 DAYS_PER_YEAR = 365.2425
-"""Of the Gregorian calendar."""
+"""The mean length of a year in the Gregorian calendar."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Climatology:
-    """s̄(t, y) = a₀(y) + Σₖ aₖ(y) cos 2πkt + bₖ(y) sin 2πkt with t in years: what the date alone tells.
+    """s̄(t, y) = a₀(y) + Σₖ aₖ(y) cos 2πkt + bₖ(y) sin 2πkt with t in years: the prediction from the date alone.
 
     **Arguments:**
 
@@ -27,11 +27,11 @@ class Climatology:
 
     @classmethod
     def fit(cls, time: Time, fields: Float[Array | np.ndarray, "N P d_s"], harmonics: int = 2) -> Climatology:
-        """Least squares over the given days; two harmonics are the annual and the semiannual cycle."""
+        """Fit by least squares over the given dates; two harmonics are the annual and the semiannual cycle."""
         waves = annual_waves(time, harmonics)
         if len(time) < waves.shape[1]:
             raise ValueError(
-                f"{harmonics} harmonics need at least {waves.shape[1]} fields but {len(time)} were given; "
+                f"{harmonics} harmonics need at least {waves.shape[1]} fields, but {len(time)} were given; "
                 "pass fewer harmonics or a longer record"
             )
         values = np.asarray(fields, np.float64)
@@ -47,12 +47,12 @@ class Climatology:
 class Ridge:
     """s = Σⱼ Bⱼ ⟨eⱼ, u⟩_w: ridge regression from the leading principal components eⱼ of u to s.
 
-    Meant for anomalies, departures from a `Climatology`: no mean is fitted.
+    For anomalies, that is, departures from a `Climatology`: no mean is fitted.
 
     **Arguments:**
 
     - `components`: w eⱼ, so that a sum over the sensors gives the coordinate of u along the component eⱼ.
-    - `responses`: Bⱼ, what one unit of that coordinate adds to s.
+    - `responses`: Bⱼ, the change of s for one unit of that coordinate.
     """
 
     components: Float[np.ndarray, "k m d_u"]
@@ -69,22 +69,22 @@ class Ridge:
     ) -> Ridge:
         """Bⱼ = Σᵢ zᵢⱼ sᵢ / (λⱼ + strength·λ₁) with coordinates zᵢⱼ = ⟨eⱼ, uᵢ⟩_w and λⱼ = Σᵢ zᵢⱼ².
 
-        Coordinates of different components are uncorrelated over the training functions, so each is regressed on by
-        itself. The strength only keeps components without variance from being divided by zero: the number of
-        components does the regularizing.
+        Coordinates of different components are uncorrelated over the training functions, so the regression separates
+        into one per component. The strength only avoids division by zero for components without variance; the number
+        of components regularizes.
 
         **Arguments:**
 
         - `u`, `s`: anomalies of inputs and outputs.
-        - `components`: k, how many to keep.
+        - `components`: k, the number of components.
         - `weights`: w, such as the `area_weights` of the sensors; equal by default.
-        - `strength`: of the penalty, relative to the largest λ.
+        - `strength`: strength of the penalty, relative to the largest λ.
         """
         inputs, outputs = np.asarray(u, np.float64), np.asarray(s, np.float64)
         N, m, d_u = inputs.shape
         if not 0 < components <= min(N, m * d_u):
             raise ValueError(
-                f"asked for {components} components of {N} functions with {m * d_u} values each; "
+                f"cannot compute {components} components of {N} functions with {m * d_u} values each; "
                 f"pass 1 to {min(N, m * d_u)}"
             )
         root = np.sqrt(np.full(m, 1.0 / m) if weights is None else weights)
@@ -96,18 +96,18 @@ class Ridge:
         return cls(directions.T.reshape(components, m, d_u) * root[:, None], responses.reshape(-1, *outputs.shape[1:]))
 
     def keep(self, components: int) -> Ridge:
-        """The regression on the first few of the components: the same as fitting with so many."""
+        """The regression on the first `components` components: the same as fitting with this number."""
         return Ridge(self.components[:components], self.responses[:components])
 
     def __call__(self, u: Float[Array | np.ndarray, "N m d_u"]) -> Float[np.ndarray, "N P d_s"]:
-        """The outputs that these inputs make likely."""
+        """Predict the outputs of these inputs."""
         z = np.tensordot(np.asarray(u, np.float64), self.components, axes=((1, 2), (1, 2)))
         return np.tensordot(z, self.responses, axes=1)
 
 
 @dataclasses.dataclass(frozen=True)
 class SeasonalRidge:
-    """s = s̄(t) + ridge(u − ū(t)): the season's mean, corrected by what u's departure from its own says.
+    """s = s̄(t) + ridge(u − ū(t)): the seasonal mean of s, corrected by the anomaly of u.
 
     **Arguments:**
 
@@ -129,17 +129,17 @@ class SeasonalRidge:
         weights: Float[np.ndarray, " m"] | None = None,
         harmonics: int = 2,
     ) -> SeasonalRidge:
-        """Fit all three on the same days; arguments as in `Climatology.fit` and `Ridge.fit`."""
+        """Fit all three on the same dates; arguments as in `Climatology.fit` and `Ridge.fit`."""
         inputs, outputs = Climatology.fit(time, u, harmonics), Climatology.fit(time, s, harmonics)
         u_anomaly, s_anomaly = np.asarray(u, np.float64) - inputs(time), np.asarray(s, np.float64) - outputs(time)
         return cls(inputs, outputs, Ridge.fit(u_anomaly, s_anomaly, components, weights))
 
     def keep(self, components: int) -> SeasonalRidge:
-        """The same with the first few of the components."""
+        """The same model with the first `components` components."""
         return dataclasses.replace(self, ridge=self.ridge.keep(components))
 
     def __call__(self, time: Time, u: Float[Array | np.ndarray, "N m d_u"]) -> Float[np.ndarray, "N P d_s"]:
-        """The outputs on these dates with these inputs."""
+        """Predict the outputs of these inputs on these dates."""
         return self.outputs(time) + self.ridge(np.asarray(u, np.float64) - self.inputs(time))
 
 
@@ -156,6 +156,6 @@ def principal_directions(a: Float[np.ndarray, "N n"], count: int) -> Float[np.nd
     N, n = a.shape
     if n <= N:
         return np.linalg.eigh(a.T @ a)[1][:, ::-1][:, :count]
-    # these columns are orthogonal already, up to rounding; the factorization gives them length 1, also where a has none
+    # these columns are already orthogonal, up to rounding; the QR factorization normalizes them, even zero columns
     left = np.linalg.eigh(a @ a.T)[1][:, ::-1][:, :count]
     return np.linalg.qr(a.T @ left)[0]

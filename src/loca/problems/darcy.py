@@ -4,45 +4,48 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from loca.data import Variable
 from loca.domains import Box
-from loca.problems.darcy_flow import DarcyFlow
 from loca.problems.fields import MaternField
 from loca.problems.problem import Problem, generators, grid
 from loca.typing import Key
+from loca.workers import one_thread
+
+Source = Callable[[Float[np.ndarray, "*k"], Float[np.ndarray, "*k"]], Float[np.ndarray, "*k"]]
+"""A function of (x₁, x₂)."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "literal": {"amplitude": 7.0**1.5, "rate": 7.0, "exponent": 1.5, "modes": None},
     "easy": {"amplitude": 7.0**1.5, "rate": 7.0, "exponent": 1.5, "modes": 3},
 }
-"""The input measure as the paper's formula states it, and one on which LOCA reaches the error that the paper prints."""
+"""The input measure of the paper's formula, and one on which LOCA reaches the error that the paper reports."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Darcy(Problem):
     """−∇·(u ∇s) = f on the unit square, s = 0 where x₁ ∈ {0, 1}, u ∂s/∂n = g where x₂ ∈ {0, 1}; u ↦ s.
 
-    f = 5 exp(−|x − ½|²), g = sin 5x₁, u = exp(u₀ cos x₁) and u₀ ~ N(0, a(−Δ + τ² I)^(−α)). Linear finite elements
-    on the nodes of the grid; sensors and queries are these nodes.
+    Here f = 5 exp(−|x − ½|²), g = sin 5x₁, u = exp(u₀ cos x₁) and u₀ ~ N(0, a(−Δ + τ² I)^(−α)). The equation is solved
+    with linear finite elements; sensors and queries are the nodes of the grid.
 
-    The paper's formula for u₀ gives a field on which LOCA at the paper's settings errs several times more than the
-    paper reports; the preset `"easy"` keeps fewer modes, as many as bring LOCA to the paper's error
-    (`studies/darcy_easy.py`). The sign of the equation, cos x₁ for the paper's cos x and the Neumann
-    eigenfunctions are choices where the paper is silent.
+    With the paper's formula for u₀ and the paper's settings, the error of LOCA is several times larger than the paper
+    reports. The preset `"easy"` keeps fewer modes, as many as bring LOCA to the paper's error
+    (`studies/darcy_easy.py`). The paper does not specify the sign of the equation, cos x₁ (it writes cos x) and the
+    Neumann eigenfunctions; these are choices.
 
     **Arguments:**
 
-    - `resolution`: nodes along each axis.
-    - `preset`: `"literal"` or `"easy"`; where the four arguments below that are not given come from.
+    - `resolution`: number of nodes along each axis.
+    - `preset`: `"literal"` or `"easy"`, the defaults of the next four arguments.
     - `amplitude`, `rate`, `exponent`: a, τ and α.
-    - `modes`: eigenfunctions per axis; by default, in the literal preset, as many as the grid has nodes.
-    - `boundary`: of the field, `"neumann"` or `"periodic"`.
+    - `modes`: number of eigenfunctions per axis; in the literal preset as many as the grid has nodes.
+    - `boundary`: boundary condition of the field u₀, `"neumann"` or `"periodic"`.
     """
 
     citation: ClassVar[str] = "Kissas et al., Learning Operators with Coupled Attention, JMLR 23 (2022), Darcy flow"
@@ -82,7 +85,7 @@ class Darcy(Problem):
 
     @property
     def field(self) -> MaternField:
-        """The measure of u₀."""
+        """The distribution of u₀."""
         names = ("amplitude", "rate", "exponent", "modes")
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
         chosen = {**PRESETS[self.preset], **given}
@@ -101,9 +104,102 @@ class Darcy(Problem):
 
 @functools.lru_cache(maxsize=2)
 def flow(resolution: int) -> DarcyFlow:
-    """The solver with the paper's source and flux; its assembled maps are worth keeping."""
+    """The solver with the paper's source and flux, cached because assembling it takes time."""
     return DarcyFlow(
         resolution,
         f=lambda x1, x2: 5.0 * np.exp(-((x1 - 0.5) ** 2) - (x2 - 0.5) ** 2),
         g=lambda x1, x2: np.sin(5.0 * x1),
     )
+
+
+class DarcyFlow:
+    """∫ u ∇s·∇v = ∫ f v + ∫_{x₂ ∈ {0, 1}} g v for all v, with s = 0 where x₁ ∈ {0, 1}.
+
+    Solved with P1 elements on triangles, two in each cell of a grid of nodes; u is piecewise linear like s. The
+    stiffness matrix is then linear in the nodal values of u. This linear map is assembled once; every u needs one
+    application of it and one banded Cholesky factorization.
+
+    **Arguments:**
+
+    - `resolution`: number of nodes along each axis.
+    - `f`: the source.
+    - `g`: the flux into the square through x₂ = 0 and x₂ = 1.
+    """
+
+    def __init__(self, resolution: int, f: Source, g: Source):
+        if resolution < 3:
+            raise ValueError(f"the grid needs at least 3 nodes along each axis, got resolution={resolution}")
+        self.axis = np.linspace(0.0, 1.0, resolution)
+        self.nodes = np.stack(np.meshgrid(self.axis, self.axis, indexing="ij"), axis=-1).reshape(-1, 2)
+        self.triangles = triangulation(resolution)
+        # Unknowns are the nodes not on x₁ ∈ {0, 1}. With x₁ varying fastest their matrix has the smaller bandwidth.
+        self.bandwidth = resolution - 1
+        number = np.full((resolution, resolution), -1)
+        number[1:-1] = np.arange((resolution - 2) * resolution).reshape(resolution, resolution - 2).T
+        self.number = number.ravel()
+        self.unknown = np.argsort(self.number)[2 * resolution :]  # the node of each unknown
+        self.load = self._load(f, g)[self.unknown]
+        self.stiffness = self._stiffness()
+
+    @one_thread()
+    def solve(self, u: Float[np.ndarray, "N M"]) -> Float[np.ndarray, "N M"]:
+        """Nodal values of s for nodal values of u, nodes in the order of `nodes`."""
+        from scipy.linalg import get_lapack_funcs
+
+        (factor_and_solve,) = get_lapack_funcs(("pbsv",), (self.load,))
+        s = np.zeros_like(u)
+        for values, solution in zip(u, s, strict=True):
+            if values.min() <= 0.0:
+                raise ValueError(f"permeability must be positive, but its smallest value is {values.min():.3g}")
+            matrix = (self.stiffness @ values).reshape(self.bandwidth + 1, -1)
+            _, pressure, info = factor_and_solve(matrix, self.load, lower=1, overwrite_ab=1)
+            assert info == 0, "a stiffness matrix with positive permeability is positive definite"
+            solution[self.unknown] = pressure
+        return s
+
+    def _stiffness(self):
+        """The sparse linear map from u to the lower band of the stiffness matrix, row by row."""
+        from scipy.sparse import csr_array
+
+        p = self.nodes[self.triangles]  # T 3 2
+        edges = np.roll(p, 1, axis=1) - np.roll(p, 2, axis=1)  # opposite each corner
+        double_area = np.abs(edges[:, 0, 0] * edges[:, 1, 1] - edges[:, 0, 1] * edges[:, 1, 0])
+        # ∫ ∇λᵢ·∇λⱼ over a triangle; times the mean of u at its three corners, since u is linear
+        local = np.einsum("tid,tjd->tij", edges, edges) / (2.0 * double_area[:, None, None])
+        rows, columns = self.number[self.triangles][:, :, None], self.number[self.triangles][:, None, :]
+        rows, columns, local = np.broadcast_arrays(rows, columns, local)
+        kept = (columns >= 0) & (rows >= columns)
+        place = (rows - columns)[kept] * len(self.unknown) + columns[kept]
+        corners = np.broadcast_to(self.triangles[:, None, None, :], (*local.shape, 3))[kept]  # K 3
+        entries = np.repeat(local[kept] / 3.0, 3), (np.repeat(place, 3), corners.ravel())
+        return csr_array(entries, shape=((self.bandwidth + 1) * len(self.unknown), len(self.nodes)))
+
+    def _load(self, f: Source, g: Source) -> Float[np.ndarray, " M"]:
+        """∫ f v + ∫ g v for the hat function v of every node, by Gauss rules of much higher order than the elements."""
+        t, w = np.polynomial.legendre.leggauss(6)
+        t, w = 0.5 * (t + 1.0), 0.5 * w
+        load = np.zeros(len(self.nodes))
+
+        # Triangles: the unit square mapped onto them by (a, b) ↦ barycentric (1 − a, a(1 − b), ab), with Jacobian a.
+        a, b = (c.ravel() for c in np.meshgrid(t, t, indexing="ij"))
+        corner = np.stack([1.0 - a, a * (1.0 - b), a * b], axis=-1)  # q 3
+        weight = np.outer(w, w).ravel() * a  # of the reference triangle, whose area is 1/2
+        area = (self.axis[1] - self.axis[0]) ** 2  # twice that of each triangle
+        x = np.einsum("qc,tcd->tqd", corner, self.nodes[self.triangles])
+        np.add.at(load, self.triangles, area * np.einsum("tq,q,qc->tc", f(x[..., 0], x[..., 1]), weight, corner))
+
+        number = np.arange(len(self.nodes)).reshape(len(self.axis), -1)
+        for side, x2 in ((number[:, 0], 0.0), (number[:, -1], 1.0)):
+            ends = np.stack([side[:-1], side[1:]], axis=-1)  # E 2
+            hats = np.stack([1.0 - t, t], axis=-1)  # q 2
+            x1 = self.nodes[ends][..., 0] @ hats.T
+            step = self.axis[1] - self.axis[0]
+            np.add.at(load, ends, step * np.einsum("eq,q,qc->ec", g(x1, np.full_like(x1, x2)), w, hats))
+        return load
+
+
+def triangulation(resolution: int) -> Int[np.ndarray, "T 3"]:
+    """The triangles of a grid whose cells are cut along the diagonal from (0, 0) to (1, 1)."""
+    node = np.arange(resolution**2).reshape(resolution, resolution)
+    low, right, top, far = (c.ravel() for c in (node[:-1, :-1], node[1:, :-1], node[:-1, 1:], node[1:, 1:]))
+    return np.concatenate([np.stack([low, right, far], axis=-1), np.stack([low, far, top], axis=-1)])

@@ -1,4 +1,4 @@
-"""Gaussian random functions as series: drawn once, evaluated at any resolution."""
+"""Gaussian random functions as series, which can be evaluated at any resolution."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from jaxtyping import Float
 class GaussianProcess:
     """u ~ GP(0, o·exp(−|x − x'|²/(2l²))) on [0, 1], with its antiderivative in closed form.
 
-    On a circle so long that a correlation once around it is below round-off, the process is a Fourier series with
-    independent normal coefficients; so is its antiderivative. Terms below round-off are left out.
+    On a circle so long that correlations around it are below rounding errors, the process is a Fourier series with
+    independent normal coefficients, and so is its antiderivative. Terms below rounding errors are left out.
 
     **Arguments:**
 
@@ -32,19 +32,19 @@ class GaussianProcess:
 
     @property
     def frequencies(self) -> Float[np.ndarray, " K"]:
-        """ω_k = 2πk/period, up to where the spectrum has fallen to 10⁻¹⁶."""
+        """ω_k = 2πk/period, up to the frequency where the spectrum has fallen to 10⁻¹⁶."""
         step = 2.0 * math.pi / self.period
         return step * np.arange(math.ceil(math.sqrt(2.0 * 37.0) / (self.length * step)) + 1)
 
     @property
     def variances(self) -> Float[np.ndarray, " K"]:
-        """Of the coefficients: the Fourier series of the kernel, summed over the circle's windings (Poisson)."""
+        """The variances of the coefficients: the Fourier series of the kernel, by Poisson summation over the circle."""
         omega = self.frequencies
         density = math.sqrt(2.0 * math.pi) * self.length / self.period * np.exp(-0.5 * (omega * self.length) ** 2)
         return self.variance * np.where(omega > 0.0, 2.0, 1.0) * density
 
     def draw(self, generator: np.random.Generator) -> Float[np.ndarray, "2 K"]:
-        """Coefficients a, b of u(x) = Σ_k a_k cos ω_k x + b_k sin ω_k x."""
+        """Draw the coefficients a, b of u(x) = Σ_k a_k cos ω_k x + b_k sin ω_k x."""
         return np.sqrt(self.variances) * generator.standard_normal((2, len(self.variances)))
 
     def evaluate(self, coefficients: Float[np.ndarray, "2 K"], x: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
@@ -58,7 +58,7 @@ class GaussianProcess:
         (a0, *_), a, b = coefficients[0], coefficients[0, 1:], coefficients[1, 1:]
         omega = self.frequencies[1:]
         angle = x[:, None] * omega
-        # 1 − cos = 2 sin² keeps its digits near zero
+        # 1 − cos = 2 sin² avoids cancellation near zero
         return a0 * x + np.sin(angle) @ (a / omega) + 2.0 * np.sin(0.5 * angle) ** 2 @ (b / omega)
 
 
@@ -66,15 +66,16 @@ class GaussianProcess:
 class MaternField:
     """u ~ N(0, a(−Δ + τ² I)^(−α)) on the unit square, as a series of eigenfunctions of the Laplacian.
 
-    Such a field is of Matérn type with correlation length of order 1/τ and, in two dimensions, α − 1 derivatives.
+    Such a field is of Matérn type. Its correlation length is of order 1/τ and, in two dimensions, it has α − 1
+    derivatives.
 
     **Arguments:**
 
     - `amplitude`: a.
     - `rate`: τ.
-    - `exponent`: α; at least 1, where the variance begins to be finite.
-    - `modes`: eigenfunctions per dimension; more than the resolution of a grid cannot be seen on it.
-    - `boundary`: `"neumann"` for cosines, `"periodic"` for sines and cosines of whole waves.
+    - `exponent`: α, larger than 1, so that the variance is finite.
+    - `modes`: number of eigenfunctions per dimension; a grid cannot represent more of them than it has points.
+    - `boundary`: `"neumann"` for cosines, `"periodic"` for sines and cosines of period 1.
     """
 
     amplitude: float
@@ -93,18 +94,18 @@ class MaternField:
 
     @property
     def frequencies(self) -> Float[np.ndarray, " K"]:
-        """Of the eigenfunctions along one axis: π·(0, 1, 2, …) or 2π·(0, 1, 1, 2, 2, …)."""
+        """The frequencies of the eigenfunctions along one axis: π·(0, 1, 2, …) or 2π·(0, 1, 1, 2, 2, …)."""
         k = np.arange(self.modes)
         return np.pi * k if self.boundary == "neumann" else 2.0 * np.pi * ((k + 1) // 2)
 
     @property
     def variances(self) -> Float[np.ndarray, "K K"]:
-        """Of the coefficients: a(ω₁² + ω₂² + τ²)^(−α)."""
+        """The variances of the coefficients: a(ω₁² + ω₂² + τ²)^(−α)."""
         omega = self.frequencies
         return self.amplitude * (omega[:, None] ** 2 + omega**2 + self.rate**2) ** -self.exponent
 
     def basis(self, x: Float[np.ndarray, " m"]) -> Float[np.ndarray, "m K"]:
-        """Orthonormal eigenfunctions along one axis."""
+        """The orthonormal eigenfunctions along one axis."""
         angle = x[:, None] * self.frequencies
         sines = (self.boundary == "periodic") & (np.arange(self.modes) % 2 == 0)  # 0, cos, sin, cos, sin, …
         waves = np.where(sines, np.sin(angle), np.cos(angle))
@@ -112,7 +113,7 @@ class MaternField:
         return math.sqrt(2.0) * waves
 
     def draw(self, generator: np.random.Generator) -> Float[np.ndarray, "K K"]:
-        """Coefficients of the series."""
+        """Draw the coefficients of the series."""
         return np.sqrt(self.variances) * generator.standard_normal((self.modes, self.modes))
 
     def evaluate(

@@ -1,4 +1,4 @@
-"""Pairs of a problem, computed by any number of workers and kept in a store."""
+"""Generate the pairs of a problem with any number of workers and write them to a store."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from concurrent.futures import Executor
 import jax
 import numpy as np
 
-from loca.data.store import Arrays, Progress, Store, StoreSchema, versions, write_store
+from loca.data import Arrays, Progress, Store, StoreSchema, versions, write_store
 from loca.problems.problem import Problem
 from loca.workers import one_thread
 
 PIECES = 32
-"""Into how many pieces little work is cut at least, for several workers to share."""
+"""The smallest number of pieces into which the work is divided, so that several workers can share it."""
 
 
 def generate(
@@ -27,15 +27,20 @@ def generate(
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> Store:
-    """Write the first `count` pairs of a seed's sequence; stopped at any moment, the same call goes on where it was.
+    """Write the first `count` pairs of the sequence of a seed to a store.
+
+    If the call is interrupted at any moment, the same call resumes it.
 
     **Arguments:**
 
-    - `path`: `FILE.zarr`, which is there only when it is whole; until then there is `FILE.zarr.partial`.
-    - `workers`: how many processes compute; with 1 it is this one. In a script, more than one need the usual
-      `if __name__ == "__main__":`.
-    - `executor`: any `concurrent.futures.Executor` to compute instead, whose workers see the same files.
-    - `progress`: called with how many pairs are done, and of how many.
+    - `problem`: the problem to solve.
+    - `count`: the number of pairs.
+    - `path`: `FILE.zarr`, which exists only when it is complete; until then the work is in `FILE.zarr.partial`.
+    - `seed`: determines the sequence of pairs.
+    - `workers`: number of processes; with 1 the calling process does the work. In a script, more than one worker needs
+      the usual `if __name__ == "__main__":`.
+    - `executor`: any `concurrent.futures.Executor` to use instead, whose workers see the same files.
+    - `progress`: called with the number of finished pairs and the total number.
     """
     if count < 1 or workers < 1:
         raise ValueError(f"count and workers must be at least 1, got count={count}, workers={workers}")
@@ -69,13 +74,13 @@ def generate(
 
 @dataclasses.dataclass(frozen=True)
 class Pairs:
-    """The pairs of the sequence that a seed stands for, as arrays in single precision."""
+    """The sequence of pairs of a seed, as arrays in single precision."""
 
     problem: Problem
     seed: int
 
     def __call__(self, rows: range) -> Arrays:
-        """Those with these numbers."""
-        with one_thread():  # so that sums come in the same order in this process and in workers
+        """Compute the pairs with these numbers."""
+        with one_thread():  # so that sums are computed in the same order in this process and in workers
             u, s = self.problem.pairs(jax.random.key(self.seed), rows)
         return {"u": np.asarray(u, np.float32), "s": np.asarray(s, np.float32)}

@@ -11,24 +11,25 @@ from jaxtyping import Bool, Float
 from loca.workers import one_thread
 
 TOLERANCE = 1e-10
-"""Equilibrium: the force on free components over the reaction of the held ones, in the Euclidean norm."""
+"""Equilibrium is reached when the force on free components, relative to the reaction of the held components, is below
+this, both in the Euclidean norm."""
 
 ROUNDING = 8 * np.finfo(float).eps
-"""What rounding may leave of a force, relative to the norm of all μ, and of an energy, relative to ∫μ dx + Ψ."""
+"""Rounding errors of a force, relative to the norm of all μ, and of an energy, relative to ∫μ dx + Ψ."""
 
 LAZINESS = 0.3
-"""A factor is kept as long as every step with it leaves at most this share of the unbalanced force."""
+"""A factorization is reused as long as every step with it leaves at most this share of the unbalanced force."""
 
 STEPS = 200
-"""Steps after which a search for equilibrium is given up; a usual one takes about ten."""
+"""The maximum number of steps of a search for equilibrium; usually about ten are needed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Material:
     """ψ(F) = μ/2 (F:F − 3 − 2 ln J) + λ/2 (½(J² − 1) − ln J) with J = det F and F₃₃ = 1.
 
-    The rest state F = 1 is free of energy and of stress. Every method takes F at the points of every element with
-    its indices in the order (i, element, j, point).
+    The rest state F = 1 has neither energy nor stress. Every method takes F at the points of every element, with
+    indices in the order (i, element, j, point).
     """
 
     mu: Float[np.ndarray, "elements 1"]
@@ -36,12 +37,12 @@ class Material:
 
     @classmethod
     def isotropic(cls, young: Float[np.ndarray, "n n"], poisson: float) -> Material:
-        """The material with Young's modulus young[i, j] in element number i along x₁ and number j along x₂."""
+        """The material with Young's modulus young[i, j] in element i along x₁ and element j along x₂."""
         modulus = young.reshape(-1, 1)
         return cls(modulus / (2 * (1 + poisson)), modulus * poisson / ((1 + poisson) * (1 - 2 * poisson)))
 
     def energy(self, f: Float[np.ndarray, "2 elements 2 points"]) -> Float[np.ndarray, "elements points"]:
-        """ψ; infinite where the material would be turned inside out."""
+        """ψ; infinite where the material would be inverted (J ≤ 0)."""
         volume = determinant(f)
         inside = volume > 0
         log = np.log(np.where(inside, volume, 1))
@@ -49,7 +50,7 @@ class Material:
         return np.where(inside, density, np.inf)
 
     def stress(self, f: Float[np.ndarray, "2 elements 2 points"]) -> Float[np.ndarray, "2 elements 2 points"]:
-        """P = ∂ψ/∂F = μF + g′(J) cof F, where g(J) is the part of ψ that depends on the volume alone."""
+        """P = ∂ψ/∂F = μF + g′(J) cof F, where g(J) is the part of ψ that depends only on the volume."""
         volume = determinant(f)
         pressure = self.lam / 2 * (volume - 1 / volume) - self.mu / volume
         return self.mu[:, None] * f + pressure[:, None] * cofactor(f)
@@ -59,8 +60,8 @@ class Material:
     ) -> Float[np.ndarray, "3 elements 4 points"]:
         """∂²ψ/∂F∂F = μ 1 + g″(J) cof F ⊗ cof F + g′(J) ∂cof F/∂F.
 
-        The blocks are those of the components (i, i′) = (1, 1), (1, 2), (2, 2), each with its pairs (j, j′). The
-        last term is the only one that can be negative; `convex` leaves it out.
+        The three blocks belong to the components (i, i′) = (1, 1), (1, 2), (2, 2); each holds the four pairs (j, j′).
+        Only the last term can be negative; `convex` leaves it out.
         """
         volume, c = determinant(f), cofactor(f)
         inverse = volume**-2
@@ -78,7 +79,7 @@ class Material:
 
 
 def determinant(f: Float[np.ndarray, "2 elements 2 points"]) -> Float[np.ndarray, "elements points"]:
-    """J = det F, the volume of the material relative to that at rest."""
+    """J = det F, the volume of the material relative to its volume at rest."""
     return f[0, :, 0] * f[1, :, 1] - f[0, :, 1] * f[1, :, 0]
 
 
@@ -91,16 +92,17 @@ def cofactor(f: Float[np.ndarray, "2 elements 2 points"]) -> Float[np.ndarray, "
 
 
 class Plate:
-    """The square [0, side]² in n × n quadratic elements of nine nodes, integrated with 3 × 3 Gauss points.
+    """The square [0, side]² with n × n quadratic elements of nine nodes, integrated with 3 × 3 Gauss points.
 
-    Nodes form a lattice of 2n + 1 by 2n + 1; displacements w and forces are arrays over it, x₁ first. What depends on
-    the mesh alone — the sparsity of the tangent, and where each number of each element goes — is found here, once.
+    Nodes form a lattice of 2n + 1 by 2n + 1 points; displacements w and forces are arrays over it, x₁ first. The
+    constructor computes everything that depends only on the mesh: the sparsity of the tangent, and the position of
+    every element's entries in it.
 
     **Arguments:**
 
     - `elements`: n.
     - `side`: length of an edge.
-    - `held`: which components of which nodes are prescribed.
+    - `held`: whether each component of each node is prescribed.
     """
 
     def __init__(self, elements: int, side: float, held: Bool[np.ndarray, "nodes nodes 2"]):
@@ -120,7 +122,7 @@ class Plate:
         self._spread = (gradients / spacing * self._weights).transpose(1, 2, 0).reshape(18, 9)
         self._products = np.einsum("ajp,bkp,p->jkpab", gradients, gradients, weights).reshape(36, 81)
 
-        # centers belong to one element each and are eliminated there; all other free components are numbered along x₂
+        # the center of an element belongs to no other and is eliminated; other free components are numbered along x₂
         center = np.zeros((across, across, 1), bool)
         center[1::2, 1::2] = True
         self._numbered = ~(held | center)
@@ -152,7 +154,7 @@ class Plate:
     def stiffness(
         self, material: Material, w: Float[np.ndarray, "nodes nodes 2"], convex: bool = False
     ) -> Float[np.ndarray, "elements 18 18"]:
-        """∂²Ψ/∂w∂w, element by element."""
+        """∂²Ψ/∂w∂w, one matrix per element."""
         moduli = material.moduli(self.deformation(w), convex)
         blocks = (moduli.reshape(3, -1, 36) @ self._products).reshape(3, -1, 9, 9)
         k = np.empty((blocks.shape[1], 9, 2, 9, 2))
@@ -161,7 +163,7 @@ class Plate:
         return k.reshape(-1, 18, 18)
 
     def factor(self, material: Material, w: Float[np.ndarray, "nodes nodes 2"], convex: bool = False) -> Factor:
-        """A Cholesky factor of the tangent; raises `LinAlgError` when the tangent is not positive definite."""
+        """The Cholesky factorization of the tangent; raises `LinAlgError` if the tangent is not positive definite."""
         from scipy.linalg import cholesky_banded
 
         k = self.stiffness(material, w, convex)
@@ -180,16 +182,17 @@ class Plate:
     def equilibrium(
         self, material: Material, w: Float[np.ndarray, "nodes nodes 2"]
     ) -> Float[np.ndarray, "nodes nodes 2"]:
-        """The displacements that minimize Ψ among those equal to w where the plate is held; the search starts from w.
+        """Find the displacements that minimize Ψ among those equal to w where the plate is held, starting from w.
 
-        Steps are Newton's, with a factor that is renewed only when it no longer pays. Every step goes downhill in Ψ,
-        because the factor is one of a positive definite matrix: the tangent or, where that is not, its convex part.
+        This is Newton's method with a factorization that is renewed only when convergence slows down. Every step
+        decreases Ψ, because the factorized matrix is positive definite: the tangent or, if that is indefinite, its
+        convex part.
         """
         factor, before, unbalanced = None, np.inf, np.inf
         energy = self.energy(material, w)
         if not np.isfinite(energy):
-            raise ValueError("the guess turns some of the plate inside out (det F ≤ 0); pass a smoother one")
-        # under tiny loads, small sums of numbers that are not small
+            raise ValueError("the guess turns part of the plate inside out (det F ≤ 0); pass a smoother guess")
+        # under tiny loads, forces and energies are small differences of larger numbers
         force_floor = ROUNDING * np.linalg.norm(material.mu)
         energy_floor = ROUNDING * (material.mu.sum() * (self.side / self.elements) ** 2 + energy)
         for _ in range(STEPS):
@@ -211,17 +214,17 @@ class Plate:
                 step = step / 2
             w, energy = trial, lower
         raise RuntimeError(
-            f"no equilibrium after {STEPS} steps: the unbalanced force is still {unbalanced:.1e}, so the load is "
-            "beyond what the material bears, or the guess is too far; pass a smaller load or a nearer guess"
+            f"no equilibrium after {STEPS} steps: the unbalanced force is still {unbalanced:.1e}. The load is too "
+            "large for the material, or the guess is too far away; pass a smaller load or a better guess"
         )
 
     def path(
         self, material: Material, affine: Float[np.ndarray, "nodes nodes 2"], loads: Sequence[float]
     ) -> Iterator[Float[np.ndarray, "nodes nodes 2"]]:
-        """Equilibria where the plate is held at load · affine, for one load after the other.
+        """The equilibria of the plate held at load · affine, for one load after the other.
 
-        Each is sought from that of the two guesses with less energy: what a uniform plate would do, and the last
-        equilibrium in proportion — the nearer one, unless it turns something inside out.
+        The search for each starts from the better of two guesses, the one with less energy: the displacement of a
+        uniform plate, and the last equilibrium scaled by the load, which is usually closer but may invert elements.
         """
         shape = affine
         for load in loads:
@@ -231,7 +234,7 @@ class Plate:
             yield w
 
     def _collect(self, local: Float[np.ndarray, "elements local 2"]) -> Float[np.ndarray, "nodes nodes 2"]:
-        """Sum over the elements that share a node."""
+        """Sum the contributions of all elements to every node."""
         nodes = self._nodes[:, : local.shape[1]].ravel()
         size = self.x.shape[0] ** 2
         return np.stack([np.bincount(nodes, local[..., i].ravel(), size) for i in range(2)], -1).reshape(self.x.shape)
@@ -239,14 +242,14 @@ class Plate:
 
 @dataclasses.dataclass(frozen=True)
 class Factor:
-    """What solves K w = f: the inverse of every element's center block, and a banded factor of what is left.
+    """A solver of K w = f by static condensation: the inverse center block of every element, and a banded factor.
 
     **Arguments:**
 
-    - `plate`: whose K it is.
+    - `plate`: the plate with the tangent K.
     - `center`: inverse 2 × 2 blocks K_cc⁻¹ of the center nodes.
-    - `follow`: K_cc⁻¹ K_cb, with which centers follow the eight other nodes of their element.
-    - `band`: Cholesky factor of K_bb − K_bc K_cc⁻¹ K_cb, assembled, in LAPACK's lower banded form.
+    - `follow`: K_cc⁻¹ K_cb, which gives the centers from the eight other nodes of their element.
+    - `band`: Cholesky factor of the assembled K_bb − K_bc K_cc⁻¹ K_cb, in LAPACK's lower banded form.
     """
 
     plate: Plate
@@ -255,7 +258,7 @@ class Factor:
     band: Float[np.ndarray, "width free"]
 
     def solve(self, force: Float[np.ndarray, "nodes nodes 2"]) -> Float[np.ndarray, "nodes nodes 2"]:
-        """K⁻¹ f on the free components and zero on the held ones."""
+        """K⁻¹ f on the free components and zero on the held components."""
         from scipy.linalg import cho_solve_banded
 
         plate = self.plate
@@ -269,9 +272,10 @@ class Factor:
 
 
 def shape_gradients() -> tuple[Float[np.ndarray, "9 2 9"], Float[np.ndarray, " 9"]]:
-    """Gradients of the nine quadratic shape functions of [0, 1]² at 3 × 3 Gauss points, and the points' weights.
+    """Gradients of the nine quadratic shape functions of [0, 1]² at 3 × 3 Gauss points, and the weights of the points.
 
-    Functions run over the lattice {0, ½, 1}², the last coordinate fastest, with the center moved to the end.
+    The functions are in the order of the lattice {0, ½, 1}², the last coordinate varying fastest, with the center moved
+    to the end.
     """
     nodes, weights = np.polynomial.legendre.leggauss(3)
     t = (nodes + 1) / 2

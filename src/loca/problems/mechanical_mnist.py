@@ -1,4 +1,4 @@
-"""The Mechanical MNIST experiment: handwritten digits as stiff inclusions in a soft plate that is pulled."""
+"""The Mechanical MNIST experiment: handwritten digits as stiff inclusions in a soft plate under tension."""
 
 from __future__ import annotations
 
@@ -21,47 +21,47 @@ from loca.problems.problem import Problem, grid
 from loca.typing import Key
 
 PIXELS = 28
-"""Pixels along an edge of a digit, each of length 1."""
+"""Number of pixels along an edge of a digit; each has length 1."""
 
 POISSON = 0.3
-"""ν of every pixel."""
+"""Poisson's ratio ν of every pixel."""
 
 FILES = {"train": "train-images?idx3-ubyte*", "test": "t10k-images?idx3-ubyte*"}
-"""What mirrors of MNIST call the images of each split."""
+"""File names of the images of each split on mirrors of MNIST."""
 
 WHERE = (
     "MNIST is not part of loca: download mnist.npz (with arrays x_train and x_test, as Keras publishes it), or "
     "train-images-idx3-ubyte.gz and t10k-images-idx3-ubyte.gz from any MNIST mirror into one folder, and pass "
     "digits='that file or folder' or set the environment variable LOCA_MNIST to it"
 )
-"""How to get the digits."""
+"""How to obtain the digits, for messages."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MechanicalMNIST(Problem):
-    """−∇·P(∇w) = 0: from the displacements of a plate pulled a little to those of the same plate pulled further.
+    """−∇·P(∇w) = 0: from the displacements of a plate under a small load to those under a larger load.
 
-    A plate [0, 28]² in plane strain carries a digit: the pixel of brightness b has Young's modulus E = 1 + 99 b/255,
-    Poisson's ratio is 0.3, and the material is neo-Hookean (`hyperelastic.Material`). All four edges are moved
-    outwards by d/2 and slide freely along themselves. u is the displacement at the centers of the 28 × 28 pixels at
-    d = 6, s that at d = 14; both in pixels, in components along x₁ (to the right) and x₂ (upwards).
+    The digit determines the stiffness of a plate [0, 28]² in plane strain: a pixel of brightness b has Young's modulus
+    E = 1 + 99 b/255. Poisson's ratio is 0.3, and the material is neo-Hookean (`hyperelastic.Material`). All four edges
+    are moved outwards by d/2 and slide freely along themselves. u is the displacement at the centers of the 28 × 28
+    pixels at d = 6, s that at d = 14; both are in pixels, with components along x₁ (to the right) and x₂ (upwards).
 
-    Locations are pixel centers, in pixels like the displacements; the column, x₁, is the slow index and the row
-    from the bottom, x₂, the fast one. Number i of a key's sequence is the digit at place i of a shuffle of the split,
-    so no digit comes twice and a sequence ends with its split.
+    Locations are pixel centers, in pixels; the column, x₁, is the slow index and the row from the bottom, x₂, the fast
+    one. A key shuffles the digits of the split, and number i of its sequence is the digit at position i. So no digit
+    occurs twice, and the sequence is as long as the split.
 
-    The paper's noisy inputs are `Samples.corrupt(key, noise_std=0.15)`. The deformation grows almost in proportion
-    to d: s = u · 14/6 has a mean relative error of 0.0225 already, the figure to hold beside that of any model.
+    The paper's noisy inputs are `Samples.corrupt(key, noise_std=0.15)`. The deformation is almost proportional to d:
+    s = u · 14/6 already has a mean relative error of 0.0225, with which any model should be compared.
 
     **Arguments:**
 
-    - `digits`: a file mnist.npz with arrays x_train and x_test, or a folder with the images in MNIST's own IDX format,
-      gzipped or not; by default what the environment variable LOCA_MNIST names.
-    - `split`: "train", 60000 digits, or "test", 10000.
-    - `input_load`, `output_load`: d of u and of s. The paper gives the final d = 14 and no other; the published arrays
-      and the code's step indices 7 and 11 make d = 6 and d = 14.
-    - `refinement`: quadratic elements along an edge of a pixel. One is 0.2 % from the limit of many, in a sixth of a
-      second and less; the cost grows like its fourth power.
+    - `digits`: a file mnist.npz with arrays x_train and x_test, or a folder with the images in MNIST's IDX format,
+      gzipped or not; by default the path in the environment variable LOCA_MNIST.
+    - `split`: "train", 60000 digits, or "test", 10000 digits.
+    - `input_load`, `output_load`: d of u and of s. The paper gives only the final d = 14; the published arrays and the
+      step indices 7 and 11 in its code imply d = 6 and d = 14.
+    - `refinement`: number of quadratic elements along an edge of a pixel. With one, the solution is within 0.2 % of the
+      limit and takes at most a sixth of a second; the cost grows with the fourth power.
     """
 
     digits: str | None = None
@@ -78,9 +78,9 @@ class MechanicalMNIST(Problem):
 
     def __post_init__(self):
         if self.split not in FILES:
-            raise ValueError(f"split is {self.split!r}; pass 'train' or 'test'")
+            raise ValueError(f"there is no split {self.split!r}; pass 'train' or 'test'")
         if min(self.input_load, self.output_load) <= 0:
-            raise ValueError(f"loads are {self.input_load} and {self.output_load}; pass positive ones, which pull")
+            raise ValueError(f"loads are {self.input_load} and {self.output_load}; pass positive loads (tension)")
         if self.refinement < 1:
             raise ValueError(f"refinement is {self.refinement}; pass 1 or more elements along an edge of a pixel")
 
@@ -116,13 +116,13 @@ class MechanicalMNIST(Problem):
         return u, s
 
     def numbers(self, key: Key, rows: Sequence[int]) -> Int[np.ndarray, " B"]:
-        """Which digits of the split these numbers of a key's sequence are, for their labels."""
+        """The numbers, within the split, of the digits at these positions of the sequence of a key."""
         count = len(read_digits(self.digits, self.split))
         wanted = np.asarray(rows, int)
         if wanted.size and not (0 <= wanted.min() and wanted.max() < count):
             raise IndexError(
-                f"rows {wanted.min()} to {wanted.max()} were asked for, but the {self.split} split of MNIST has "
-                f"{count} digits, each used once; ask for fewer pairs or generate the other split as well"
+                f"rows {wanted.min()} to {wanted.max()} do not exist: the {self.split} split of MNIST has {count} "
+                "digits, each used once; request fewer pairs or generate the other split as well"
             )
         entropy = np.asarray(jax.random.key_data(key)).ravel().tolist()
         return np.random.default_rng(entropy).permutation(count)[wanted]
@@ -131,7 +131,7 @@ class MechanicalMNIST(Problem):
 def pull(
     digit: UInt8[np.ndarray, "28 28"], loads: Sequence[float], refinement: int = 1
 ) -> Float[np.ndarray, "loads 784 2"]:
-    """Displacements at the pixel centers of one digit under equal pulls d on all sides, one after the other."""
+    """Displacements at the pixel centers of one digit, pulled equally on all sides by each of the loads d in turn."""
     plate = equibiaxial_plate(refinement)
     young = np.kron(young_modulus(digit), np.ones((refinement, refinement)))
     material = Material.isotropic(young, POISSON)
@@ -142,7 +142,7 @@ def pull(
 
 @functools.lru_cache(maxsize=2)
 def equibiaxial_plate(refinement: int) -> Plate:
-    """The plate whose left and right edges are held along x₁, and lower and upper edges along x₂."""
+    """The plate whose left and right edges are held along x₁, and whose lower and upper edges along x₂."""
     nodes = 2 * PIXELS * refinement + 1
     held = np.zeros((nodes, nodes, 2), bool)
     held[[0, -1], :, 0] = True
@@ -151,15 +151,15 @@ def equibiaxial_plate(refinement: int) -> Plate:
 
 
 def young_modulus(digit: UInt8[np.ndarray, "28 28"]) -> Float[np.ndarray, "28 28"]:
-    """E = 1 + 99 b/255 by (column, row from the bottom); images come by (row from the top, column)."""
+    """E = 1 + 99 b/255, indexed by (column, row from the bottom); images are indexed by (row from the top, column)."""
     return 1 + 99 / 255 * digit[::-1].T.astype(float)
 
 
 def read_digits(digits: str | None, split: str) -> UInt8[np.ndarray, "count 28 28"]:
-    """The images of a split: from this file or folder, or from the one that LOCA_MNIST names."""
+    """Read the images of a split from this file or folder, or from the one in LOCA_MNIST."""
     place = digits if digits is not None else os.environ.get("LOCA_MNIST")
     if place is None:
-        raise FileNotFoundError(f"no digits: `digits` was not given and LOCA_MNIST is not set. {WHERE}")
+        raise FileNotFoundError(f"no digits: `digits` is not given and LOCA_MNIST is not set. {WHERE}")
     return _read(str(pathlib.Path(place).expanduser()), split)
 
 
@@ -185,7 +185,7 @@ def _read(place: str, split: str) -> UInt8[np.ndarray, "count 28 28"]:
 
 
 def read_idx(path: pathlib.Path) -> UInt8[np.ndarray, "count 28 28"]:
-    """Images in MNIST's own format: four big-endian integers (2051, count, 28, 28), then a byte for every pixel."""
+    """Read images in MNIST's IDX format: four big-endian integers (2051, count, 28, 28), then one byte per pixel."""
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     magic, count, *shape = np.frombuffer(content[:16].ljust(16, b"\0"), ">i4").tolist()
     if magic != 2051 or shape != [PIXELS, PIXELS]:

@@ -1,4 +1,4 @@
-"""What every experiment is."""
+"""The interface of all experiments."""
 
 from __future__ import annotations
 
@@ -18,33 +18,34 @@ from loca.typing import Key
 
 
 class Problem(abc.ABC):
-    """An experiment: the law 𝒢 that takes an input function u to an output function s, and a measure to draw u from.
+    """An experiment: the operator 𝒢 that maps an input function u to an output function s, and a distribution of u.
 
-    A problem is a frozen dataclass of plain arguments, so it travels to other processes and into the metadata of
-    files. A key stands for an endless sequence of pairs: number i is a pure function of (key, i), whoever computes it,
-    in whatever company. Solvers work in double precision; `sample` hands out what the models use, single precision.
+    A problem is a frozen dataclass of plain arguments, so it can be sent to other processes and stored in the metadata
+    of files. A key defines an endless sequence of pairs. Pair number i is a pure function of (key, i): it does not
+    depend on which other pairs are computed with it, or where. Solvers use double precision; `sample` returns single
+    precision, which the models use.
     """
 
     citation: ClassVar[str]
-    """Where the experiment comes from."""
+    """The origin of the experiment."""
 
     block: ClassVar[int] = 100
-    """Pairs that are worth one piece of work: about a second of one core, so that little is lost when it is killed."""
+    """Number of pairs in one piece of work: about a second on one core, so that little is lost if it is killed."""
 
     @property
     @abc.abstractmethod
     def domain(self) -> Domain:
-        """Y, where output functions live."""
+        """Y, the domain of the output functions."""
 
     @property
     @abc.abstractmethod
     def x(self) -> Float[np.ndarray, "m d_x"]:
-        """The sensors of the input functions."""
+        """The locations of the sensors."""
 
     @property
     @abc.abstractmethod
     def y(self) -> Float[np.ndarray, "M d_y"]:
-        """The queries at which output functions are known."""
+        """The query locations."""
 
     @property
     @abc.abstractmethod
@@ -58,10 +59,10 @@ class Problem(abc.ABC):
 
     @abc.abstractmethod
     def pairs(self, key: Key, rows: Sequence[int]) -> tuple[Float[np.ndarray, "B m d_u"], Float[np.ndarray, "B M d_s"]]:
-        """Input and output functions with these numbers of the sequence that `key` stands for, in double precision."""
+        """Compute the pairs (u, s) with these numbers of the sequence of `key`, in double precision."""
 
     def sample(self, key: Key, count: int) -> Samples:
-        """The first `count` pairs of the sequence that `key` stands for."""
+        """Compute the first `count` pairs of the sequence of `key`."""
         u, s = self.pairs(key, range(count))
         return Samples(
             jnp.asarray(u, jnp.float32),
@@ -75,21 +76,21 @@ class Problem(abc.ABC):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Every choice that makes this problem what it is, as JSON can hold it."""
+        """The arguments that define this problem, serializable as JSON."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # pyright: ignore[reportArgumentType]
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> Problem:
-        """The problem with these arguments, as JSON or TOML hold them: lists stand for tuples."""
+        """Create a problem from the arguments in JSON or TOML, where lists stand for tuples."""
         return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in arguments.items()})
 
 
 def generators(key: Key, rows: Sequence[int]) -> Iterator[np.random.Generator]:
-    """A stream of random numbers of its own for each of these numbers of a key's sequence."""
+    """A random number generator for each of these numbers of the sequence of a key."""
     entropy = np.asarray(jax.random.key_data(key)).ravel().tolist()
     return (np.random.default_rng([*entropy, row]) for row in rows)
 
 
 def grid(*axes: Float[np.ndarray, " _"]) -> Float[np.ndarray, "m d"]:
-    """All points of a rectangular grid, the last coordinate running fastest."""
+    """All points of a rectangular grid, the last coordinate varying fastest."""
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))

@@ -25,16 +25,17 @@ State = Float[Array, "3 k k"]
 class ShallowWater(Problem):
     """Uₜ + F(U)ₓ₁ + G(U)ₓ₂ = 0 for U = (ρ, ρv₁, ρv₂) on the unit square with reflecting walls; first step ↦ later.
 
-    F = (ρv₁, ρv₁² + gρ²/2, ρv₁v₂) and G = (ρv₂, ρv₁v₂, ρv₂² + gρ²/2). At rest the water has the height
-    ρ = 1 + h·exp(−|x − (ξ, ζ)|²/w), a drop. The input is (ρ, v₁, v₂) after one step of time, the output the same
-    three at five later times; a query is (t, x₁, x₂). Lax–Friedrichs on cells, whose centers are the sensors.
+    F = (ρv₁, ρv₁² + gρ²/2, ρv₁v₂) and G = (ρv₂, ρv₁v₂, ρv₂² + gρ²/2). The water starts at rest with the height
+    ρ = 1 + h·exp(−|x − (ξ, ζ)|²/w), a drop. The input is (ρ, v₁, v₂) after one time step, the output (ρ, v₁, v₂) at
+    five later times; a query is (t, x₁, x₂). The equations are solved by the Lax–Friedrichs scheme on cells, whose
+    centers are the sensors.
 
     **Arguments:**
 
-    - `resolution`: cells along each axis.
-    - `gravity`: g. The paper does not say; with g = 1 the wave would never meet a wall.
-    - `time_step`: dt; it must divide the times. At 32 cells the scheme is stable up to 0.004.
-    - `times`: of the outputs.
+    - `resolution`: number of cells along each axis.
+    - `gravity`: g. The paper does not give it; with g = 1 the wave would never reach a wall.
+    - `time_step`: dt; it must divide the times. With 32 cells the scheme is stable up to 0.004.
+    - `times`: times of the outputs.
     - `height`, `width`, `center`: ranges from which h, w, and both ξ and ζ are drawn uniformly.
     """
 
@@ -90,7 +91,7 @@ class ShallowWater(Problem):
         return fields[:, 0].reshape(len(rho), -1, 3), fields[:, 1:].reshape(len(rho), -1, 3)
 
     def solve(self, start: Float[np.ndarray, "B 3 k k"]) -> Float[np.ndarray, "B T 3 k k"]:
-        """U after the first step and at each of the times."""
+        """Compute U after the first step and at each of the times."""
         counts = tuple(round(time / self.time_step) for time in self.times)
         with jax.enable_x64(True):
             return np.array(march(jnp.asarray(start), self.gravity, self.time_step, (1, *counts)))
@@ -104,7 +105,7 @@ class ShallowWater(Problem):
 def march(
     start: Float[Array, "B 3 k k"], gravity: float, time_step: float, counts: tuple[int, ...]
 ) -> Float[Array, "B T 3 k k"]:
-    """U after each of these numbers of steps, one function after the other: the state of one stays in cache."""
+    """Compute U after each of these numbers of steps, one function at a time so that its state stays in cache."""
 
     def one(U: State) -> Float[Array, "T 3 k k"]:
         snapshots, done = [], 0
@@ -120,7 +121,7 @@ def march(
 def lax_friedrichs(U: State, gravity: float, time_step: float) -> State:
     """The mean of the four neighbors minus dt times central differences of the fluxes.
 
-    A cell behind a wall mirrors the one before it with the normal velocity turned round, so nothing passes.
+    A cell behind a wall mirrors the cell before it with the normal velocity reversed, so nothing passes the wall.
     """
     cells = U.shape[-1]
     U = jnp.pad(U, ((0, 0), (1, 1), (1, 1)), mode="edge")
