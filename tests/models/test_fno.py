@@ -13,8 +13,7 @@ import pytest
 from loca.data import Free, Indexed, Normalization, Samples, Shared
 from loca.domains import Box, Sphere, Torus
 from loca.models import FNO, Grid
-from loca.models.fno import SpectralLayer
-from loca.models.transforms import to_frequencies, to_grid
+from loca.models.spectral import SpectralLayer, to_frequencies, to_grid
 from loca.typing import Measurements
 
 
@@ -423,8 +422,8 @@ def test_input_without_time_is_repeated_along_it():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"modes": (4, 3)}, "axis 0 .* 6 points and 0 of padding, which carry 3 .* keep at most 3 or pad more"),
-        ({"modes": 6, "padding": (6, 1)}, "axis 1 .* 8 points and 1 of padding, which carry 5 .* keep at most 5"),
+        ({"modes": (4, 3)}, "axis 0 .* 6 points and 0 of padding, which resolve 3 .* keep at most 3 or pad more"),
+        ({"modes": 6, "padding": (6, 1)}, "axis 1 .* 8 points and 1 of padding, which resolve 5 .* keep at most 5"),
         ({"modes": (0, 3)}, "got modes=0"),
         ({"modes": (3,)}, "one number for each axis of the grid"),
         ({"modes": 2, "padding": (1, 2, 3)}, "one number for each axis of the grid"),

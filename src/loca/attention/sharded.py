@@ -24,7 +24,7 @@ class Sharded(Attention):
     share out evenly are filled up with nodes of weight zero.
 
     The devices are those along the axis of this name in the mesh at hand: that of `jax.set_mesh`, of a `shard_map`
-    around it, or the `mesh` of `fit`, `evaluate` and `loca.models.spread`, which put this way in the place of `Dense`
+    around it, or the `mesh` of `fit`, `evaluate` and `loca.models.shard`, which put this way in the place of `Dense`
     themselves. Where there is no such axis it is `Dense`.
 
     **Arguments:**

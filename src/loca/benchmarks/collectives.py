@@ -19,9 +19,8 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from loca.benchmarks.step import random_functions
-from loca.devices import constrain
+from loca.devices import complete, constrain
 from loca.models import SETTINGS
-from loca.models.spread import complete
 from loca.parameters import count as count_parameters
 from loca.training import Encoded, State, advance
 from loca.typing import Array, PyTree

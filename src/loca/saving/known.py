@@ -55,6 +55,7 @@ CLASSES: dict[str, type[eqx.Module]] = {
     "models.LOCA": models.LOCA,
     "models.Proportional": models.Proportional,
     "models.Regression": models.Regression,
+    "models.Signature": models.Signature,
     "nets.MLP": nets.MLP,
     "parameters.Held": parameters.Held,
     "parameters.Positive": parameters.Positive,
