@@ -132,8 +132,8 @@ def small_own_tiles(monkeypatch):
     monkeypatch.setattr(tiles, "MOST_QUERIES", 5)
 
 
-@pytest.mark.parametrize("build", [loca, deeponet, fno])
-def test_what_is_written_is_what_the_model_says(build, tmp_path, small_tiles):
+@pytest.mark.parametrize("build", [loca, pytest.param(deeponet, marks=pytest.mark.full), fno])
+def test_the_file_holds_the_predictions_of_the_model(build, tmp_path, small_tiles):
     data = Labeled(weather(), "air", ["pres", "air"], "time")
     model, seen = build(data.load()), []
     found = predict_to(model, data, tmp_path / "p.zarr", progress=lambda *moment: seen.append(moment))
@@ -198,8 +198,8 @@ def test_places_that_differ_from_function_to_function(tmp_path, small_own_tiles)
     np.testing.assert_allclose(asked.speed, wanted[..., 0], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("build", [loca, deeponet, fno])
-def test_a_grid_is_asked_instead(build, tmp_path, small_tiles):
+@pytest.mark.parametrize("build", [loca, pytest.param(deeponet, marks=pytest.mark.full), fno])
+def test_predictions_on_a_grid(build, tmp_path, small_tiles):
     data = Labeled(weather(), "air", "pres", "time")
     samples = data.load()
     model = build(samples)
@@ -255,7 +255,7 @@ def test_each_half_is_computed_once(tmp_path, monkeypatch):
 
 
 def test_nodes_that_follow_the_queries(tmp_path, small_tiles, monkeypatch):
-    """Such a model is answered as long as all queries fit; then it is refused, for its answers depend on all."""
+    """Such a model is accepted as long as all queries fit in memory, because each prediction depends on all of them."""
     data = Labeled(weather(), "air", "pres", "time")
     model = loca(data.load(), OwnQueries(Sphere()))
     assert_same(predict_to(model, data, tmp_path / "p.zarr"), expected(model, data))
@@ -447,6 +447,7 @@ print(found.s.nbytes / 1e6, peak_megabytes() - before)
 """
 
 
+@pytest.mark.slow
 def test_memory_is_bounded(tmp_path):
     """128 functions at a million queries are 512 MB; the process grows by much less."""
     line = [sys.executable, "-W", "ignore", "-c", MEMORY, str(tmp_path / "p.zarr")]
