@@ -1,6 +1,5 @@
-"""An operator whose answers are known."""
+"""An operator with known predictions, written as a user would: a normalization, `encode` and `respond`."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -28,12 +27,9 @@ class Scaled(Operator):
     def respond(self, codes, queries: Queries):
         return jax.vmap(self.field)(codes, queries.locations(len(codes)))
 
-    def at(self, y):
-        return eqx.Partial(type(self).__call__, self, y=y)
-
 
 def lines(count=23, points=40, key=0):
-    """Functions that `Scaled(1.0)` answers exactly."""
+    """Functions that `Scaled(1.0)` predicts exactly."""
     y = jnp.linspace(0.0, 1.0, points)[:, None]
     u = jax.random.normal(jax.random.key(key), (count, 5, 1)) + 3.0
     s = jax.vmap(Scaled().field, (0, None))(u[:, 0], y)

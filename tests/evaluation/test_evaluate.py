@@ -189,7 +189,7 @@ def test_errors_on_a_sphere_are_weighted_by_area():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": np.ones(3)}, "3 weights were given for 40 queries shared"),
+        ({"weights": np.ones(3)}, "got 3 weights for 40 queries shared"),
         ({"reference": np.ones((40, 1))}, r"pass one field \(40, 2\)"),
         ({"batch_size": 0}, "at least one function"),
     ],

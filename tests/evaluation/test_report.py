@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from loca.data import Variable
-from loca.evaluation import MEASURES, Distribution, Report
-from loca.evaluation.tables import short
+from loca.evaluation import MEASURES, Distribution, Report, short
 
 ANY = st.floats(-1e100, 1e100) | st.sampled_from([math.nan, math.inf, -math.inf])
 

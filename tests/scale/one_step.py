@@ -30,7 +30,7 @@ from loca.encoders import Sensors  # noqa: E402
 from loca.evaluation import evaluate  # noqa: E402
 from loca.kernels import RBF  # noqa: E402
 from loca.losses import mean_squared  # noqa: E402
-from loca.models import LOCA, DeepONet, spread  # noqa: E402
+from loca.models import LOCA, DeepONet, shard  # noqa: E402
 from loca.problems import Antiderivative  # noqa: E402
 from loca.rules import GaussLegendre, OwnQueries  # noqa: E402
 from loca.training import Encoded, State  # noqa: E402
@@ -105,7 +105,7 @@ def gradients(meshes, dtype, forms):
 def answers(model, encoded, mesh):
     """Its prediction for a batch."""
     if mesh is not None:
-        model, encoded = place((spread(model, mesh), encoded), complete(mesh))
+        model, encoded = place((shard(model, mesh), encoded), complete(mesh))
     return np.asarray(eqx.filter_jit(lambda asked, of: asked.respond(of.codes, of.queries))(model, encoded))
 
 
@@ -125,7 +125,7 @@ def same_bits(dtype, counts):
 
 
 def sharded_alone():
-    """`Sharded` without `spread`, in the mesh of the program."""
+    """`Sharded` without `shard`, in the mesh of the program."""
     model, data = example(jnp.float64)
     model = eqx.tree_at(lambda m: m.attention, model, Sharded(), is_leaf=lambda part: isinstance(part, Dense))
     dense = jnp.stack(model.scores(data.y.points))
@@ -149,7 +149,7 @@ def refusals():
     together = dataclasses.replace(model, rule=OwnQueries(data.domain))
     for operator, axis in ((model, "layers"), (deeponet, "nodes"), (together, "queries")):
         try:
-            spread(operator, mesh_of({axis: 2}))
+            shard(operator, mesh_of({axis: 2}))
         except ValueError as refused:
             yield str(refused)
 

@@ -90,5 +90,5 @@ def test_the_gradient_of_two_processes_is_that_of_one():
 def test_a_mesh_that_cannot_split_a_model_is_refused(told):
     layers, deeponet, together = told["refused"]
     assert "has axes ('layers',), expected some of" in layers
-    assert "this DeepONet has no attention at all; give a mesh without that axis" in deeponet
-    assert "depend on what is asked together, so its queries cannot be split" in together
+    assert "this DeepONet has no attention; pass a mesh without that axis" in deeponet
+    assert "depend on all queries together, so the queries cannot be split" in together

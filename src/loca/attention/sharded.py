@@ -24,7 +24,7 @@ class Sharded(Attention):
     divide evenly are padded with nodes of weight zero.
 
     The devices are those along the axis of this name in the current mesh: that of `jax.set_mesh`, of an enclosing
-    `shard_map`, or the `mesh` of `fit`, `evaluate` and `loca.models.spread`, which replace `Dense` by this method
+    `shard_map`, or the `mesh` of `fit`, `evaluate` and `loca.models.shard`, which replace `Dense` by this method
     themselves. Without such an axis it computes what `Dense` does.
 
     **Arguments:**

@@ -90,7 +90,7 @@ def typical_and_worst(report: Report, count: int) -> dict[int, str]:
     """
     import numpy as np
 
-    from loca.evaluation.tables import short
+    from loca.evaluation import short
 
     errors = report.errors["relative_l2"].mean(axis=1)
     order = np.argsort(np.where(np.isfinite(errors), errors, np.inf), kind="stable")  # from the best to the worst

@@ -1,17 +1,21 @@
-"""What a trained operator is worth: errors of every function, their spread, and how both change with the data."""
+"""Evaluation: the errors of every function, their distribution, and the mean field as a baseline."""
 
-from loca.evaluation.baseline import mean_field as mean_field
 from loca.evaluation.distribution import Distribution as Distribution
+from loca.evaluation.evaluate import BLOCK as BLOCK
 from loca.evaluation.evaluate import evaluate as evaluate
+from loca.evaluation.evaluate import mean_field as mean_field
 from loca.evaluation.measures import MEASURES as MEASURES
 from loca.evaluation.measures import Measure as Measure
 from loca.evaluation.report import Report as Report
+from loca.evaluation.tables import short as short
 
 __all__ = [
+    "BLOCK",
     "MEASURES",
     "Distribution",
     "Measure",
     "Report",
     "evaluate",
     "mean_field",
+    "short",
 ]

@@ -1,4 +1,4 @@
-"""How the errors of many functions are spread: the numbers of a box plot."""
+"""The distribution of the errors of many functions: the numbers of a box plot."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 from jaxtyping import Float
 
 REACH = 1.5
-"""Whiskers end at the last value within so many interquartile ranges of the box (Tukey 1977), as in the paper."""
+"""Whiskers end at the last value within this many interquartile ranges of the box (Tukey 1977), as in the paper."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Distribution:
-    """Mean, quartiles, whiskers and what lies beyond them, of one number per function.
+    """Mean, quartiles, whiskers and outliers of one number per function.
 
     **Arguments:**
 
     - `lower_whisker`, `upper_whisker`: the outermost values within 1.5 interquartile ranges of the quartiles.
     - `outliers`: numbers of the functions beyond the whiskers.
-    - `missing`: numbers of the functions whose value is infinite or not a number; all else is over the others.
+    - `missing`: numbers of the functions whose value is infinite or NaN; everything else is computed without them.
     """
 
     mean: float
@@ -36,7 +36,7 @@ class Distribution:
 
     @classmethod
     def of(cls, values: Float[np.ndarray, " N"]) -> Distribution:
-        """The distribution of some values; quartiles by linear interpolation."""
+        """The distribution of the values; quartiles by linear interpolation."""
         finite = np.isfinite(values)
         known = values[finite]
         missing = tuple(np.flatnonzero(~finite).tolist())

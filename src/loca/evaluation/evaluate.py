@@ -1,23 +1,21 @@
-"""Errors of an operator on data it has not seen, at all the locations where the truth is known."""
+"""Errors of an operator on test data, at all locations where the truth is known."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from loca.data import Queries, Records, Samples, Shared
-from loca.devices import complete, constrain, place, shard_functions
-from loca.evaluation.blocks import BLOCK, blocks
+from loca.data import Indexed, Records, Samples, Shared
 from loca.evaluation.measures import Measuring
 from loca.evaluation.report import Report
-from loca.models import Operator, Spread, spread
-from loca.typing import Input, PyTree
+from loca.models import Operator, Predictor
+
+BLOCK = 100
+"""Functions in memory at once, unless given."""
 
 Reference = Float[Array | np.ndarray, "P d_s"] | Float[Array | np.ndarray, "N P d_s"]
 """One field for all functions, such as a mean, or one for each, such as the climatology of its day."""
@@ -35,37 +33,37 @@ def evaluate(
 ) -> Report:
     """The errors of F(uᵢ) against sᵢ for every function and output channel, in the units of the data.
 
-    Functions pass in blocks: data in files is never in memory as a whole. Predictions are made in single precision by
-    one compiled function, with all work on shared queries done once; errors are taken in double precision.
+    Functions are evaluated in blocks, so data in files is never in memory all at once. Predictions are made in single
+    precision by one compiled program, which does all work on shared queries once; errors are computed in double
+    precision.
 
     **Arguments:**
 
     - `model`: the operator.
     - `data`: test data, in memory or in files.
     - `metrics`: names from `MEASURES`; by default all that the data admits (bands need an evenly spaced grid, not on
-        a sphere, and skill a reference) but the paper's `relative_l2_squared` and `spectral`.
-    - `weights`: how much of Y each query stands for, such as `loca.domains.area_weights`. Maximum, spectral norm and
-        bands take none.
-    - `reference`: what to beat, such as `mean_field(train)`: gives skill, and its own errors beside the model's.
+        a sphere, and skill a reference) except the paper's `relative_l2_squared` and `spectral`.
+    - `weights`: the share of Y that each query represents, such as `loca.domains.area_weights`. Maximum, spectral norm
+        and bands do not use them.
+    - `reference`: the field to beat, such as `mean_field(train)`. The report then contains skill and the reference's
+        own errors.
     - `batch_size`: functions in memory at once.
-    - `mesh`: devices that share the predictions, see `loca.models.spread`. With devices of several processes each makes
-        this same call and gets the whole report.
+    - `mesh`: devices that share the predictions, see `loca.models.shard`. With devices of several processes, each makes
+        the same call and gets the complete report.
     """
     measuring: Measuring | None = None
-    answer: Callable[[Samples], Array] | None = None
+    predict: Predictor | None = None
     found: list[dict[str, np.ndarray]] = []
     baseline: list[dict[str, np.ndarray]] = []
     done, size = 0, min(batch_size, len(data))
     for samples in blocks(data, size):
         count = len(samples)
         truth = np.asarray(samples.s, np.float64)
-        if measuring is None or answer is None:
+        if measuring is None or predict is None:
             measuring = Measuring.prepare(samples, metrics, weights, reference is not None)
             check_reference(reference, len(data), truth.shape)
-            answer = answers(model, samples, mesh)
-        # the last block is filled up, so that it needs no compilation of its own
-        filled = samples if count == size else samples.take(jnp.arange(size) % count)
-        prediction = np.asarray(answer(filled), np.float64)[:count]
+            predict = Predictor(model, samples.y, size, mesh)
+        prediction = np.asarray(predict(samples.u, samples.y), np.float64)
         expected = None
         if reference is not None:
             field = reference if reference.ndim == 2 else reference[done : done + count]
@@ -82,35 +80,45 @@ def evaluate(
     )
 
 
-def answers(model: Operator, like: Samples, mesh: Mesh | None = None) -> Callable[[Samples], Array]:
-    """A function from samples to predictions; queries shared by all functions are worked on once."""
-    mesh = None if mesh is None else complete(mesh)
-    asked = model if mesh is None else place(spread(model, mesh), mesh)
-    if not isinstance(like.y, Shared):
-        return lambda samples: predict(asked, *place((samples.u, samples.y), mesh), mesh)
-    fixed = fix(asked, place(like.y, mesh))
-    return lambda samples: apply(fixed, place(samples.u, mesh), mesh)
+def mean_field(data: Samples | Records, batch_size: int = BLOCK) -> Float[np.ndarray, "M d_s"]:
+    """s̄(y) = mean of sᵢ(y) over the functions that are labeled at y: the best prediction that ignores u.
+
+    **Arguments:**
+
+    - `data`: training data whose functions share their locations; each may be labeled at all or some of them.
+    - `batch_size`: functions in memory at once.
+    """
+    total, count = np.zeros((1, 1)), np.zeros((1, 1))
+    for samples in blocks(data, min(batch_size, len(data))):
+        s = np.asarray(samples.s, np.float64)
+        match samples.y:
+            case Shared():
+                total, count = total + s.sum(axis=0), count + np.full((s.shape[1], 1), float(len(s)))
+            case Indexed(y, index):
+                here, labels = np.zeros((len(y), s.shape[2])), np.zeros((len(y), 1))
+                np.add.at(here, np.asarray(index), s)
+                np.add.at(labels, np.asarray(index), 1.0)
+                total, count = total + here, count + labels
+            case _:
+                raise ValueError(
+                    "every function of this data has its own locations, so there is no mean field; "
+                    "evaluate without a reference, or interpolate to common locations first"
+                )
+    if not np.all(count > 0):
+        raise ValueError(
+            f"{np.sum(count == 0)} of {len(count)} locations have no label in any function; "
+            "compute the mean field from data with more labels"
+        )
+    return total / count
 
 
-# compiled here and not where they are used, so that another model of the same sizes needs no compilation
-
-
-@eqx.filter_jit
-def predict(model: Operator | Spread, u: Input, queries: Queries, mesh: Mesh | None) -> Float[Array, "N P d_s"]:
-    """F(uᵢ)(yᵢ), on every device of a mesh."""
-    return constrain(model.predict(u, queries), mesh)
-
-
-@eqx.filter_jit
-def fix(model: Operator | Spread, queries: Shared) -> PyTree:
-    """The operator with all work on the queries done."""
-    return model.at(queries.y)
-
-
-@eqx.filter_jit
-def apply(fixed: PyTree, u: Input, mesh: Mesh | None) -> Float[Array, "N P d_s"]:
-    """Its answers for some functions, on every device of a mesh."""
-    return constrain(jax.vmap(fixed)(shard_functions(u, mesh)), mesh)
+def blocks(data: Samples | Records, size: int) -> Iterator[Samples]:
+    """All functions in order, `size` at a time; the last block may be smaller."""
+    if size < 1:
+        raise ValueError(f"a block needs at least one function, got batch_size={size} and {len(data)} functions")
+    for start in range(0, len(data), size):
+        stop = min(start + size, len(data))
+        yield data.load(slice(start, stop)) if isinstance(data, Records) else data.take(jnp.arange(start, stop))
 
 
 def join(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -119,7 +127,7 @@ def join(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def check_reference(reference: Reference | None, functions: int, shape: tuple[int, ...]) -> None:
-    """Refuse a reference that does not belong to the data."""
+    """Raise unless the reference has the shape of the data."""
     fields = (shape[1:], (functions, *shape[1:]))
     if reference is not None and reference.shape not in fields:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The errors of a report by name, and which of them some data admits."""
+"""The metrics of a report by name, and which of them the data admits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Values = Float[np.ndarray, "N P d_s"]
 
 
 class Measure(NamedTuple):
-    """What an error is called, whether it has the unit of its channel, and whether more of it is better."""
+    """A metric: its title, whether it has the unit of its channel, and whether larger values are better."""
 
     title: str
     in_units: bool = False
@@ -44,10 +44,10 @@ MEASURES = {
     "max_absolute": Measure("largest error", in_units=True),
     "skill": Measure("skill", larger_is_better=True),
 }
-"""All errors, in the order in which reports list them."""
+"""All metrics, in the order of a report."""
 
 BANDS = {"rmse_low": 0, "rmse_mid": BAND_EDGES[0], "rmse_high": BAND_EDGES[1]}
-"""Waves across the grid at which each begins."""
+"""The lowest wavenumber |k| of each band."""
 
 NEEDS = {
     "skill": "a `reference` field",
@@ -56,12 +56,12 @@ NEEDS = {
 }
 
 BY_NAME_ONLY = {"relative_l2_squared", "spectral"}
-"""Made to compare with the paper's formula and scripts, and said by the others already."""
+"""Computed on request only: they serve to compare with the paper's formula and scripts."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Measuring:
-    """Errors with these names, of functions on a grid of this shape if there is one."""
+    """Computes metrics by name, for functions on a grid of the given shape if they have one."""
 
     names: tuple[str, ...]
     shape: tuple[int, ...] | None
@@ -75,10 +75,10 @@ class Measuring:
         weights: Float[Array | np.ndarray, " _"] | None,
         has_reference: bool,
     ) -> Measuring:
-        """The errors asked for, or all that the data admits; refuses those that it does not."""
+        """Choose the requested metrics, or all that the data admits; raise if it does not admit a requested one."""
         if weights is not None and not (isinstance(samples.y, Shared) and len(weights) == samples.y.count):
             raise ValueError(
-                f"{len(weights)} weights were given for {samples.y.count} queries "
+                f"got {len(weights)} weights for {samples.y.count} queries "
                 f"{'shared by all functions' if isinstance(samples.y, Shared) else 'that differ between functions'}; "
                 "pass one weight for each of the shared queries, such as `loca.domains.area_weights(domain, y)`"
             )
@@ -94,13 +94,13 @@ class Measuring:
             if name not in MEASURES:
                 raise ValueError(f"there is no metric `{name}`; choose from {', '.join(MEASURES)}")
             if not possible.get(name, True):
-                raise ValueError(f"the metric `{name}` needs {NEEDS[name]}; this data has none, so leave it out")
+                raise ValueError(f"the metric `{name}` needs {NEEDS[name]}; provide it, or leave the metric out")
         return cls(names, shape, None if weights is None else np.asarray(weights, np.float64))
 
     def __call__(self, prediction: Values, truth: Values, reference: Values | None) -> dict[str, np.ndarray]:
-        """Every error of some functions, by name; without a reference there is no skill."""
+        """The metrics of some functions by name; skill only with a reference."""
         pair, weights, shape = (prediction, truth), self.weights, self.shape or ()
-        ways = {
+        compute = {
             "relative_l2": lambda: relative_l2(*pair, weights),
             "relative_l2_squared": lambda: relative_l2_squared(*pair, weights),
             "spectral": lambda: spectral(*pair, shape),
@@ -108,8 +108,8 @@ class Measuring:
             "max_absolute": lambda: max_absolute(*pair),
         }
         if reference is not None:
-            ways["skill"] = lambda: skill(*pair, reference, weights)
-        found = {name: np.asarray(way()) for name, way in ways.items() if name in self.names}
+            compute["skill"] = lambda: skill(*pair, reference, weights)
+        found = {name: np.asarray(metric()) for name, metric in compute.items() if name in self.names}
         if BANDS.keys() & set(self.names):
             bands = rmse_bands(*pair, shape)
             found |= {f"rmse_{name}": np.asarray(band) for name, band in bands._asdict().items()}
@@ -117,7 +117,7 @@ class Measuring:
 
 
 def even_grid(queries: Queries) -> tuple[int, ...] | None:
-    """The shape of the grid that shared queries form, if its points are evenly spaced along every axis."""
+    """The shape of the grid that shared queries form, if it is evenly spaced along every axis."""
     if not isinstance(queries, Shared):
         return None
     shape = grid_shape(queries.y)

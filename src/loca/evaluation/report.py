@@ -1,11 +1,12 @@
-"""What an evaluation found."""
+"""The report of an evaluation: every error, as JSON and as a table."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,30 +15,33 @@ from jaxtyping import Float, Int
 
 from loca.data import Variable
 from loca.evaluation.distribution import Distribution
-from loca.evaluation.measures import MEASURES
-from loca.evaluation.numbers import from_numbers, to_numbers
+from loca.evaluation.measures import BANDS, MEASURES
+from loca.evaluation.tables import Row, plain, short, stacked
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 FORMAT = 1
-"""Of the JSON; a reader refuses later ones."""
+"""Version of the JSON; later versions are refused."""
+
+INFINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
+"""JSON has no infinite numbers; reports store them as strings."""
 
 Errors = Mapping[str, Float[np.ndarray, "N d_s"]]
-"""By the name of the metric: one number per function and output channel."""
+"""By metric: one number per function and output channel."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Report:
-    """Errors of every function and output channel by the name of the metric, in the units of the data.
+    """Errors of every function and output channel by metric, in the units of the data.
 
     **Arguments:**
 
     - `outputs`: names and units of the channels.
-    - `errors`: of the model; names are those of `MEASURES`.
+    - `errors`: of the model, by the names in `MEASURES`.
     - `baseline`: of the reference field, if one was given.
     - `is_weighted`: whether means over queries are weighted, such as by area.
-    - `source`: the file that was evaluated, empty for data in memory.
+    - `source`: the file that was evaluated; empty for data in memory.
     """
 
     outputs: tuple[Variable, ...]
@@ -47,7 +51,7 @@ class Report:
     source: str = ""
 
     def __len__(self) -> int:
-        """N, how many functions were evaluated."""
+        """N, the number of functions."""
         return len(next(iter(self.errors.values())))
 
     def __eq__(self, other: object) -> bool:
@@ -63,30 +67,30 @@ class Report:
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def of(self, metric: str = "relative_l2", channel: int | str = 0) -> Float[np.ndarray, " N"]:
-        """One error of all functions, in a channel given by number or name."""
+        """One metric for all functions, in a channel given by number or name."""
         if metric not in self.errors:
             raise ValueError(f"this report has no `{metric}`; it has {', '.join(self.errors)}")
         return self.errors[metric][:, self._channel(channel)]
 
     def distribution(self, metric: str = "relative_l2", channel: int | str = 0) -> Distribution:
-        """How that error is spread over the functions."""
+        """The distribution of one metric over the functions."""
         return Distribution.of(self.of(metric, channel))
 
     def worst(self, metric: str = "relative_l2", channel: int | str = 0, count: int = 5) -> Int[np.ndarray, " _"]:
-        """Numbers of the functions with the worst errors, the worst first; those without a finite one come before."""
+        """Numbers of the functions with the worst errors, worst first; those that are not finite come before all."""
         values = self.of(metric, channel)
         badness = -values if MEASURES[metric].larger_is_better else values
         return np.argsort(-np.where(np.isfinite(values), badness, np.inf), kind="stable")[:count]
 
     def overall_skill(self, channel: int | str = 0) -> float:
-        """1 − Σ RMSE² / Σ RMSE² of the reference, over all functions together."""
+        """1 − Σ RMSE² / Σ RMSE² of the reference, summed over all functions."""
         if self.baseline is None or "rmse" not in self.errors:
             raise ValueError("skill needs `rmse` and a reference; evaluate with `reference=mean_field(train)`")
         c = self._channel(channel)
         return float(1.0 - np.sum(self.errors["rmse"][:, c] ** 2) / np.sum(self.baseline["rmse"][:, c] ** 2))
 
     def unit(self, metric: str, channel: int | str = 0) -> str:
-        """The unit of that error; empty for relative ones."""
+        """The unit of a metric; empty for relative errors."""
         return self.outputs[self._channel(channel)].unit if MEASURES[metric].in_units else ""
 
     def _channel(self, channel: int | str) -> int:
@@ -98,7 +102,7 @@ class Report:
         raise ValueError(f"there is no channel {channel!r}; there are {', '.join(names)}, or 0 to {len(names) - 1}")
 
     def to_json(self) -> dict[str, Any]:
-        """All numbers and, for whoever reads the file, their distributions, as JSON can hold them."""
+        """All errors and, for human readers, their distributions, as JSON values."""
         return {
             "format": FORMAT,
             "source": self.source,
@@ -118,11 +122,11 @@ class Report:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Report:
-        """The report that `to_json` described; the summary is not read, since it follows from the rest."""
+        """The report from its JSON; the summary is ignored, because it follows from the errors."""
         found = content.get("format")
         if found != FORMAT:
             raise ValueError(
-                f"this is not a report that this version of loca reads: it has format {found!r}, expected {FORMAT}; "
+                f"this report has format {found!r}, but this version of loca reads format {FORMAT}; "
                 "evaluate again, or upgrade with `pip install --upgrade loca-jax`"
             )
         outputs = tuple(Variable(**variable) for variable in content["outputs"])
@@ -150,23 +154,66 @@ class Report:
         return cls.from_json(json.loads(Path(path).read_text(encoding="utf-8")))
 
     def __rich__(self) -> Table:
-        """A table with one row per metric and channel."""
-        from loca.evaluation.tables import report_table
+        """One table per channel with a row per metric: mean, quartiles, the worst function and its number, outliers.
 
-        return report_table(self)
+        Bands of the RMSE are indented below it, and the errors of a reference field below those of the model.
+        """
+        weighted = ", weighted" if self.is_weighted else ""
+        source = f" of {self.source}" if self.source else ""
+        title = f"Errors of {len(self)} functions{source}{weighted}"
+        heads = ["", "mean", "25 %", "median", "75 %", "worst", "outliers"]
+        return stacked(title, heads, self.outputs, [list(self._rows(c)) for c in range(len(self.outputs))])
+
+    def _rows(self, channel: int) -> Iterator[Row]:
+        """The rows of the table of one channel."""
+        for metric in self.errors:
+            indent, name = "", MEASURES[metric].title
+            if metric in BANDS and "rmse" in self.errors:
+                indent, name = "  ", name.removeprefix("RMSE, ")
+            found = self.distribution(metric, channel)
+            number = int(self.worst(metric, channel, 1)[0])
+            worst = f"{short(float(self.of(metric, channel)[number]))} (#{number})"
+            yield [indent + name, *middle(found), worst, str(len(found.outliers))]
+            if self.baseline is not None and metric in self.baseline:
+                reference = Distribution.of(self.baseline[metric][:, channel])
+                yield [f"{indent}  reference", *middle(reference), "", ""]
 
     def __str__(self) -> str:
-        from loca.evaluation.tables import plain
-
         return plain(self.__rich__())
 
 
 def are_equal(a: Errors, b: Errors) -> bool:
-    """Whether two sets of errors are the same numbers; not a number equals itself."""
+    """Whether two sets of errors are equal; NaN equals NaN."""
     return a.keys() == b.keys() and all(np.array_equal(a[name], b[name], equal_nan=True) for name in a)
 
 
+def middle(distribution: Distribution) -> Row:
+    """Mean and quartiles."""
+    found = distribution
+    return [short(value) for value in (found.mean, found.lower_quartile, found.median, found.upper_quartile)]
+
+
 def summary(distribution: Distribution) -> dict[str, Any]:
-    """A distribution as JSON can hold it."""
+    """A distribution as JSON values."""
     values = dataclasses.asdict(distribution)
     return {name: to_numbers(np.array(v)) if isinstance(v, float) else list(v) for name, v in values.items()}
+
+
+def to_numbers(values: Float[np.ndarray, ...]) -> Any:
+    """An array as nested lists, without loss: null for NaN, strings for infinite numbers."""
+
+    def write(value: Any) -> Any:
+        if isinstance(value, list):
+            return [write(each) for each in value]
+        return None if math.isnan(value) else INFINITE.get(value, value)
+
+    return write(values.tolist())
+
+
+def from_numbers(values: Any, shape: tuple[int, ...]) -> Float[np.ndarray, ...]:
+    """The array that `to_numbers` wrote; raises if it has another shape."""
+    # NumPy reads null as NaN and both strings as infinite numbers
+    array = np.asarray(values, np.float64)
+    if array.shape != shape:
+        raise ValueError(f"expected numbers of shape {shape} in a report, found {array.shape}; the file was changed")
+    return array

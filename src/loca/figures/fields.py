@@ -6,14 +6,13 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from loca.data import Samples
 from loca.figures.columns import Column, columns_of
 from loca.figures.panel_grid import draw_columns
-from loca.models import Operator
+from loca.models import Operator, predict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,7 +59,7 @@ def fields(
     if captions is not None and len(captions) != len(numbers):
         raise ValueError(f"got {len(captions)} captions for {len(numbers)} functions; pass one per function")
     shown = samples.take(jnp.asarray(numbers))
-    return draw_predictions(shown, predict(model, shown), captions)
+    return draw_predictions(shown, predict(model, shown.u, shown.y), captions)
 
 
 def draw_predictions(samples: Samples, prediction: Float[Array, "N P d_s"], captions: Sequence[str] | None) -> Figure:
@@ -86,9 +85,3 @@ def comparison_columns(truth: Column, prediction: Column, error: Column) -> Iter
     # An error is not a displacement, so it is never drawn as a deformed grid.
     scale = f"{error.scale} error"
     yield dataclasses.replace(error, heading="error", scale=scale, is_error=True, is_displacement=False)
-
-
-@eqx.filter_jit
-def predict(model: Operator, samples: Samples) -> Float[Array, "N P d_s"]:
-    """F(uᵢ)(yᵢ)."""
-    return model.predict(samples.u, samples.y)

@@ -1,21 +1,28 @@
-"""Operators: LOCA, DeepONet, FNO, and what they have in common."""
+"""Operators: LOCA, DeepONet, FNO, linear baselines, their common interface, and compiled predictions."""
 
+from loca.models.baselines import Proportional as Proportional
+from loca.models.baselines import Regression as Regression
 from loca.models.deeponet import DeepONet as DeepONet
 from loca.models.fno import FNO as FNO
 from loca.models.fno import FieldAtQueries as FieldAtQueries
-from loca.models.fno import SpectralLayer as SpectralLayer
 from loca.models.interpolation import Grid as Grid
 from loca.models.interpolation import Interpolation as Interpolation
 from loca.models.loca import LOCA as LOCA
+from loca.models.operator import Halves as Halves
 from loca.models.operator import Operator as Operator
+from loca.models.operator import Signature as Signature
+from loca.models.predictor import Predictor as Predictor
+from loca.models.predictor import TilePredictor as TilePredictor
+from loca.models.predictor import encode_functions as encode_functions
+from loca.models.predictor import predict as predict
+from loca.models.predictor import predict_encoded as predict_encoded
 from loca.models.separable import AtQueries as AtQueries
 from loca.models.separable import SeparableOperator as SeparableOperator
 from loca.models.settings import SETTINGS as SETTINGS
 from loca.models.settings import Setting as Setting
-from loca.models.simple import Proportional as Proportional
-from loca.models.simple import Regression as Regression
-from loca.models.spread import Spread as Spread
-from loca.models.spread import spread as spread
+from loca.models.sharded import ShardedOperator as ShardedOperator
+from loca.models.sharded import shard as shard
+from loca.models.spectral import SpectralLayer as SpectralLayer
 
 __all__ = [
     "FNO",
@@ -25,13 +32,20 @@ __all__ = [
     "DeepONet",
     "FieldAtQueries",
     "Grid",
+    "Halves",
     "Interpolation",
     "Operator",
+    "Predictor",
     "Proportional",
     "Regression",
     "SeparableOperator",
     "Setting",
+    "ShardedOperator",
+    "Signature",
     "SpectralLayer",
-    "Spread",
-    "spread",
+    "TilePredictor",
+    "encode_functions",
+    "predict",
+    "predict_encoded",
+    "shard",
 ]

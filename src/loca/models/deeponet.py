@@ -11,7 +11,8 @@ from jaxtyping import Array, Float
 from loca.attention import Channels
 from loca.data import Normalization, Samples
 from loca.encoders import Encoder
-from loca.models.choices import sensors_for
+from loca.models.default_encoders import default_sensors
+from loca.models.operator import Signature
 from loca.models.separable import Basis, SeparableOperator
 from loca.nets import MLP
 from loca.positions import Position, position_on
@@ -43,18 +44,18 @@ class DeepONet(SeparableOperator):
         branch_widths: Sequence[int] = (100, 100),
         trunk_widths: Sequence[int] = (100, 100),
     ) -> DeepONet:
-        """A model for some training data; whatever is not given is chosen to fit the data.
+        """A model for training data; parts that are not given are chosen to fit the data.
 
         **Arguments:**
 
-        - `data`: training samples; sizes, domain and normalization are read off them.
-        - `key`: randomness of the weights.
-        - `encoder`: 𝒟. By default the values at the sensors with their harmonic features.
+        - `data`: training samples, from which sizes, domain and normalization are inferred.
+        - `key`: random key for the initial weights.
+        - `encoder`: 𝒟. By default the values at the sensors and harmonic features of them.
         - `position`: e. By default the encoding of the domain.
         - `num_features`: n.
         - `branch_widths`, `trunk_widths`: hidden layers of b and t.
         """
-        encoder = encoder if encoder is not None else sensors_for(data)
+        encoder = encoder if encoder is not None else default_sensors(data)
         position = position if position is not None else position_on(data.domain)
         branch_key, trunk_key = jax.random.split(key)
         outputs = num_features * data.output_size
@@ -65,6 +66,7 @@ class DeepONet(SeparableOperator):
             e=position,
             trunk=MLP((position.size, *trunk_widths, outputs), key=trunk_key),
             bias=jnp.zeros(data.output_size),
+            signature=Signature.of(data),
         )
 
     def basis(self, y: Float[Array, "P d_y"]) -> Basis:
@@ -78,7 +80,3 @@ class DeepONet(SeparableOperator):
         b = self.branch(codes).reshape(*codes.shape[:-1], len(self.bias), -1)
         bias = jnp.broadcast_to(self.bias[:, None], (*b.shape[:-1], 1))
         return jnp.concatenate([b, bias], axis=-1)
-
-    @property
-    def is_pointwise(self) -> bool:
-        return True

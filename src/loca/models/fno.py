@@ -12,73 +12,16 @@ from jaxtyping import Array, Float
 
 from loca.data import Free, Normalization, Queries, Samples
 from loca.models.interpolation import Grid, Interpolation
-from loca.models.operator import Operator
-from loca.models.transforms import to_frequencies, to_grid
+from loca.models.operator import Halves, Operator, Signature
+from loca.models.spectral import SpectralLayer, at_every_point
 from loca.nets import MLP
-from loca.products import matmul
 from loca.typing import Input, Key, Measurements
 
 
-class SpectralLayer(eqx.Module):
-    """h ↦ F⁻¹(R · F h) + W h + b, with R given on the lowest frequencies only.
-
-    Frequencies −m … m − 1 are kept along every axis but the last, 0 … m − 1 along that. R is stored as real and
-    imaginary parts, so that any optimizer, checkpoint or mesh treats it as the real numbers it is.
-    """
-
-    real: Float[Array, "*modes w w"]
-    imag: Float[Array, "*modes w w"]
-    weight: Float[Array, "w w"]
-    bias: Float[Array, " w"]
-
-    def __init__(self, modes: Sequence[int], width: int, *, key: Key):
-        real_key, imag_key, weight_key = jax.random.split(key, 3)
-        *others, last = modes
-        shape = (*(2 * m for m in others), last, width, width)
-        # entries uniform on [0, 1/w²) in both parts, as in the paper that introduced the layer (Li et al. 2021)
-        self.real = jax.random.uniform(real_key, shape) / width**2
-        self.imag = jax.random.uniform(imag_key, shape) / width**2
-        self.weight = jax.nn.initializers.glorot_normal()(weight_key, (width, width))
-        self.bias = jnp.zeros(width)
-
-    def __call__(self, h: Float[Array, "w N *grid"]) -> Float[Array, "w N *grid"]:
-        """On N functions at once; with channels first, sums over places and over channels are both plain products."""
-        modes = self.real.shape[:-2]
-        smooth = to_grid(self.filter(to_frequencies(h, modes)), modes, h.shape[2:])
-        return smooth + over_channels(self.weight, self.bias, h)
-
-    def filter(self, spectrum: Float[Array, "w N K 2"]) -> Float[Array, "w N K 2"]:
-        """R · F h at every frequency, the complex product as one of real matrices: (Re, Im) ↦ (Re, Im)."""
-        width, count, frequencies, _ = spectrum.shape
-        modes = self.real.ndim - 2
-        # in the spectrum the last axis varies slowest
-        order = (*reversed(range(modes)), modes, modes + 1)
-        real, imag = (part.transpose(order).reshape(-1, width, width) for part in (self.real, self.imag))
-        R = jnp.block([[real, imag], [-imag, real]])
-        rows = spectrum.transpose(2, 1, 3, 0).reshape(frequencies, count, 2 * width)
-        return (rows @ R).reshape(frequencies, count, 2, width).transpose(3, 1, 0, 2)
-
-
-def over_channels(
-    weight: Float[Array, "c_in c_out"], bias: Float[Array, " c_out"], h: Float[Array, "c_in N *grid"]
-) -> Float[Array, "c_out N *grid"]:
-    """W h + b at every place."""
-    mixed = matmul(weight.T, h.reshape(len(h), -1)) + bias[:, None]
-    return mixed.reshape(-1, *h.shape[1:])
-
-
-def at_every_place(net: MLP, h: Float[Array, "c_in N *grid"]) -> Float[Array, "c_out N *grid"]:
-    """The perceptron on channels that come first."""
-    *hidden, last = zip(net.weights, net.biases, strict=True)
-    for weight, bias in hidden:
-        h = net.activation(over_channels(weight, bias, h))
-    return over_channels(*last, h)
-
-
 class FNO(Operator):
-    """F(u) = P ∘ L_T ∘ σ ∘ … ∘ σ ∘ L₁ ∘ Q (u, y) on a grid, and by multilinear interpolation from it anywhere.
+    """F(u) = P ∘ L_T ∘ σ ∘ … ∘ σ ∘ L₁ ∘ Q (u, y) on a grid, and by multilinear interpolation elsewhere.
 
-    Q lifts values and coordinates to `width` channels at each point, the L are spectral layers, P projects. Where the
+    Q lifts values and coordinates to `width` channels at each point, L are spectral layers, P is a projection. If the
     output has more dimensions than the input, such as time, the input is repeated along them.
     """
 
@@ -101,21 +44,23 @@ class FNO(Operator):
         projection_width: int = 128,
         padding: int | Sequence[int] = 0,
         activation: Callable[[Array], Array] = jax.nn.gelu,
+        signature: Signature | None = None,
         key: Key,
     ):
         """An operator on a grid.
 
         **Arguments:**
 
-        - `normalization`: of inputs and outputs; tells the numbers of channels.
-        - `grid`: where it computes.
-        - `modes`: frequencies m kept along each axis, one number for all or one each.
-        - `width`: channels w inside.
+        - `normalization`: of inputs and outputs; it determines the numbers of channels.
+        - `grid`: the points at which the operator computes.
+        - `modes`: frequencies m kept along each axis, one number for all axes or one for each.
+        - `width`: number of hidden channels w.
         - `depth`: T, the number of spectral layers.
         - `projection_width`: hidden channels of P.
         - `padding`: zeros appended along each axis, for functions that are not periodic.
         - `activation`: σ.
-        - `key`: randomness of the weights.
+        - `signature`: of the data that the operator is made for, if known.
+        - `key`: random key for the initial weights.
         """
         dimension = len(grid.shape)
         modes = (modes,) * dimension if isinstance(modes, int) else tuple(modes)
@@ -131,6 +76,7 @@ class FNO(Operator):
             (width, projection_width, len(normalization.s_shift)), activation=activation, key=project_key
         )
         self.activation = activation
+        self.signature = signature
 
     @classmethod
     def create(
@@ -143,17 +89,17 @@ class FNO(Operator):
         depth: int = 4,
         padding: int | Sequence[int] = 0,
     ) -> FNO:
-        """A model for training data whose sensors form a grid; arguments as for the constructor."""
-        grid = Grid.of(data)
-        return cls(Normalization.fit(data), grid, modes=modes, width=width, depth=depth, padding=padding, key=key)
+        """A model for training data whose sensors form a grid; the other arguments are those of the constructor."""
+        sizes = {"modes": modes, "width": width, "depth": depth, "padding": padding}
+        return cls(Normalization.fit(data), Grid.of(data), **sizes, signature=Signature.of(data), key=key)
 
     def encode(self, u: Input) -> Float[Array, "*grid c"]:
         sensors = self.grid.sensor_shape
         expected = (math.prod(sensors), len(self.normalization.u_shift))
         if isinstance(u, Measurements) or u.shape != expected:
             raise ValueError(
-                f"expected u of shape {expected}, the values on the grid {sensors} this model was built for in "
-                f"row-major order, got {'Measurements' if isinstance(u, Measurements) else u.shape}; "
+                f"expected u of shape {expected}, the values on the model's grid {sensors} in row-major order, "
+                f"got {'Measurements' if isinstance(u, Measurements) else u.shape}; "
                 "interpolate to that grid first, and use `predict` for many functions"
             )
         values = self.normalization.standardize_input(u)
@@ -169,7 +115,7 @@ class FNO(Operator):
         corners, count = len(index), queries.count
 
         def in_rows(part: Array) -> Array:
-            """A row for each corner of each query, with one entry for all functions or one for each."""
+            """One row per corner of each query, with one entry for all functions or one per function."""
             return jnp.swapaxes(part.reshape(corners, -1, count), 1, 2).reshape(corners * count, -1, 1)
 
         def pick(field: Float[Array, "_ N *grid"]) -> Float[Array, "rows N _"]:
@@ -177,15 +123,15 @@ class FNO(Operator):
             return jnp.take_along_axis(places, in_rows(index), axis=0)
 
         h = self.hidden(codes)
-        # the projection has many channels: it is applied where it is asked for if that is less than the whole grid
+        # the projection has many channels: it is applied only around the queries if that is less than the whole grid
         few = corners * count < math.prod(self.grid.shape)
-        values = self.project(pick(h)) if few else pick(at_every_place(self.project, h))
+        values = self.project(pick(h)) if few else pick(at_every_point(self.project, h))
         s = (in_rows(weight) * values).reshape(corners, count, len(codes), -1).sum(axis=0)
         return jnp.swapaxes(s, 0, 1)
 
     def hidden(self, codes: Float[Array, "N *grid c"]) -> Float[Array, "w N *grid"]:
-        """All but the projection, on the whole grid, channels first."""
-        h = at_every_place(self.lift, jnp.moveaxis(codes, -1, 0))
+        """Everything but the projection, on the whole grid, with channels first."""
+        h = at_every_point(self.lift, jnp.moveaxis(codes, -1, 0))
         h = jnp.pad(h, [(0, 0), (0, 0)] + [(0, p) for p in self.padding])
         for layer in self.layers[:-1]:
             h = self.activation(layer(h))
@@ -193,14 +139,26 @@ class FNO(Operator):
 
     def field(self, code: Float[Array, "*grid c"]) -> Float[Array, "*grid d_s"]:
         """The standardized output of one function on the whole grid."""
-        return jnp.moveaxis(at_every_place(self.project, self.hidden(code[None]))[:, 0], 0, -1)
+        return jnp.moveaxis(at_every_point(self.project, self.hidden(code[None]))[:, 0], 0, -1)
 
     def at(self, y: Float[Array, "P d_y"]) -> FieldAtQueries:
         return FieldAtQueries(self, self.grid.interpolation(y))
 
+    def halves(self, y: Float[Array, "P d_y"]) -> Halves:
+        """The field on the grid of the operator, and the interpolation from this grid to the queries."""
+        return Halves(self._fields, self.grid.interpolation, self._interpolate)
+
+    def _fields(self, u: Input) -> Float[Array, "N *grid d_s"]:
+        return jax.vmap(lambda u: self.field(self.encode(u)))(u)
+
+    def _interpolate(
+        self, fields: Float[Array, "N *grid d_s"], interpolation: Interpolation
+    ) -> Float[Array, "N P d_s"]:
+        return self.normalization.restore_output(jax.vmap(interpolation)(fields))
+
 
 class FieldAtQueries(eqx.Module):
-    """u ↦ F(u)(y) for fixed queries: the neighbors of every query on the grid, and their weights, are constants."""
+    """u ↦ F(u)(y) for fixed queries: the neighbors of each query on the grid, and their weights, are constants."""
 
     operator: FNO
     interpolation: Interpolation
@@ -211,13 +169,13 @@ class FieldAtQueries(eqx.Module):
 
 
 def check_modes(modes: tuple[int, ...], shape: tuple[int, ...], padding: tuple[int, ...]) -> None:
-    """Raise unless the padded grid has all the frequencies asked for."""
+    """Raise unless the padded grid has the requested frequencies."""
     if not len(modes) == len(padding) == len(shape):
         raise ValueError(f"modes {modes} and padding {padding} need one number for each axis of the grid {shape}")
     for axis, (m, n, p) in enumerate(zip(modes, shape, padding, strict=True)):
         available = (n + p) // 2 + (axis == len(modes) - 1)
         if not 1 <= m <= available:
             raise ValueError(
-                f"axis {axis} of the grid has {n} points and {p} of padding, which carry {available} frequencies; "
+                f"axis {axis} of the grid has {n} points and {p} of padding, which resolve {available} frequencies; "
                 f"got modes={m}: keep at most {available} or pad more"
             )

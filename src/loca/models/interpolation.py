@@ -15,7 +15,7 @@ from loca.parameters import Fixed
 
 
 class Grid(Fixed):
-    """The points with coordinates from given axes; an axis may be periodic, and its spacing need not be even."""
+    """A rectangular grid given by its axes; axes may be periodic and unevenly spaced."""
 
     axes: tuple[Float[Array, " _"], ...]
     periods: tuple[float | None, ...] = eqx.field(static=True)
@@ -23,11 +23,11 @@ class Grid(Fixed):
 
     @classmethod
     def of(cls, data: Samples) -> Grid:
-        """The grid of the sensors of some data, with leading axes added for what only queries have."""
+        """The grid of the sensors of some data, with leading axes for coordinates that only queries have (time)."""
         shape = None if data.x is None else grid_shape(data.x)
         if shape is None or data.x is None:
             raise ValueError(
-                "an FNO computes on a grid, but the sensors of this data do not form one; "
+                "an FNO needs sensors on a grid, but those of this data do not form one; "
                 "interpolate the inputs to a grid first, or use LOCA with a Projection encoder"
             )
         sensors = np.asarray(data.x).reshape(*shape, len(shape))
@@ -36,7 +36,7 @@ class Grid(Fixed):
         if num_repeated < 0:
             raise ValueError(
                 f"the sensors of this data are {len(shape)}-dimensional but its queries only {data.domain.dimension}-"
-                "dimensional, and an FNO answers on the grid of its sensors; use LOCA, where the two are independent"
+                "dimensional, and an FNO predicts on the grid of its sensors; use LOCA, where the two are independent"
             )
         outer = [np.unique(column) for column in np.asarray(data.y.points).T[:num_repeated]]
         axes = tuple(jnp.asarray(axis) for axis in (*outer, *inner))
@@ -44,21 +44,21 @@ class Grid(Fixed):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Points along each axis."""
+        """Number of points along each axis."""
         return tuple(len(axis) for axis in self.axes)
 
     @property
     def sensor_shape(self) -> tuple[int, ...]:
-        """Points along the axes that the input has."""
+        """Number of points along the axes that the input has."""
         return self.shape[self.num_repeated :]
 
     def coordinates(self) -> Float[Array, "*grid d_y"]:
-        """The coordinates of every point, each axis carried to [0, 1], or to [0, 1) where it is periodic."""
+        """The coordinates of every point, with each axis mapped to [0, 1], or to [0, 1) if it is periodic."""
         unit = [(axis - axis[0]) / extent(axis, period) for axis, period in zip(self.axes, self.periods, strict=True)]
         return jnp.stack(jnp.meshgrid(*unit, indexing="ij"), axis=-1)
 
     def interpolation(self, y: Float[Array, "P d_y"]) -> Interpolation:
-        """Multilinear interpolation at some locations; beyond the ends of an axis, the value at the end."""
+        """Multilinear interpolation at the queries; constant beyond the ends of an axis."""
         if y.shape[-1] != len(self.axes):
             raise ValueError(f"`y` has {y.shape[-1]} columns but the grid has {len(self.axes)} axes")
         sides = [
@@ -74,7 +74,7 @@ class Grid(Fixed):
 
 
 class Interpolation(Fixed):
-    """s(y) = Σ over corners of weight · value: which grid points surround each query, and how much each counts."""
+    """s(y) = Σ over corners of weight · value, from the grid points around each query and their weights."""
 
     index: Int[Array, "corners P"]
     weight: Float[Array, "corners P"]
@@ -97,14 +97,14 @@ def neighbors(
         y = knots[0] + jnp.mod(y - knots[0], period)
         knots, order = jnp.append(knots, knots[0] + period), jnp.append(order, order[0])
     left = jnp.clip(jnp.searchsorted(knots, y, side="right") - 1, 0, len(knots) - 2)
-    # an axis that lists both ends of its period has a last gap of zero, and round-off can carry a query there
+    # an axis that lists both ends of its period has a last gap of zero, and round-off can move a query into it
     gap = knots[left + 1] - knots[left]
     part = jnp.clip((y - knots[left]) / jnp.where(gap == 0.0, 1.0, gap), 0.0, 1.0)
     return (order[left], order[left + 1]), (1.0 - part, part)
 
 
 def extent(axis: Float[Array, " k"], period: float | None) -> Float[Array, ""]:
-    """From the first point of an axis to the last, or to the first again where it is periodic; never zero."""
+    """The signed length of an axis from the first point to the last, or its period; 1 instead of zero."""
     length = axis[-1] - axis[0]
     if period is not None:
         length = jnp.sign(length) * period

@@ -13,7 +13,8 @@ from loca.attention import Attention, Channels, Dense
 from loca.data import Normalization, Samples
 from loca.encoders import Encoder
 from loca.kernels import RBF, Kernel
-from loca.models.choices import encoder_for
+from loca.models.default_encoders import default_encoder
+from loca.models.operator import Signature
 from loca.models.separable import Basis, SeparableOperator
 from loca.nets import MLP
 from loca.positions import Position, position_on
@@ -24,7 +25,7 @@ from loca.typing import Key
 class LOCA(SeparableOperator):
     """F(u)(y) = Σᵢ softmax( ∫_Y κ(y, y′) g(y′) dy′ )ᵢ ⊙ vᵢ(u), v = f∘𝒟.
 
-    Build one with `create`, which reads sizes and domain off the data, or from parts, each of which can be exchanged.
+    Build one from data with `create`, which infers sizes and domain, or from parts, each of which can be replaced.
     """
 
     normalization: Normalization
@@ -55,14 +56,14 @@ class LOCA(SeparableOperator):
         proposal_widths: Sequence[int] = (100, 100),
         feature_widths: Sequence[int] = (100, 100),
     ) -> LOCA:
-        """A model for some training data; whatever is not given is chosen to fit the data.
+        """A model for training data; parts that are not given are chosen to fit the data.
 
         **Arguments:**
 
-        - `data`: training samples; sizes, domain and normalization are read off them.
-        - `key`: randomness of the weights.
+        - `data`: training samples, from which sizes, domain and normalization are inferred.
+        - `key`: random key for the initial weights.
         - `encoder`: 𝒟. By default scattering for sensors on a one- or two-dimensional grid, a least-squares projection
-            for sensors anywhere.
+            if every function has its own sensors, and the values at the sensors otherwise.
         - `position`: e. By default the encoding of the domain.
         - `rule`: ∫_Y. By default a product rule of the domain.
         - `kernel`: k. By default `RBF()`.
@@ -72,7 +73,7 @@ class LOCA(SeparableOperator):
         - `lift_widths`, `proposal_widths`, `feature_widths`: hidden layers of q, g and f.
         """
         normalization = Normalization.fit(data)
-        encoder = encoder if encoder is not None else encoder_for(data)
+        encoder = encoder if encoder is not None else default_encoder(data)
         position = position if position is not None else position_on(data.domain)
         q_key, g_key, f_key = jax.random.split(key, 3)
         outputs = num_features * data.output_size
@@ -87,6 +88,7 @@ class LOCA(SeparableOperator):
             rule=rule if rule is not None else rule_on(data.domain),
             attention=attention if attention is not None else Dense(),
             output_size=data.output_size,
+            signature=Signature.of(data),
         )
 
     def lift(self, y: Float[Array, "P d_y"]) -> Float[Array, "P l"]:

@@ -1,4 +1,6 @@
-"""Operators that are sums of products: the identity everything rests on."""
+"""Operators that are sums of products of a function of y and a function of u."""
+
+from __future__ import annotations
 
 import abc
 from collections.abc import Callable
@@ -11,11 +13,14 @@ from jaxtyping import Array, Float
 from loca.attention import Channels, expectation
 from loca.data import Indexed, Queries, Shared
 from loca.encoders import Encoder
-from loca.models.operator import Operator
+from loca.models.operator import Halves, Operator
 from loca.typing import Input, PyTree
 
 BLOCK = 8192
 """Queries at a time where φ would not fit in memory: 8192 × 1024 nodes in single precision are 32 MB."""
+
+HALVES_BLOCK = 2048
+"""Queries at a time where φ is kept: with 1024 nodes κ then takes 8 MB, and larger blocks are no faster."""
 
 Basis = Callable[[Float[Array, "P d_y"]], Channels]
 """φ, as a function of the queries."""
@@ -31,16 +36,16 @@ class SeparableOperator(Operator):
 
     @abc.abstractmethod
     def basis(self, y: Float[Array, "P d_y"]) -> Basis:
-        """φ, after all work that it can do before it meets single queries; y is where it will be asked."""
+        """φ as a function, after all work that does not depend on single queries.
+
+        **Arguments:**
+
+        - `y`: all queries; any of them suffice if the operator is pointwise.
+        """
 
     @abc.abstractmethod
     def read(self, codes: Float[Array, "*N d"]) -> Float[Array, "*N d_s n"]:
-        """v from encoded functions."""
-
-    @property
-    @abc.abstractmethod
-    def is_pointwise(self) -> bool:
-        """Whether φ at a location is the same whatever else is asked."""
+        """v of encoded functions."""
 
     def weights(self, y: Float[Array, "P d_y"]) -> Channels:
         """φ(y)."""
@@ -57,10 +62,10 @@ class SeparableOperator(Operator):
         v = self.read(codes)
         match queries:
             case Shared(y):
-                return self._answer(v, y)
+                return self._respond_shared(v, y)
             case Indexed(y, index) if self.is_pointwise and len(y) <= index.size:
-                # All M locations at once and then a choice: φ is not repeated, and one product serves all functions.
-                return jnp.take_along_axis(self._answer(v, y), index[:, :, None], axis=1)
+                # all M locations first and then a choice: φ is not repeated, and one product serves all functions
+                return jnp.take_along_axis(self._respond_shared(v, y), index[:, :, None], axis=1)
             case _:
                 y = queries.locations(len(codes))
                 if self.is_pointwise:
@@ -70,12 +75,19 @@ class SeparableOperator(Operator):
                     phi = jax.vmap(self.weights)(y)
                 return jax.vmap(expectation)(phi, v)
 
-    def _answer(self, v: Float[Array, "N d_s n"], y: Float[Array, "P d_y"]) -> Float[Array, "N P d_s"]:
+    def at(self, y: Float[Array, "P d_y"]) -> AtQueries:
+        return AtQueries(self, self.weights(y))
+
+    def halves(self, y: Float[Array, "P d_y"]) -> Halves:
+        """v(u) and φ(y); all work at the nodes is done here, once."""
+        return Halves(self._features_of_many, self.basis(y), self._expectation, HALVES_BLOCK)
+
+    def _respond_shared(self, v: Float[Array, "N d_s n"], y: Float[Array, "P d_y"]) -> Float[Array, "N P d_s"]:
         phi = self.basis(y)
         return self._in_blocks(lambda y: expectation(phi(y), v), y, axis=1)
 
     def _in_blocks(self, function: Callable[[Array], PyTree], y: Float[Array, "P d_y"], axis: int) -> PyTree:
-        """A function of the queries, a block of them at a time where there are many; they are an axis of its values."""
+        """Evaluate a function of the queries block by block if there are many; `axis` is that of the queries."""
         if len(y) <= BLOCK or not self.is_pointwise:
             return function(y)
         whole = len(y) - len(y) % BLOCK
@@ -89,12 +101,16 @@ class SeparableOperator(Operator):
         rest = [function(y[whole:])] if whole < len(y) else []
         return jax.tree.map(join, blocks, *rest)
 
-    def at(self, y: Float[Array, "P d_y"]) -> "AtQueries":
-        return AtQueries(self, self.weights(y))
+    def _features_of_many(self, u: Input) -> Float[Array, "N d_s n"]:
+        return jax.vmap(self.features)(u)
+
+    def _expectation(self, v: Float[Array, "N d_s n"], phi: Channels) -> Float[Array, "N P d_s"]:
+        """E_φ[v], in the units of the data."""
+        return self.normalization.restore_output(expectation(phi, v))
 
 
 class AtQueries(eqx.Module):
-    """u ↦ F(u)(y) for fixed queries: φ is a constant, and an answer one encoder pass and one matrix product."""
+    """u ↦ F(u)(y) for fixed queries: φ is a constant, so a call is one encoder pass and one matrix product."""
 
     operator: SeparableOperator
     phi: Channels

@@ -1,4 +1,4 @@
-"""The paper's five settings: sizes of its models and data, for every model it compares."""
+"""The paper's five settings: the sizes of its data and of every model it compares."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from loca.models.deeponet import DeepONet
 from loca.models.fno import FNO
 from loca.models.interpolation import Grid
 from loca.models.loca import LOCA
+from loca.models.operator import Signature
 from loca.positions import Harmonic
 from loca.rules import GaussLegendre, MonteCarlo, Rule
 from loca.typing import Key
@@ -54,13 +55,13 @@ class Setting:
     lift_size: int = 100  # l
 
     def sensor_grid(self, data: Samples) -> tuple[int, ...]:
-        """The grid of the data, which may be finer or coarser than the paper's; that of the paper if it is not told."""
+        """The grid of the data, which may be finer or coarser than the paper's; the paper's if the data has no `x`."""
         shape = self.sensors if data.x is None else grid_shape(data.x)
         if shape is None or len(shape) != len(self.sensors) or data.input_size != self.input_size:
             raise ValueError(
                 f"this setting of the paper is for {self.input_size} input channels on a grid of {len(self.sensors)} "
                 f"dimensions, such as {self.sensors}; this data has {data.input_size} channels on "
-                f"{'no grid' if shape is None else f'a grid {shape}'}. Take another setting, or sizes of your own"
+                f"{'no grid' if shape is None else f'a grid {shape}'}. Use another setting, or `LOCA.create`"
             )
         return shape
 
@@ -75,7 +76,7 @@ class Setting:
         return Scattering2D.create(shape=shape, scales=self.scales, angles=self.rotations, channels=self.input_size)
 
     def rule(self, domain: Box) -> Rule:
-        """The quadrature of the setting; Monte Carlo nodes are drawn once and shared by all functions."""
+        """The quadrature rule of the setting; Monte Carlo nodes are drawn once and shared by all functions."""
         if self.monte_carlo:
             return MonteCarlo(domain, self.nodes, key=jax.random.key(0))
         return GaussLegendre(domain, self.nodes)
@@ -110,10 +111,11 @@ class Setting:
         )
 
     def fno(self, data: Samples, *, key: Key) -> FNO:
-        """FNO at the sizes of the paper's table; on a coarser grid, with the frequencies that it carries."""
+        """FNO at the sizes of the paper's table; on a coarser grid, with the frequencies that it resolves."""
         grid = Grid.of(data)
         modes = [min(self.modes, (n + padding) // 2) for n, padding in zip(grid.shape, self.padding, strict=True)]
-        return FNO(Normalization.fit(data), grid, modes=modes, width=self.width, padding=self.padding, key=key)
+        sizes = {"modes": modes, "width": self.width, "padding": self.padding}
+        return FNO(Normalization.fit(data), grid, **sizes, signature=Signature.of(data), key=key)
 
 
 def coordinates(domain: Domain) -> Box:

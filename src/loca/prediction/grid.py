@@ -1,30 +1,37 @@
-"""Evenly spaced queries over a domain, written down as axes and never as points."""
+"""Where predictions are made: on a grid given by its axes, or at the labeled locations of the data."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
+from loca.data import Records
 from loca.domains import Domain
 
+if TYPE_CHECKING:
+    import xarray
+
 Tile = tuple[slice, ...]
-"""A rectangle of a grid: where it begins and ends along every axis."""
+"""A rectangle of a grid: its start and stop along every axis."""
+
+LABEL_BYTES = 2**24
+"""About how much memory the labels of a block of functions take while coordinates are collected."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class QueryGrid:
-    """All locations whose coordinates come from given axes; row-major, the last coordinate running fastest.
+    """A rectangular grid of queries given by its axes, in row-major order; its points are never stored all at once.
 
     **Arguments:**
 
     - `dims`: names of the coordinates.
     - `axes`: their values.
-    - `attributes`: what is to be known of each, such as its unit.
+    - `attributes`: metadata of each coordinate, such as its unit.
     """
 
     dims: tuple[str, ...]
@@ -33,10 +40,10 @@ class QueryGrid:
 
     @classmethod
     def even(cls, domain: Domain, counts: Sequence[int]) -> QueryGrid:
-        """So many evenly spaced values of each coordinate, from one end of the domain to the other.
+        """A grid with `counts` evenly spaced values of each coordinate, from one end of the domain to the other.
 
-        A coordinate that is periodic begins at its low end and stops one step before the high one, which is the same
-        place. On the sphere latitudes run from pole to pole: (721, 1440) is the globe in steps of a quarter degree.
+        A periodic coordinate starts at its low end and stops one step before the high end, which is the same location.
+        On the sphere latitudes run from pole to pole: (721, 1440) is the globe in steps of a quarter degree.
         """
         if len(counts) != domain.dimension or min(counts) < 2:
             raise ValueError(
@@ -50,23 +57,116 @@ class QueryGrid:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many values each coordinate has."""
+        """The number of values of each coordinate."""
         return tuple(len(axis) for axis in self.axes)
 
     @property
     def count(self) -> int:
-        """How many locations there are."""
+        """The number of queries."""
         return math.prod(self.shape)
 
     def points(self, tile: Tile) -> Float[np.ndarray, "P d_y"]:
-        """The locations in a rectangle, in single precision."""
+        """The locations in a tile, in single precision."""
         parts = [axis[along].astype(np.float32) for axis, along in zip(self.axes, tile, strict=True)]
         return np.stack([c.ravel() for c in np.meshgrid(*parts, indexing="ij")], axis=-1)
 
     def present(self, tile: Tile) -> None:
-        """Nothing is missing from a grid."""
+        """None: a grid has no missing queries."""
 
     def coordinates(self) -> dict[str, Any]:
-        """The axes as coordinates of labeled arrays."""
+        """The axes as coordinates of an xarray data set."""
         named = zip(self.dims, self.axes, self.attributes, strict=True)
         return {name: (name, axis, attributes) for name, axis, attributes in named}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LabeledQueries:
+    """The queries that all functions of some data share, arranged along the dimensions of the data."""
+
+    dims: tuple[str, ...]
+    numbers: Int[np.ndarray, "*shape"]  # which query is where; −1 where there is none
+    y: Float[np.ndarray, "M d_y"]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size of each dimension."""
+        return self.numbers.shape
+
+    def points(self, tile: Tile) -> Float[np.ndarray, "P d_y"]:
+        """The locations in a tile; an arbitrary one where there is no query."""
+        return self.y[np.maximum(self.numbers[tile].ravel(), 0)]
+
+    def present(self, tile: Tile) -> np.ndarray | None:
+        """Which places of a tile have a query; None if all do."""
+        found = self.numbers[tile].ravel() >= 0
+        return None if found.all() else found
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Labels:
+    """How `Records.label` arranges output functions: names, dimensions and coordinates, without any values.
+
+    **Arguments:**
+
+    - `data`: the functions.
+    - `example`: the first function, with the numbers of its queries as values; NaN where there is no query.
+    - `sample`: the dimension along which functions are numbered.
+    """
+
+    data: Records
+    example: xarray.Dataset
+    sample: str
+
+    @classmethod
+    def of(cls, data: Records, queries: int) -> Labels:
+        """The labels of data with a number of queries per function."""
+        channels = len(data.outputs)
+        numbers = np.broadcast_to(np.arange(queries, dtype=np.float64)[None, :, None], (1, queries, channels))
+        example = data.label(numbers, [0])
+        twice = data.label(zeros(2, queries, channels), [0, 0])
+        (sample,) = (str(dim) for dim in twice.sizes if twice.sizes[dim] != example.sizes[dim])
+        return cls(data, example, sample)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The dimensions of the output functions, in the order of the first output."""
+        found = (str(dim) for output in self.example.data_vars.values() for dim in output.dims)
+        return tuple(dim for dim in dict.fromkeys(found) if dim != self.sample)
+
+    def queries(self, y: Float[np.ndarray, "M d_y"]) -> LabeledQueries:
+        """Shared queries, arranged along these dimensions."""
+        first = next(iter(self.example.data_vars.values())).variable.isel({self.sample: 0})
+        placed = first.set_dims({dim: self.example.sizes[dim] for dim in self.dims}).transpose(*self.dims)
+        return LabeledQueries(self.dims, np.nan_to_num(placed.to_numpy(), nan=-1.0).astype(np.int64), y)
+
+    def moving(self) -> tuple[str, ...]:
+        """Coordinates that differ between functions, such as the locations of moving stations."""
+        coordinates = self.example.coords.items()
+        return tuple(str(n) for n, c in coordinates if self.sample in c.dims and c.ndim > 1 and c.dtype.kind in "fiub")
+
+    def coordinates(self, queries: int, without: Collection[str] = ()) -> xarray.Dataset:
+        """The coordinates of all functions, except those in `without`."""
+        import xarray
+
+        size = min(max(LABEL_BYTES // (4 * queries * len(self.data.outputs)), 1), len(self.data))
+        parts = []
+        for start in range(0, len(self.data), size):
+            rows = slice(start, min(start + size, len(self.data)))
+            labeled = self.data.label(zeros(rows.stop - rows.start, queries, len(self.data.outputs)), rows)
+            counted = [n for n, c in labeled.coords.items() if self.sample in c.dims and n not in without]
+            parts.append(labeled.drop_vars([n for n in labeled.variables if n not in counted]))
+        together = xarray.concat(parts, self.sample) if len(parts) > 1 else parts[0]
+        fixed = {n: c.variable for n, c in self.example.coords.items() if self.sample not in c.dims}
+        return together.assign_coords(fixed).drop_encoding()
+
+    def attributes(self, name: str) -> dict[str, Any]:
+        """The attributes of an output as JSON values, without NumPy's number types."""
+        return {
+            str(key): value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+            for key, value in self.example[name].attrs.items()
+        }
+
+
+def zeros(*shape: int) -> Float[np.ndarray, "*shape"]:
+    """Zeros that take no memory."""
+    return np.broadcast_to(np.float32(0.0), shape)

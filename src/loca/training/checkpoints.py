@@ -23,6 +23,7 @@ import numpy as np
 from loca.devices import SINGLE_PROCESS, ProcessGroup
 from loca.durable import CorruptDataError, lock, manifest, sync
 from loca.durable.manifest import Manifest
+from loca.models import Signature
 from loca.typing import Array, PyTree
 
 T = TypeVar("T", bound=PyTree)
@@ -270,15 +271,16 @@ class Checkpoints:
 
 
 def arrays_of(state: PyTree) -> dict[str, Array]:
-    """The JAX arrays of a tree, by where they are in it."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(eqx.filter(state, eqx.is_array))
-    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+    """The JAX arrays of a tree by their paths in it, except those of a model's signature, which never change."""
+    arrays = eqx.filter(state, eqx.is_array)
+    leaves, _ = jax.tree_util.tree_flatten_with_path(arrays, is_leaf=lambda part: isinstance(part, Signature))
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves if not isinstance(leaf, Signature)}
 
 
 def with_arrays(like: T, arrays: Mapping[str, Array]) -> T:
     """The same tree with other arrays."""
     old, rest = eqx.partition(like, eqx.is_array)
-    new = jax.tree_util.tree_map_with_path(lambda path, _: arrays[jax.tree_util.keystr(path)], old)
+    new = jax.tree_util.tree_map_with_path(lambda path, array: arrays.get(jax.tree_util.keystr(path), array), old)
     return eqx.combine(new, rest)
 
 

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from loca.data import Records, Samples
 from loca.devices import FUNCTIONS, ProcessGroup, ShardingRule, local_copy, place, replicated
 from loca.losses import mean_squared
-from loca.models import Operator, spread
+from loca.models import Operator, shard
 from loca.training.averaging import trained
 from loca.training.feeds import InMemory, Recipe, Streamed
 from loca.training.history import History
@@ -63,7 +63,7 @@ def checked(mesh: Mesh | None, model: Operator, batch_size: int) -> Mesh | None:
     """The mesh with all axes; raises if it cannot split this model's work on a batch."""
     if mesh is None:
         return None
-    mesh = spread(model, mesh).mesh
+    mesh = shard(model, mesh).mesh
     if batch_size % mesh.shape[FUNCTIONS]:
         raise ValueError(f"batches of {batch_size} cannot be split evenly over {mesh.shape[FUNCTIONS]} devices")
     return mesh
@@ -112,7 +112,7 @@ def fit(
       caller sees to it that model, data, optimizer and loss are the same.
     - `checkpoint_seconds`: between checkpoints; the most that a kill can cost.
     - `mesh`: devices that share the work, with any of the axes "functions", "queries" and "nodes", over which the
-      functions of a batch, their queries and the integral of `LOCA` are split; see `loca.models.spread`. A run may go
+      functions of a batch, their queries and the integral of `LOCA` are split; see `loca.models.shard`. A run may go
       on with more or fewer devices than it was saved with. With devices of several processes, each makes this same
       call, on the same data and directory; callbacks are called in the first.
     - `parameters`: how parameters and the optimizer's state lie on the mesh between steps: whole on each device, or by

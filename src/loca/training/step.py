@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from loca.losses import mean_squared
-from loca.models import Operator, spread
+from loca.models import Operator, shard
 from loca.parameters import trainable
 from loca.training.encoded import Encoded
 from loca.typing import PyTree
@@ -56,13 +56,13 @@ def advance(
     """θ ← θ − update(∇_θ loss), and the loss before it.
 
     Pure: compile it, scan it, map it, shard it. Only parameters that `trainable` names are changed.
-    With a mesh its devices share the work, see `loca.models.spread`.
+    With a mesh its devices share the work, see `loca.models.shard`.
     """
     learned, given = eqx.partition(state.model, trainable(state.model))
 
     def objective(learned: PyTree) -> Float[Array, ""]:
         model: Operator = eqx.combine(learned, given)
-        asked = model if mesh is None else spread(model, mesh)
+        asked = model if mesh is None else shard(model, mesh)
         weights = () if batch.weights is None else (batch.weights,)
         return loss(asked.respond(batch.codes, batch.queries), batch.s, *weights)
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 from loca.data import Samples
 from loca.devices import FUNCTIONS, place
 from loca.metrics import relative_l2
-from loca.models import Operator, spread
+from loca.models import Operator, predict_encoded
 from loca.training.encoded import Encoded
 
 
@@ -43,8 +43,7 @@ def validation(
 
         def of_block(rows: Int[Array, " B"]) -> Float[Array, "B d_s"]:
             block = encoded.take(rows).sharded(mesh)
-            asked = model if mesh is None else spread(model, mesh)
-            prediction = restore(asked.respond(block.codes, block.queries))
+            prediction = predict_encoded(model, block.codes, block.queries, mesh)
             return jnp.asarray(relative_l2(prediction, restore(block.s), block.weights))
 
         errors = jax.lax.map(of_block, blocks)

@@ -1,4 +1,4 @@
-"""Answers that need no training: what every model has to beat."""
+"""Linear baselines, fitted in closed form: what every trained model has to beat."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from loca.data import Indexed, Normalization, Queries, Samples, Shared
-from loca.models.operator import Operator
+from loca.models.operator import Operator, Signature
 from loca.parameters import Fixed
 from loca.typing import Input, Measurements
 from loca.workers import one_thread
 
 
 class Regression(Operator, Fixed):
-    """s(yⱼ) = s̄(yⱼ) + Σ_c B_c(yⱼ) ⟨e_c, u⟩: ridge regression on the principal components of u, a location at a time.
+    """s(yⱼ) = s̄(yⱼ) + Σ_c B_c(yⱼ) ⟨e_c, u⟩: ridge regression on the principal components of u, at each location alone.
 
-    Every location learns from those functions that are labeled there. Without components it is the mean field.
-    Elsewhere it answers as at the nearest location.
+    Each location is fitted to the functions that are labeled there. Without components the prediction is the mean
+    field. A query gets the prediction at the nearest location.
     """
 
     normalization: Normalization
@@ -29,12 +29,12 @@ class Regression(Operator, Fixed):
 
     @classmethod
     def fit(cls, data: Samples, components: int = 40, strength: float = 1e-3) -> Regression:
-        """Least squares with penalty.
+        """Fit by least squares with an L2 penalty.
 
         **Arguments:**
 
-        - `data`: functions with shared sensors, labeled at the same locations or each at some of them.
-        - `components`: k, how many of the inputs to regress on; 0 for the mean field.
+        - `data`: functions with shared sensors, each labeled at all or some of a common set of locations.
+        - `components`: k, the number of principal components of the inputs; 0 for the mean field.
         - `strength`: of the penalty, in units of the variance of the first component over all functions.
         """
         normalization = Normalization.fit(data)
@@ -56,6 +56,7 @@ class Regression(Operator, Fixed):
             jnp.asarray(e, jnp.float32),
             jnp.asarray(np.moveaxis(responses, 0, 1), jnp.float32),
             data.y.points,
+            signature=Signature.of(data),
         )
 
     def encode(self, u: Input) -> Float[Array, " K"]:
@@ -86,7 +87,7 @@ class RegressionAtQueries(eqx.Module):
 
 
 class Proportional(Operator, Fixed):
-    """s(y) = c ⊙ u(y): the input at the nearest sensor, times one number for each channel."""
+    """s(y) = c ⊙ u(y): the input at the nearest sensor times one factor per channel."""
 
     normalization: Normalization
     factors: Float[Array, " d"]
@@ -94,14 +95,19 @@ class Proportional(Operator, Fixed):
 
     @classmethod
     def fit(cls, data: Samples) -> Proportional:
-        """Least squares over all labels; inputs and outputs must have the same channels in the same places."""
+        """Fit by least squares over all labels; inputs and outputs must have the same channels."""
         if isinstance(data.u, Measurements) or data.x is None or data.input_size != data.output_size:
-            raise ValueError("s = c·u needs shared sensors, and as many input as output channels")
+            raise ValueError(
+                "s = c·u needs shared sensors, and as many input as output channels; "
+                f"got {data.input_size} inputs and {data.output_size} outputs"
+                f"{'' if data.x is not None else ', and no sensor locations `x`'}"
+            )
         x = data.x
         rows = jax.vmap(lambda y: nearest(y, x))(data.y.locations(len(data)))
         u = jnp.take_along_axis(data.u, rows[:, :, None], axis=1)
         factors = jnp.sum(u * data.s, axis=(0, 1)) / jnp.sum(u * u, axis=(0, 1))
-        return cls(Normalization.identity(data.input_size, data.output_size), factors, x)
+        identity = Normalization.identity(data.input_size, data.output_size)
+        return cls(identity, factors, x, signature=Signature.of(data))
 
     def encode(self, u: Input) -> Float[Array, "m d"]:
         assert not isinstance(u, Measurements)
@@ -126,14 +132,14 @@ class ProportionalAtQueries(eqx.Module):
 
 
 def nearest(y: Float[Array, "P d"], points: Float[Array, "M d"]) -> Int[Array, " P"]:
-    """Numbers of the points that are nearest to each of y."""
+    """The index of the point nearest to each query."""
     return jax.lax.map(lambda one: jnp.argmin(jnp.sum((points - one) ** 2, axis=-1)), y, batch_size=256)
 
 
 def tabulated(
     queries: Queries, s: Float[np.ndarray, "N P d_s"]
 ) -> tuple[Float[np.ndarray, "N M d_s"], Float[np.ndarray, "N M"]]:
-    """Labels in a table of all locations, zero where there is none, and which there are."""
+    """Labels in a table of all locations, zero where there is none, and a mask of those that exist."""
     match queries:
         case Shared():
             return s, np.ones(s.shape[:2])
@@ -142,4 +148,4 @@ def tabulated(
             table, labeled = np.zeros((len(s), len(y), s.shape[2])), np.zeros((len(s), len(y)))
             table[rows, np.asarray(index)], labeled[rows, np.asarray(index)] = s, 1.0
             return table, labeled
-    raise ValueError("these functions have locations of their own; regression needs common ones")
+    raise ValueError("every function has its own query locations; regression needs common ones: interpolate first")

@@ -1,4 +1,4 @@
-"""Encoders chosen to fit the data, for whoever does not choose one."""
+"""The encoders that models use unless given one."""
 
 import math
 
@@ -8,15 +8,18 @@ from loca.encoders import Encoder, HarmonicSensors, Projection, Scattering1D, Sc
 from loca.typing import Measurements
 
 AVERAGES = 31
-"""Local averages of a curve to keep at least: what the paper's 4 scales leave of its 500 sensors. All that is finer
-loses its sign in the modulus, so fewer scales are right for fewer sensors."""
+"""The least number of local averages of a curve: what the paper's 4 scales leave of its 500 sensors. Finer scales lose
+their sign in the modulus, so fewer sensors need fewer scales."""
 
 PROJECTION_MODES = {1: 32, 2: 8, 3: 5}
-"""Cosines per dimension for sensors anywhere: 32, 64 and 125 coefficients per channel."""
+"""Cosines per dimension where every function has its own sensors: 32, 64 and 125 coefficients per channel."""
 
 
-def encoder_for(data: Samples) -> Encoder:
-    """Scattering on a one- or two-dimensional grid, as in the paper; a projection for sensors anywhere."""
+def default_encoder(data: Samples) -> Encoder:
+    """Scattering on a one- or two-dimensional grid, as in the paper.
+
+    A projection if every function has its own sensors; the values at the sensors otherwise.
+    """
     if isinstance(data.u, Measurements):
         x = data.u.x.reshape(-1, data.u.x.shape[-1])
         box = Box(x.min(axis=0).tolist(), x.max(axis=0).tolist())
@@ -28,15 +31,15 @@ def encoder_for(data: Samples) -> Encoder:
             return Scattering1D.create(length=length, scales=scales, channels=data.input_size)
         case (_, _) if min(shape) >= 8:
             return Scattering2D.create(shape=shape, scales=1, angles=8, channels=data.input_size)
-    return sensors_for(data, num_frequencies=0)
+    return default_sensors(data, num_frequencies=0)
 
 
-def sensors_for(data: Samples, num_frequencies: int = 2) -> Encoder:
-    """The values at the sensors as they are, with harmonic features of the values unless there are to be none."""
+def default_sensors(data: Samples, num_frequencies: int = 2) -> Encoder:
+    """The values at the sensors, with `num_frequencies` harmonic features of each."""
     if isinstance(data.u, Measurements):
         raise ValueError(
-            "point sensors need the same locations for every function, but this data has measurements at locations of "
-            "their own; pass `encoder=Projection.create(...)`"
+            "point sensors need the same locations for every function, but every function of this data has its own; "
+            "pass `encoder=Projection.create(...)`"
         )
     sensors = data.u.shape[1]
     if num_frequencies == 0:

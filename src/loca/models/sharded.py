@@ -1,4 +1,4 @@
-"""Answers that all devices of a mesh work out together."""
+"""Operators evaluated by all devices of a mesh together."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from loca.models.separable import AtQueries, SeparableOperator
 from loca.typing import Input, PyTree
 
 
-class Spread(eqx.Module):
-    """F, asked as the operator itself is, with the work of every call spread over a mesh; use `spread`.
+class ShardedOperator(eqx.Module):
+    """F, with the work of every call split over the devices of a mesh; made by `shard`.
 
-    Every device answers for its own functions and queries with parameters of its own, so that nothing goes between
-    devices but the partial integrals of `Sharded` and, on the way back, the gradient of the parameters, once.
+    Each device evaluates its own functions at its own queries with its own copy of the parameters. Devices exchange
+    only the partial integrals of `Sharded` and, in the backward pass, the gradient of the parameters, once.
     """
 
     operator: Operator
@@ -57,12 +57,12 @@ class Spread(eqx.Module):
                 )  # fmt: skip
             case _:
                 raise TypeError(
-                    f"queries of the kind {type(queries).__name__} cannot be split; use Shared, Indexed or Free"
+                    f"expected Shared, Indexed or Free queries, got {type(queries).__name__}, which cannot be split"
                 )
         return s if s.shape[1] == queries.count else s[:, : queries.count]
 
     def at(self, y: Float[Array, "P d_y"]) -> PyTree:
-        """For a fixed set of queries: a function u ↦ s(y) with all work on y done, its part on each device."""
+        """The operator at fixed queries, a part of them on each device: a function u ↦ F(u)(y)."""
         if not isinstance(self.operator, SeparableOperator):
             return self.operator.at(y)
         rows = PartitionSpec(QUERIES)
@@ -82,7 +82,7 @@ class Spread(eqx.Module):
         return operator.normalization.restore_output(self.respond(codes, queries)[:functions])
 
     def _shares_locations(self, y: Float[Array, "M d_y"], index: Int[Array, "N P"]) -> bool:
-        """Whether a device does better to answer at its part of all locations than at its part of the labels."""
+        """Whether it is cheaper to evaluate at a device's part of all locations than at its part of the labels."""
         operator, devices = self.operator, self.mesh.shape
         pointwise = isinstance(operator, SeparableOperator) and operator.is_pointwise
         return pointwise and devices[QUERIES] > 1 and len(y) * devices[FUNCTIONS] <= index.size
@@ -97,7 +97,7 @@ class Spread(eqx.Module):
         split: tuple[PartitionSpec, ...],
         out: PartitionSpec,
     ) -> PyTree:
-        """A function of the operator, whole on each device, and of the device's own part of some arrays."""
+        """Evaluate a function on each device, from a copy of the operator and the device's part of some arrays."""
         parameters, rest = eqx.partition(self.operator, eqx.is_array)
         return jax.shard_map(
             lambda parameters, *arrays: function(eqx.combine(parameters, rest), *arrays),
@@ -105,49 +105,49 @@ class Spread(eqx.Module):
             axis_names={FUNCTIONS, QUERIES},
             in_specs=(PartitionSpec(), *split),
             out_specs=out,
-            check_vma=False,  # a loop in somebody's network may begin with zeros that are the same on all devices
+            check_vma=False,  # a loop in a user's network may begin with zeros that are the same on all devices
         )(parameters, *arrays)
 
 
-def spread(operator: Operator, mesh: Mesh) -> Spread:
-    """The same operator, for `predict`, `at` and calls, with the work spread over the devices of a mesh.
+def shard(operator: Operator, mesh: Mesh) -> ShardedOperator:
+    """The same operator, for `predict`, `at` and calls, with the work split over the devices of a mesh.
 
-    Compile what you call: `jax.jit(lambda u, y: spread(model, mesh)(u, y))`.
+    Compile what you call: `jax.jit(lambda u, y: shard(model, mesh)(u, y))`.
 
     **Arguments:**
 
-    - `operator`: any; it stays as it is, and holds nothing of the mesh.
-    - `mesh`: with any of the axes "functions", "queries" and "nodes". The last splits the integral of a `LOCA` that is
-        evaluated by `Dense` or `Sharded`. Neither last nor second make sense where answers depend on what is asked
-        together, as with the rule `OwnQueries`.
+    - `operator`: any; it does not change, and does not refer to the mesh.
+    - `mesh`: with any of the axes "functions", "queries" and "nodes". "nodes" splits the integral of a `LOCA` that is
+        evaluated by `Dense` or `Sharded`. "queries" and "nodes" need a pointwise operator, so they do not work with the
+        rule `OwnQueries`.
     """
     mesh = complete(mesh)
-    if mesh.shape[QUERIES] > 1 and isinstance(operator, SeparableOperator) and not operator.is_pointwise:
+    if mesh.shape[QUERIES] > 1 and not operator.is_pointwise:
         raise ValueError(
-            "the answers of this operator depend on what is asked together, so its queries cannot be split; "
-            f"give a mesh without the axis {QUERIES!r}, or a model with another rule"
+            "predictions of this operator depend on all queries together, so the queries cannot be split; "
+            f"pass a mesh without the axis {QUERIES!r}, or a model with another rule"
         )
     if mesh.shape[NODES] > 1:
         if not isinstance(operator, LOCA) or not isinstance(operator.attention, Dense | Sharded):
-            way = type(operator.attention).__name__ if isinstance(operator, LOCA) else "no attention at all"
+            found = type(operator.attention).__name__ if isinstance(operator, LOCA) else "no attention"
             raise ValueError(
-                f"the axis {NODES!r} of the mesh splits the integral of a LOCA with Dense or Sharded attention, and "
-                f"this {type(operator).__name__} has {way}; give a mesh without that axis"
+                f"the axis {NODES!r} of the mesh splits the integral of a LOCA with Dense or Sharded attention, but "
+                f"this {type(operator).__name__} has {found}; pass a mesh without that axis"
             )
         operator = dataclasses.replace(operator, attention=Sharded(NODES))
-    return Spread(operator, mesh)
+    return ShardedOperator(operator, mesh)
 
 
 def at_own_locations(
     operator: Operator, codes: Float[Array, "N ..."], y: Float[Array, "part d_y"], index: Int[Array, "N P"]
 ) -> Float[Array, "N own d_s"]:
-    """Answers at indexed locations, of which every device has only some: each is found where its location is.
+    """Outputs at indexed locations, of which each device has a part.
 
-    All devices but one contribute zero to an answer, so the sum over them is exact.
+    The device that has a location contributes the output there and all others zero, so the sum over devices is exact.
     """
-    answers = operator.respond(codes, Shared(y))
+    outputs = operator.respond(codes, Shared(y))
     place = index - jax.lax.axis_index(QUERIES) * len(y)
     is_here = (0 <= place) & (place < len(y))
-    chosen = jnp.take_along_axis(answers, jnp.clip(place, 0, len(y) - 1)[:, :, None], axis=1)
+    chosen = jnp.take_along_axis(outputs, jnp.clip(place, 0, len(y) - 1)[:, :, None], axis=1)
     chosen = jnp.where(is_here[:, :, None], chosen, 0.0)
     return jax.lax.psum_scatter(chosen, QUERIES, scatter_dimension=1, tiled=True)

@@ -66,5 +66,5 @@ def test_what_cannot_be_fitted_is_said(getkey):
     with pytest.raises(ValueError, match="as many input as output channels"):
         Proportional.fit(Samples(samples.u, samples.y, jnp.tile(samples.s, 2), x=samples.x))
     free = Samples(samples.u, Free(samples.y.locations(len(samples))), samples.s, x=samples.x)
-    with pytest.raises(ValueError, match="locations of their own"):
+    with pytest.raises(ValueError, match="its own query locations"):
         Regression.fit(free)

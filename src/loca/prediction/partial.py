@@ -1,4 +1,4 @@
-"""`FILE.zarr.partial`: a prediction in the making; whatever is killed, what is done stays done."""
+"""`FILE.zarr.partial`: an unfinished prediction, which resumes where it was interrupted."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 from loca.data.store import group_attributes
 from loca.durable import differences, is_started, sync, without_versions, write_atomically, write_request
-from loca.prediction.job import Job, Parts
+from loca.prediction.tiles import Tiles, TileValues
 
 DESCRIPTION = "loca_prediction"
-"""The attribute that says what a prediction is of, as JSON: NetCDF, to which users copy it, knows no nested ones."""
+"""The attribute that describes a prediction, as JSON text: NetCDF, to which users copy it, has no nested attributes."""
 
 
-class Draft:
-    """A Zarr group whose chunks are tiles, and a mark for each tile that is on the disk.
+class PartialPrediction:
+    """A Zarr group whose chunks are tiles, and an empty file `marks/TILE` for every tile that is on the disk.
 
     **Arguments:**
 
-    - `path`: where the prediction will be once it is whole.
-    - `request`: what is asked for, as JSON can hold it.
+    - `path`: the path of the complete prediction.
+    - `request`: a description of the prediction, as JSON values.
     """
 
     def __init__(self, path: Path, request: dict[str, Any]):
@@ -32,37 +32,37 @@ class Draft:
         self.data, self.marks = self.directory / "data", self.directory / "marks"
 
     def check_existing(self) -> None:
-        """Raise unless the prediction that is there already is the one asked for."""
+        """Raise unless the prediction that already exists is the requested one."""
         description = group_attributes(self.path).get(DESCRIPTION)
         if description is None:
             raise FileExistsError(
-                f"{self.path} is there already and is no prediction of loca; choose another name, or delete it first"
+                f"{self.path} already exists and is not a prediction of loca; choose another name, or delete it first"
             )
         if difference := differences(without_versions(json.loads(description)), without_versions(self.request)):
             raise FileExistsError(
-                f"{self.path} is there already and holds another prediction ({difference}); "
+                f"{self.path} already exists and holds another prediction ({difference}); "
                 "choose another name, or delete it first"
             )
 
-    def begin(self, job: Job) -> None:
-        """Write coordinates and empty arrays, or see that what was begun is what is asked for now."""
+    def begin(self, tiles: Tiles) -> None:
+        """Write coordinates and empty arrays, or check that the prediction to resume is the requested one."""
         if not is_started(self.directory, self.request):
             self.marks.mkdir(exist_ok=True)
-            self.create(job)
+            self.create(tiles)
             write_request(self.directory, self.request)
-        for leftover in self.marks.glob(".*"):  # of a killed run
+        for leftover in self.marks.glob(".*"):  # of a killed process
             leftover.unlink()
 
-    def create(self, job: Job) -> None:
-        """The group with everything but its tiles."""
+    def create(self, tiles: Tiles) -> None:
+        """Create the group with everything but the tiles."""
         import zarr
         from zarr.codecs import Crc32cCodec
 
-        coordinates = job.coordinates()
+        coordinates = tiles.coordinates()
         coordinates.attrs = {DESCRIPTION: json.dumps(self.request), **coordinates.attrs}
         coordinates.to_zarr(self.data, mode="w", zarr_format=3, consolidated=False)
         group = zarr.open_group(self.data, mode="r+")
-        for name, array in job.arrays.items():
+        for name, array in tiles.arrays.items():
             group.create_array(
                 name,
                 shape=array.shape,
@@ -75,28 +75,28 @@ class Draft:
             )
 
     def done(self) -> set[str]:
-        """The tiles that need not be made again."""
+        """The names of the tiles that are on the disk."""
         return {mark.name for mark in self.marks.iterdir()}
 
-    def put(self, name: str, parts: Parts) -> None:
-        """Write a tile, and mark it when it is on the disk."""
+    def write(self, name: str, values: TileValues) -> None:
+        """Write a tile, and mark it once it is on the disk."""
         import zarr
 
-        for array_name, (region, values) in parts.items():
-            with zarr.config.set({"array.write_empty_chunks": True}):  # a tile of nothing but NaN is a tile
+        for array_name, (region, part) in values.items():
+            with zarr.config.set({"array.write_empty_chunks": True}):  # a tile may contain nothing but NaN
                 array = zarr.open_array(self.data / array_name, mode="r+")
-            array[region] = values
+            array[region] = part
             places = (str(along.start // side) for along, side in zip(region, array.chunks, strict=True))
             sync(self.data.joinpath(array_name, "c", *places))
         write_atomically(self.marks / name, lambda file: None)
 
     def finish(self) -> None:
-        """Give the whole its name, and remove what is not part of it."""
+        """Give the complete prediction its name, and remove everything else."""
         import zarr
 
-        for leftover in self.data.rglob("*.partial"):  # what a killed run was writing
+        for leftover in self.data.rglob("*.partial"):  # of a killed process
             leftover.unlink()
-        with warnings.catch_warnings():  # not part of the Zarr v3 standard yet, but xarray warns whoever has none
+        with warnings.catch_warnings():  # not yet part of the Zarr v3 standard, but without it xarray warns its users
             warnings.filterwarnings("ignore", "Consolidated metadata")
             zarr.consolidate_metadata(self.data)
         sync(self.data / "zarr.json")
@@ -105,5 +105,5 @@ class Draft:
         self.remove()
 
     def remove(self) -> None:
-        """Remove what is left of the making."""
+        """Remove the directory of the unfinished prediction."""
         shutil.rmtree(self.directory, ignore_errors=True)

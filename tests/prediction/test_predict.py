@@ -1,4 +1,4 @@
-"""Predictions tile by tile: what the model says, as the data labels it, in little memory, however often killed."""
+"""Predictions tile by tile: those of the model, labeled as the data is, in little memory, however often killed."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ from loca.domains import Box, Sphere, Torus
 from loca.durable import files as work
 from loca.encoders import Sensors
 from loca.models import FNO, LOCA, DeepONet
-from loca.prediction import QueryGrid, draft, own, predict_to, shared
+from loca.prediction import QueryGrid, partial, predict_to, tiles
 from loca.rules import MonteCarlo, OwnQueries
 from loca.saving import save
 from loca.typing import Measurements
@@ -121,14 +121,19 @@ def assert_same(found, wanted):
 @pytest.fixture
 def small_tiles(monkeypatch):
     """Tiles of at most 40 queries and a few functions, several groups of functions."""
-    monkeypatch.setattr(shared, "MOST_QUERIES", 40)
-    monkeypatch.setattr(shared, "TILE_BYTES", 700)
-    monkeypatch.setattr(shared, "HALF_BYTES", 1000)
-    monkeypatch.setattr(own, "MOST_QUERIES", 5)
+    monkeypatch.setattr(tiles, "MOST_QUERIES", 40)
+    monkeypatch.setattr(tiles, "TILE_BYTES", 700)
+    monkeypatch.setattr(tiles, "HALF_BYTES", 1000)
 
 
-@pytest.mark.parametrize("build", [loca, deeponet, fno])
-def test_what_is_written_is_what_the_model_says(build, tmp_path, small_tiles):
+@pytest.fixture
+def small_own_tiles(monkeypatch):
+    """At most 5 of a function's own queries at once."""
+    monkeypatch.setattr(tiles, "MOST_QUERIES", 5)
+
+
+@pytest.mark.parametrize("build", [loca, pytest.param(deeponet, marks=pytest.mark.full), fno])
+def test_the_file_holds_the_predictions_of_the_model(build, tmp_path, small_tiles):
     data = Labeled(weather(), "air", ["pres", "air"], "time")
     model, seen = build(data.load()), []
     found = predict_to(model, data, tmp_path / "p.zarr", progress=lambda *moment: seen.append(moment))
@@ -158,17 +163,13 @@ def test_what_is_missing_in_the_data_is_missing_in_the_prediction(tmp_path, smal
     assert_same(found, expected(model, data))
 
 
-@pytest.mark.parametrize(
-    "queries",
-    [
-        Shared(jax.random.uniform(jax.random.key(3), (90, 2))),
-        Indexed(jax.random.uniform(jax.random.key(3), (20, 2)), jax.random.randint(jax.random.key(4), (11, 9), 0, 20)),
-        Free(jax.random.uniform(jax.random.key(3), (11, 9, 2))),
-    ],
-    ids=["shared", "indexed", "free"],
-)
-@pytest.mark.parametrize("build", [loca, deeponet])
-def test_all_forms_of_queries(build, queries, tmp_path, small_tiles):
+@pytest.mark.parametrize("build", [loca, pytest.param(deeponet, marks=pytest.mark.full)])
+@pytest.mark.parametrize("form", ["shared", "indexed", "free"])
+def test_all_forms_of_queries(build, form, tmp_path, request):
+    y = jax.random.uniform(jax.random.key(3), (90, 2))
+    index = jax.random.randint(jax.random.key(4), (11, 9), 0, 20)
+    queries = {"shared": Shared(y), "indexed": Indexed(y[:20], index), "free": Free(y[index])}[form]
+    request.getfixturevalue("small_tiles" if form == "shared" else "small_own_tiles")
     data = convert(InMemory(flat(queries)), tmp_path / "data.zarr")
     model = build(data.load())
     assert_same(predict_to(model, data, tmp_path / "p.zarr"), expected(model, data))
@@ -176,7 +177,7 @@ def test_all_forms_of_queries(build, queries, tmp_path, small_tiles):
     assert_same(predict_to(model, part, tmp_path / "part.zarr"), expected(model, part))
 
 
-def test_places_that_differ_from_function_to_function(tmp_path, small_tiles):
+def test_places_that_differ_from_function_to_function(tmp_path, small_own_tiles):
     """Stations that move, with times among their coordinates, as `Labeled` gives them."""
     along = ("day", "point")
     dataset = xarray.Dataset(
@@ -197,8 +198,8 @@ def test_places_that_differ_from_function_to_function(tmp_path, small_tiles):
     np.testing.assert_allclose(asked.speed, wanted[..., 0], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("build", [loca, deeponet, fno])
-def test_a_grid_is_asked_instead(build, tmp_path, small_tiles):
+@pytest.mark.parametrize("build", [loca, pytest.param(deeponet, marks=pytest.mark.full), fno])
+def test_predictions_on_a_grid(build, tmp_path, small_tiles):
     data = Labeled(weather(), "air", "pres", "time")
     samples = data.load()
     model = build(samples)
@@ -230,19 +231,20 @@ def test_even_grids():
 
 def test_each_half_is_computed_once(tmp_path, monkeypatch):
     """φ once for each tile of queries and v once for each function, though there are several tiles of functions."""
-    monkeypatch.setattr(shared, "MOST_QUERIES", 40)
-    monkeypatch.setattr(shared, "TILE_BYTES", 700)
+    monkeypatch.setattr(tiles, "MOST_QUERIES", 40)
+    monkeypatch.setattr(tiles, "TILE_BYTES", 700)
     calls = {"of_functions": [], "of_queries": []}
-    whole = shared.halves
 
-    def counted(model, y):
-        made = whole(model, y)
-        return made._replace(
-            of_functions=lambda u: calls["of_functions"].append(len(u)) or made.of_functions(u),
-            of_queries=lambda y: calls["of_queries"].append(len(y)) or made.of_queries(y),
-        )
+    class Counted(tiles.TilePredictor):
+        def of_functions(self, u):
+            calls["of_functions"].append(len(u))
+            return super().of_functions(u)
 
-    monkeypatch.setattr(shared, "halves", counted)
+        def of_queries(self, y):
+            calls["of_queries"].append(len(y))
+            return super().of_queries(y)
+
+    monkeypatch.setattr(tiles, "TilePredictor", Counted)
     data = Labeled(weather(days=30), "air", "pres", "time")
     seen = []
     predict_to(deeponet(data.load()), data, tmp_path / "p.zarr", progress=lambda *moment: seen.append(moment))
@@ -253,7 +255,7 @@ def test_each_half_is_computed_once(tmp_path, monkeypatch):
 
 
 def test_nodes_that_follow_the_queries(tmp_path, small_tiles, monkeypatch):
-    """Such a model is answered as long as all queries fit; then it is refused, for its answers depend on all."""
+    """Such a model is accepted as long as all queries fit in memory, because each prediction depends on all of them."""
     data = Labeled(weather(), "air", "pres", "time")
     model = loca(data.load(), OwnQueries(Sphere()))
     assert_same(predict_to(model, data, tmp_path / "p.zarr"), expected(model, data))
@@ -270,7 +272,7 @@ def content(path):
     return {str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-CHANGES = ((draft, "sync"), (xarray.Dataset, "to_zarr"))
+CHANGES = ((partial, "sync"), (xarray.Dataset, "to_zarr"))
 """What changes the disk here, besides moving and removing files."""
 
 
@@ -338,7 +340,7 @@ def test_other_requests_are_refused(tmp_path):
     assert_same(predict_to(model, data, path), expected(model, data))  # it is there already
     assert content(path) == before
     (tmp_path / "else.zarr").mkdir()
-    with pytest.raises(FileExistsError, match="is no prediction of loca"):
+    with pytest.raises(FileExistsError, match="is not a prediction of loca"):
         predict_to(model, data, tmp_path / "else.zarr")
     with pytest.raises(ValueError, match=r"1 output channels but the data 2 \(pres, air\)"):
         predict_to(model, Labeled(weather(), "air", ["pres", "air"], "time"), tmp_path / "q.zarr")
@@ -445,6 +447,7 @@ print(found.s.nbytes / 1e6, peak_megabytes() - before)
 """
 
 
+@pytest.mark.slow
 def test_memory_is_bounded(tmp_path):
     """128 functions at a million queries are 512 MB; the process grows by much less."""
     line = [sys.executable, "-W", "ignore", "-c", MEMORY, str(tmp_path / "p.zarr")]

@@ -1,0 +1,162 @@
+"""What operators know of themselves, and what an operator written outside the package gets for free."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import loca
+from loca.data import Free, Indexed, Normalization, Samples, Shared, Variable
+from loca.domains import Torus
+from loca.encoders import Sensors
+from loca.models import (
+    FNO,
+    LOCA,
+    DeepONet,
+    Operator,
+    Predictor,
+    Proportional,
+    Regression,
+    Signature,
+    TilePredictor,
+    predict,
+)  # fmt: skip
+from loca.parameters import count, trainable
+from loca.rules import OwnQueries
+from loca.training import Checkpoints, State
+
+KEY = jax.random.key(0)
+SMALL = {"num_features": 4, "lift_size": 3, "lift_widths": (5,), "proposal_widths": (5,), "feature_widths": (5,)}
+
+
+def waves(functions=7):
+    """Two channels on a 4 × 6 grid of the torus."""
+    domain = Torus((0.0, 0.0), (2.0, 1.0))
+    line = [(np.arange(n) + 0.5) / n for n in (4, 6)]
+    y = domain.from_unit(jnp.asarray(np.stack(np.meshgrid(*line, indexing="ij"), -1).reshape(-1, 2), jnp.float32))
+    u = jax.random.normal(KEY, (functions, 24, 2))
+    names = {
+        "inputs": [Variable("height", "m"), Variable("depth", "m")],
+        "outputs": [Variable("a"), Variable("b", "s")],
+    }
+    return Samples(u, y, jnp.cumsum(u, axis=1), x=y, domain=domain, **names)
+
+
+class Mean(Operator):
+    """F(u)(y) = c · mean(u) · y₁, written as a user would: not separable, without `at` and `halves`."""
+
+    normalization: Normalization
+    c: jax.Array
+
+    def encode(self, u):
+        return u.mean(axis=0)
+
+    def respond(self, codes, queries):
+        return self.c * codes[:, None] * queries.locations(len(codes))[..., :1]
+
+
+MODELS = {
+    "loca": lambda data: LOCA.create(data, key=KEY, encoder=Sensors(24, 2), **SMALL),
+    "own-queries": lambda data: LOCA.create(
+        data, key=KEY, encoder=Sensors(24, 2), rule=OwnQueries(data.domain), **SMALL
+    ),
+    "deeponet": lambda data: DeepONet.create(data, key=KEY, num_features=4, branch_widths=(5,), trunk_widths=(5,)),
+    "fno": lambda data: FNO.create(data, key=KEY, modes=2, width=3, depth=2),
+    "regression": lambda data: Regression.fit(data, components=2),
+    "proportional": Proportional.fit,
+    "outside": lambda data: Mean(Normalization.fit(data), jnp.asarray(2.0), signature=Signature.of(data)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_operator_knows_the_data_it_was_made_for(name):
+    data = waves()
+    model = MODELS[name](data)
+    assert model.domain == data.domain
+    assert jnp.array_equal(model.sensors, data.x)
+    assert (model.inputs, model.outputs) == (data.inputs, data.outputs)
+    assert model.is_pointwise == (name != "own-queries")
+    assert not any(jax.tree.leaves(trainable(model).signature))
+    assert count(model) == count(eqx.tree_at(lambda model: model.signature, model, None))
+
+
+def test_without_a_signature_names_are_numbered_and_the_rest_is_unknown():
+    model = Mean(Normalization.identity(1, 2), jnp.asarray(2.0))
+    assert model.signature is model.domain is model.sensors is None
+    assert (model.inputs, model.outputs) == ((Variable("u1"),), (Variable("s1"), Variable("s2")))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_fixed_queries_halves_and_blocks_predict_the_same(name):
+    data = waves()
+    model = MODELS[name](data)
+    y = data.y.points
+    expected = np.asarray(predict(model, data.u, data.y))
+    tolerance = {"rtol": 1e-4, "atol": 1e-5 * np.abs(expected).max()}
+    np.testing.assert_allclose(eqx.filter_jit(lambda m, u: m.at(y)(u))(model, data.u[1]), expected[1], **tolerance)
+    tiles = TilePredictor(model, y)
+    np.testing.assert_allclose(tiles.together(tiles.of_functions(data.u), tiles.of_queries(y)), expected, **tolerance)
+    in_blocks = Predictor(model, data.y, size=5)
+    parts = [in_blocks(data.u[rows], data.y) for rows in (slice(0, 5), slice(5, 7))]
+    np.testing.assert_allclose(np.concatenate(parts), expected, **tolerance)
+
+
+@pytest.mark.parametrize("form", ["indexed", "free"])
+def test_a_block_is_padded_with_its_own_queries(form):
+    data = waves()
+    index = jax.random.randint(KEY, (7, 5), 0, 24)
+    queries = {"indexed": Indexed(data.y.points, index), "free": Free(data.y.points[index])}[form]
+    model = MODELS["deeponet"](data)
+    in_blocks = Predictor(model, queries, size=5)
+    parts = [in_blocks(data.u[rows], queries.take(jnp.arange(7)[rows])) for rows in (slice(0, 5), slice(5, 7))]
+    np.testing.assert_allclose(np.concatenate(parts), predict(model, data.u, queries), rtol=1e-4, atol=1e-5)
+
+
+def test_blocks_and_operators_of_the_same_sizes_are_compiled_once():
+    data, traced = waves(), []
+
+    class Traced(Mean):
+        def encode(self, u):
+            traced.append(u.shape)
+            return super().encode(u)
+
+    for c in (1.0, 2.0):
+        in_blocks = Predictor(Traced(Normalization.identity(2, 2), jnp.asarray(c)), data.y, size=5)
+        for rows in (slice(0, 5), slice(5, 7)):
+            in_blocks(data.u[rows], data.y)
+    assert len(traced) == 1
+
+
+def test_a_file_keeps_the_signature(tmp_path):
+    data = waves()
+    model = MODELS["fno"](data)
+    loca.save(model, tmp_path / "model.safetensors")
+    again = loca.load(tmp_path / "model.safetensors")
+    assert again.domain == data.domain
+    assert jnp.array_equal(again.sensors, data.x)
+    assert (again.inputs, again.outputs) == (data.inputs, data.outputs)
+
+
+def test_a_checkpoint_has_no_signature(tmp_path):
+    """So runs of version 0.1 resume with models that have one, and the signature comes from the model."""
+    import optax
+
+    model = MODELS["deeponet"](waves())
+    bare = dataclasses.replace(model, signature=None)
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(State.start(bare, optax.sgd(0.1)), 1)
+        checkpoints.wait()
+        state, _ = checkpoints.restore(State.start(model, optax.sgd(0.1)))
+    assert eqx.tree_equal(state.model.signature, model.signature)
+
+
+def test_an_operator_from_outside_is_trained_and_evaluated():
+    data = waves()
+    model, _ = loca.fit(MODELS["outside"](data), data, steps=3, batch_size=5)
+    assert float(model.c) != 2.0
+    assert model.domain == data.domain
+    assert np.isfinite(loca.evaluate(model, data, batch_size=5).errors["rmse"]).all()
+    assert np.isfinite(model.predict(data.u, Shared(data.y.points[:3]))).all()
