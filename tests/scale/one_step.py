@@ -1,7 +1,7 @@
-"""The gradient of one training step on meshes of many shapes, against one device; run as a program, it tells in JSON.
+"""The gradient of one training step on meshes, compared with one device; run as a program, it prints JSON.
 
-Arguments: the devices that XLA is to simulate, and with several processes the number of this one, how many there are
-and the port at which they meet.
+Arguments: the number of devices that XLA simulates; with several processes also the index of this one, their number
+and the port at which they meet. With LOCA_FULL=1, all meshes are compared instead of one with all axes.
 """
 
 import dataclasses
@@ -34,10 +34,13 @@ from loca.models import LOCA, DeepONet, shard  # noqa: E402
 from loca.problems import Antiderivative  # noqa: E402
 from loca.rules import GaussLegendre, OwnQueries  # noqa: E402
 from loca.training import Encoded, State  # noqa: E402
-from loca.training.feeds import Recipe  # noqa: E402
+from loca.training.steps import StepConfig  # noqa: E402
 
 ONE_AXIS = [{axis: count} for axis in ("functions", "queries", "nodes") for count in (1, 2, 4, 8)]
-MIXED = [{"queries": 2, "nodes": 4}, {"nodes": 2, "functions": 2, "queries": 2}]
+ALL_AXES = {"nodes": 2, "functions": 2, "queries": 2}
+MIXED = [{"queries": 2, "nodes": 4}, ALL_AXES]
+
+FULL = bool(os.environ.get("LOCA_FULL"))
 
 SHOW = optax.GradientTransformation(
     lambda learned: jax.tree.map(jnp.zeros_like, learned),
@@ -62,12 +65,12 @@ def example(dtype):
 
 def step(model, encoded, mesh):
     """Gradient and loss of the step that `fit` takes."""
-    recipe = Recipe(SHOW, mean_squared, len(encoded.s), 0, None, None if mesh is None else complete(mesh))
-    state, encoded = place((State.start(model, SHOW), encoded), recipe.mesh)
+    config = StepConfig(SHOW, mean_squared, len(encoded.s), 0, None, None if mesh is None else complete(mesh))
+    state, encoded = place((State.start(model, SHOW), encoded), config.mesh)
 
     @eqx.filter_jit
     def one(state, encoded):
-        after, loss = recipe.advance(state, encoded)
+        after, loss = config.advance(state, encoded)
         return after.optimizer_state, loss
 
     gradient, loss = one(state, encoded)
@@ -136,8 +139,8 @@ def sharded_alone():
 def evaluations():
     """The largest relative difference that a mesh makes to any error, for blocks that do not split evenly."""
     model, data = example(jnp.float64)
-    mesh = mesh_of({"functions": 2, "nodes": 2, "queries": 2})
-    for samples in (data, data.observe(jax.random.key(2), 15)):
+    mesh = mesh_of(ALL_AXES)
+    for samples in (data, data.observe(jax.random.key(2), 15))[: 2 if FULL else 1]:
         plain, split = (evaluate(model, samples, batch_size=7, mesh=each).errors for each in (None, mesh))
         yield max(float(np.abs(split[name] / plain[name] - 1.0).max()) for name in plain)
 
@@ -164,12 +167,14 @@ def main():
             found += gradients([{"functions": 4}, {"queries": 4}, {"nodes": 4}], jnp.float64, ["indexed"])
         told = {"steps": found}
     else:
-        found = list(gradients([{"functions": 8}, {"queries": 2}, {"nodes": 4}, *MIXED], jnp.float32, ["shared"]))
-        bits = list(same_bits(jnp.float32, (1, 2, 4, 8)))
+        single, mixed = ([{"functions": 8}, {"queries": 2}, {"nodes": 4}], MIXED) if FULL else ([], [ALL_AXES])
+        found = list(gradients([*single, *mixed], jnp.float32, ["shared"]))
+        bits = list(same_bits(jnp.float32, (1, 2, 4, 8) if FULL else (8,)))
         with jax.enable_x64(True):
-            found += gradients([*ONE_AXIS, *MIXED], jnp.float64, ["shared"])
-            found += gradients([{"functions": 8}, {"queries": 4}, MIXED[-1]], jnp.float64, ["indexed", "few", "free"])
-            bits += same_bits(jnp.float64, (8,))
+            found += gradients([*(ONE_AXIS if FULL else []), *mixed], jnp.float64, ["shared"])
+            forms = [{"functions": 8}, {"queries": 4}, ALL_AXES] if FULL else [ALL_AXES]
+            found += gradients(forms, jnp.float64, ["indexed", "few", "free"])
+            bits += same_bits(jnp.float64, (8,)) if FULL else []
             told = {"steps": found, "bits": bits, "sharded": sharded_alone(), "evaluations": list(evaluations())}
         told["refused"] = list(refusals())
     sys.stdout.write(json.dumps(told) + "\n")

@@ -1,4 +1,4 @@
-"""The work of one model split over devices of one process and of two: the same gradient, and the same bits."""
+"""The work of one model split over devices of one process and of two: the same gradient and the same bits."""
 
 import contextlib
 import json
@@ -51,6 +51,15 @@ def check_steps(steps):
 
 @pytest.mark.slow
 def test_the_gradient_is_that_of_one_device(told):
+    """On a mesh with all axes, for all forms of queries, in single and double precision."""
+    check_steps(told["steps"])
+    with_all_axes = [step for step in told["steps"] if len(step["axes"]) == 3 and min(step["axes"].values()) > 1]
+    assert {step["form"] for step in with_all_axes if step["bits"] == 64} == {"shared", "indexed", "few", "free"}
+    assert {step["bits"] for step in with_all_axes} == {32, 64}
+
+
+@pytest.mark.full
+def test_the_gradient_is_that_of_one_device_for_all_numbers_of_devices(told):
     check_steps(told["steps"])
     one_axis = {
         (axis, count) for step in told["steps"] if len(step["axes"]) == 1 for axis, count in step["axes"].items()
@@ -61,7 +70,7 @@ def test_the_gradient_is_that_of_one_device(told):
 
 @pytest.mark.slow
 def test_answers_at_split_queries_have_the_same_bits(told):
-    assert len(told["bits"]) == 10
+    assert len(told["bits"]) == (10 if os.environ.get("LOCA_FULL") else 2)
     assert all(same for _, _, same in told["bits"]), told["bits"]
 
 
@@ -75,7 +84,7 @@ def test_a_mesh_changes_no_evaluation(told):
     assert max(told["evaluations"]) <= 1e-12
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_gradient_of_two_processes_is_that_of_one():
     with contextlib.closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))

@@ -29,7 +29,7 @@ def train(report, directory, model, steps, seconds):
     data, test = PROBLEM.sample(jax.random.key(0), 100), PROBLEM.sample(jax.random.key(1), 20)
     try:
         _, history = fit(
-            model, data, steps=steps, batch_size=20, validate=test, every=250, directory=directory,
+            model, data, steps=steps, batch_size=20, validate=test, every=100, directory=directory,
             checkpoint_seconds=seconds, callbacks=[lambda now: report(step=now.step, time=time.time())],
         )  # fmt: skip
     except StoppedError as stopped:
@@ -56,14 +56,14 @@ def train_together(report, _, run, model, store, steps, seconds, rank, ranks, po
     rule = replicated if smallest is None else functools.partial(shard_large, size=smallest)
     try:
         trained, history = fit(
-            model, data, steps=steps, batch_size=8, validate=PROBLEM.sample(jax.random.key(1), 10), every=50, mesh=mesh,
+            model, data, steps=steps, batch_size=8, validate=PROBLEM.sample(jax.random.key(1), 10), every=20, mesh=mesh,
             directory=run, checkpoint_seconds=seconds, parameters=rule,
             callbacks=[lambda now: report(step=now.step, time=time.time())],
         )  # fmt: skip
     except StoppedError as stopped:
         report(stopped=str(stopped))
         return
-    state, _ = Checkpoints(Path(run) / "checkpoints", crew=ProcessGroup.of(mesh)).restore(
+    state, _ = Checkpoints(Path(run) / "checkpoints", processes=ProcessGroup.of(mesh)).restore(
         place(State.start(model, default_optimizer(steps)), mesh)
     )
     report(

@@ -1,6 +1,7 @@
 """Saves under way, as tests see them in a directory of checkpoints."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from zygote import PATIENCE
@@ -12,7 +13,11 @@ def is_saving(checkpoints: Path) -> bool:
 
 
 def wait_for_a_save(checkpoints: Path) -> None:
+    wait_until(lambda: is_saving(checkpoints))
+
+
+def wait_until(happened: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE
-    while not is_saving(checkpoints):
+    while not happened():
         assert time.monotonic() < deadline, "nothing is saved any more"
         time.sleep(0.001)

@@ -26,9 +26,10 @@ from loca.data import CorruptDataError, Samples
 from loca.durable.manifest import NAME, Manifest
 from loca.encoders import Sensors
 from loca.models import LOCA
+from loca.parameters import Fixed
 from loca.training import Encoded, State, advance
 from loca.training.checkpoints import Checkpoints
-from loca.training.interrupts import Interrupts
+from loca.training.run_directory import Interrupts
 
 
 def same_bits(one, other) -> bool:
@@ -144,15 +145,18 @@ def test_refuses_what_does_not_fit(run, tmp_path):
         checkpoints.save({"a": jnp.zeros(3), "b": jnp.zeros((), jnp.int32)}, 4)
         checkpoints.wait()
         for like, words in [
-            ({"a": jnp.zeros(4), "b": jnp.zeros((), jnp.int32)}, r"\['a'\] is float32\[3\] in it, and float32\[4\] in"),
-            ({"a": jnp.zeros(3), "b": jnp.zeros(())}, r"\['b'\] is int32\[\] in it, and float32\[\] in the run"),
-            ({"a": jnp.zeros(3)}, r"\['b'\] is int32\[\] in it, and not in the run"),
-            ({"a": jnp.zeros(3), "b": jnp.zeros((), jnp.int32), "c": jnp.ones(1)}, r"\['c'\] is not in it, and float"),
-            (state, "Resume with the model and the optimizer"),
+            ({"a": jnp.zeros(4), "b": jnp.zeros((), jnp.int32)}, r"\['a'\] is float32\[3\] there, but float32\[4\] in"),
+            ({"a": jnp.zeros(3), "b": jnp.zeros(())}, r"\['b'\] is int32\[\] there, but float32\[\] in this run"),
+            ({"a": jnp.zeros(3)}, r"\['b'\] is int32\[\] there, but missing in this run"),
+            (
+                {"a": jnp.zeros(3), "b": jnp.zeros((), jnp.int32), "c": jnp.ones(1)},
+                r"\['c'\] is missing there, but float",
+            ),
+            (state, "Resume with the model and optimizer"),
         ]:
             with pytest.raises(ValueError, match=words):
                 checkpoints.restore(like)
-        with pytest.raises(FileNotFoundError, match=r"step 5 .* there are \[4\]"):
+        with pytest.raises(FileNotFoundError, match=r"step 5 .* choose one of \[4\]"):
             checkpoints.restore(state, 5)
         with pytest.raises(ValueError, match="nothing to save"):
             checkpoints.save({"a": jnp.zeros((0,)), "b": 3}, 5)
@@ -161,10 +165,43 @@ def test_refuses_what_does_not_fit(run, tmp_path):
                 checkpoints.save(state, 5, extras=extras)
     with pytest.raises(RuntimeError, match="with Checkpoints"):
         checkpoints.save(state, 5)
-    with pytest.raises(FileNotFoundError, match="no finished checkpoint"):
+    with pytest.raises(FileNotFoundError, match="no complete checkpoint"):
         Checkpoints(tmp_path / "nowhere").restore(state)
-    with pytest.raises(ValueError, match="keep at least 1"):
+    with pytest.raises(ValueError, match="pass at least 1"):
         Checkpoints(tmp_path, keep=0)
+
+
+class Sensed(Fixed):
+    """A fixed part, such as sensor locations, that a model has gained since it was saved."""
+
+    locations: jax.Array
+    counts: jax.Array
+
+
+class Grown(eqx.Module):
+    model: dict
+    more: object
+
+
+def test_fixed_arrays_that_an_older_checkpoint_lacks_come_from_the_run(tmp_path):
+    """Whatever training changes must be in the checkpoint, whole numbers such as counters of optimizers included."""
+    old = Grown({"weights": jnp.arange(3.0)}, None)
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(old, 4, extras={"seed": 0})
+    sensed = Sensed(jnp.linspace(0.0, 1.0, 5), jnp.arange(2))
+    like = Grown({"weights": jnp.zeros(3)}, sensed)
+    restored, extras = checkpoints.restore(like)
+    assert same_bits(restored, Grown(old.model, sensed))
+    assert extras == {"seed": 0}
+    for more in (jnp.ones(5), jnp.arange(2), [sensed, jnp.zeros((), jnp.int32)]):
+        with pytest.raises(ValueError, match=r"more.* is missing there, but (float|int)32"):
+            checkpoints.restore(Grown({"weights": jnp.zeros(3)}, more))
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(restored, 5)
+    assert same_bits(checkpoints.restore(jax.tree.map(jnp.zeros_like, like))[0], restored)
+    for more in (None, Sensed(jnp.zeros(6), jnp.arange(2))):  # neither left out nor of another shape
+        with pytest.raises(ValueError, match=r"more\.locations is float32\[5\] there"):
+            checkpoints.restore(Grown({"weights": jnp.zeros(3)}, more))
 
 
 def test_any_changed_bit_is_refused(tmp_path):
@@ -180,7 +217,7 @@ def test_any_changed_bit_is_refused(tmp_path):
         path = files[i % len(files)]
         bit = rng.randrange(8 * path.stat().st_size)
         flip(path, bit)
-        with pytest.raises(CorruptDataError, match=f"{re.escape(str(path))} .*remove it to go on from step 1"):
+        with pytest.raises(CorruptDataError, match=f"{re.escape(str(path))} .*delete it to resume from step 1"):
             checkpoints.restore(like)
         flip(path, bit)
     assert same_bits(checkpoints.restore(like)[0], numbers(2))
@@ -283,16 +320,19 @@ def lives():
         yield parent
 
 
-KILLS = int(os.environ.get("LOCA_KILLS", "12"))
+KILLS = int(os.environ.get("LOCA_KILLS", "100"))
+"""How often a process is killed in the full tier."""
 
 
-@pytest.mark.slow
-def test_killed_at_random_moments_of_saving(lives, tmp_path):
+@pytest.mark.parametrize(
+    "kills", [pytest.param(3, marks=pytest.mark.slow), pytest.param(KILLS, marks=pytest.mark.full, id="many")]
+)
+def test_killed_at_random_moments_of_saving(lives, tmp_path, kills):
     """SIGKILL while saves follow each other: the newest step is right, and none that was waited for is lost."""
     directory, size, rng = tmp_path / "run", 250_000, random.Random(0)
     latest = -1
     hits = 0
-    for kill in range(KILLS):
+    for kill in range(kills):
         life = lives.start("save_for_ever", directory, size)
         life.until(bool)
         time.sleep(rng.uniform(0.0, 0.5))
@@ -312,7 +352,7 @@ def test_killed_at_random_moments_of_saving(lives, tmp_path):
         assert extras == {"step": step}
         assert same_bits(restored, numbers(step, size))
         latest = step
-    assert latest > KILLS
+    assert latest > kills
     assert hits
     with Checkpoints(directory, keep=2):
         assert not is_saving(directory)

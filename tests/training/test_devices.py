@@ -1,4 +1,4 @@
-"""A run on several devices: the same run, and one that goes on with more or fewer of them."""
+"""A run on several devices: the same run, which resumes on more or fewer of them."""
 
 import json
 import os
@@ -15,11 +15,11 @@ from loca.benchmarks.collectives import tally
 from loca.encoders import Sensors
 from loca.losses import mean_squared
 from loca.models import LOCA
-from loca.devices import complete
+from loca.devices import complete, place, replicated, shard_large
 from loca.parameters import trainable
 from loca.problems import Antiderivative
-from loca.training import State, StoppedError, default_optimizer, feeds, fit
-from loca.devices import place
+from loca.training import State, StoppedError, default_optimizer, fit
+from loca.training.steps import InMemoryTrainer, StepConfig
 
 def mesh(count):
     if count == "mixed":
@@ -27,8 +27,7 @@ def mesh(count):
     return jax.sharding.Mesh(np.array(jax.devices()[:count]), ("functions",))
 
 compiled = []
-close = feeds.InMemory.close
-feeds.InMemory.close = lambda self: (compiled.append(self.stretch._cache_size()), close(self))
+InMemoryTrainer.close = lambda self: compiled.append(self.loop._cache_size())
 
 problem = Antiderivative(length=0.3, sensors=40, queries=20)
 train, test = problem.sample(jax.random.key(0), 200), problem.sample(jax.random.key(1), 50)
@@ -60,21 +59,24 @@ try:
 except StoppedError as stopped:
     told["stopped"] = str(stopped)
 in_parts = functools.partial(shard_large, size=64)
-for name, count, more in [(str(n), n, {}) for n in (1, 2, 4, 8, "mixed")] + [("in parts", 4, {"parameters": in_parts})]:
+for name in sys.argv[2:]:
     directory = sys.argv[1] + name
     shutil.copytree(sys.argv[1], directory)
-    told[name] = numbers(*run(count, directory, **more))
+    if name == "in parts":
+        told[name] = numbers(*run(4, directory, parameters=in_parts))
+    else:
+        told[name] = numbers(*run(name if name == "mixed" else int(name), directory))
 
 optimizer, four = default_optimizer(200), complete(mesh(4))
 
 def some_steps(rule):  # bytes of the learned numbers that the first device then has, and what went between devices
-    recipe = feeds.Recipe(optimizer, mean_squared, 40, 0, None, four, rule)
+    config = StepConfig(optimizer, mean_squared, 40, 0, None, four, rule)
     own = jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, model)  # steps use buffers up
     state = place(State.start(own, optimizer), four, rule)
-    feed = feeds.InMemory(state, train, recipe)
+    trainer = InMemoryTrainer(state, train, config)
     limit = place((jnp.asarray(3, jnp.int32), jnp.zeros(())), four)
-    program = feed.stretch.lower(eqx.filter(state, eqx.is_array), feed.encoded, *limit).compile().as_text()
-    state, _ = feed.run(state, 3)
+    program = trainer.loop.lower(eqx.filter(state, eqx.is_array), trainer.encoded, *limit).compile().as_text()
+    state, _ = trainer.run(state, 3)
     arrays = jax.tree.leaves(eqx.filter(state, trainable(state)))
     kept = sum(s.data.nbytes for a in arrays for s in a.addressable_shards if s.device == jax.devices()[0])
     return {"bytes": kept, "collectives": tally(program)[0]}
@@ -89,19 +91,25 @@ print(json.dumps(told))
 """
 
 
+RESUMED = ["mixed", "in parts", *("1248" if os.environ.get("LOCA_FULL") else "")]
+"""What a run resumes on: devices along one axis, eight along three ("mixed"), or four with split parameters."""
+
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", RUN, str(tmp_path_factory.mktemp("devices") / "run")],
-        capture_output=True, text=True, check=False, env={**os.environ, "XLA_FLAGS": flags}, timeout=300,
+        [sys.executable, "-W", "ignore", "-c", RUN, str(tmp_path_factory.mktemp("devices") / "run"), *RESUMED],
+        capture_output=True, text=True, check=False, env={**os.environ, "XLA_FLAGS": flags}, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("count", ["1", "2", "4", "8", "mixed", "in parts"])
-def test_saved_on_two_devices_it_goes_on_with_any_number(told, count):
+@pytest.mark.parametrize("count", ["mixed", "in parts", *(pytest.param(n, marks=pytest.mark.full) for n in "1248")])
+def test_saved_on_two_devices_it_resumes_on_any_number(told, count):
     assert "stopped at step 100" in told["stopped"]
     assert told[count]["devices"] == [{"mixed": 8, "in parts": 4}.get(count) or int(count)]
     # sums over functions are taken in another order, so not the same bits; 200 steps of Adam apart
@@ -128,4 +136,7 @@ def test_only_the_gradient_goes_between_devices(told):
 
 
 def test_a_batch_that_cannot_be_split_is_refused(told):
-    assert told["refused"] == "batches of 30 cannot be split evenly over 8 devices"
+    assert told["refused"] == (
+        "a batch of 30 functions cannot be split evenly over 8 devices; "
+        "choose a multiple as batch_size, or fewer devices"
+    )

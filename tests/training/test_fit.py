@@ -27,7 +27,7 @@ from loca.training import (
     paper_optimizer,
     trained,
 )
-from loca.training.feeds import InMemory, Recipe
+from loca.training.steps import InMemoryTrainer, StepConfig
 
 PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
 
@@ -118,7 +118,7 @@ def test_weights_follow_the_labels_that_are_kept(model, data):
 
 
 def test_weights_of_other_locations_are_refused(model, data):
-    with pytest.raises(ValueError, match="7 weights were given, but the functions are asked at 20 locations"):
+    with pytest.raises(ValueError, match="expected one weight per location, 20 in total, got 7"):
         fit(model, data, steps=1, batch_size=10, weights=np.ones(7))
 
 
@@ -163,9 +163,9 @@ def test_cutting_a_run_up_changes_no_bit_and_compiles_nothing(model, data):
             traced.append(truth)
             return mean_squared(prediction, truth)
 
-        feed = InMemory(state, data, Recipe(optimizer, loss, 30, 0))
+        trainer = InMemoryTrainer(state, data, StepConfig(optimizer, loss, 30, 0))
         for stop in stops:
-            state, _ = feed.run(state, stop)
+            state, _ = trainer.run(state, stop)
             seen.append(len(traced))
         assert len(set(seen)) == 1
         return state

@@ -23,7 +23,7 @@ FUNCTIONS, VALIDATION = 2000, 200
 BARE_SECONDS = 2.0
 """Duration of one timed loop of bare steps."""
 
-LOOP = "jit(stretch)"
+LOOP = "jit(loop)"
 """The name under which JAX compiles the training loop of `fit`."""
 
 

@@ -83,7 +83,7 @@ def train(
         begin(directory, configuration)  # not before: what cannot be done is to leave nothing behind
         error, report = carry_out(configuration, directory, functions, untrained, loggers)
     except StoppedError as stopped:
-        typer.echo(str(stopped).replace("run the same", f"`loca train --resume {directory}`"))
+        typer.echo(str(stopped).replace("repeat the same call", f"run `loca train --resume {directory}`"))
         return
     except (ConfigurationError, BrokenLossError, ImportError, OSError, ValueError, RuntimeError) as problem:
         typer.echo(f"loca train: {problem}", err=True)

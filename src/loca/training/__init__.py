@@ -1,27 +1,29 @@
-"""Training: the run, the state, one pure step, and data prepared for it."""
+"""Training: `fit`, the pure step behind it, optimizers, checkpoints, histories and loggers."""
 
 from loca.training import loggers as loggers
-from loca.training.averaging import Averaged as Averaged
-from loca.training.averaging import average_weights as average_weights
-from loca.training.averaging import trained as trained
 from loca.training.checkpoints import Checkpoints as Checkpoints
-from loca.training.encoded import Encoded as Encoded
 from loca.training.fit import BrokenLossError as BrokenLossError
+from loca.training.fit import Callback as Callback
 from loca.training.fit import Progress as Progress
 from loca.training.fit import fit as fit
 from loca.training.history import History as History
 from loca.training.history import Moment as Moment
-from loca.training.interrupts import Interrupts as Interrupts
-from loca.training.keeping import StoppedError as StoppedError
-from loca.training.schedules import default_optimizer as default_optimizer
-from loca.training.schedules import paper_optimizer as paper_optimizer
-from loca.training.step import Loss as Loss
-from loca.training.step import State as State
-from loca.training.step import advance as advance
+from loca.training.optimizers import Averaged as Averaged
+from loca.training.optimizers import average_weights as average_weights
+from loca.training.optimizers import default_optimizer as default_optimizer
+from loca.training.optimizers import paper_optimizer as paper_optimizer
+from loca.training.optimizers import trained as trained
+from loca.training.run_directory import Interrupts as Interrupts
+from loca.training.run_directory import StoppedError as StoppedError
+from loca.training.steps import Encoded as Encoded
+from loca.training.steps import Loss as Loss
+from loca.training.steps import State as State
+from loca.training.steps import advance as advance
 
 __all__ = [
     "Averaged",
     "BrokenLossError",
+    "Callback",
     "Checkpoints",
     "Encoded",
     "History",

@@ -1,4 +1,4 @@
-"""States of a training run on the disk: written beside the training, whole or not at all, checked before use."""
+"""Checkpoints: states of a training run, written atomically in the background and verified before use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -21,62 +20,64 @@ import jax.numpy as jnp
 import numpy as np
 
 from loca.devices import SINGLE_PROCESS, ProcessGroup
-from loca.durable import CorruptDataError, lock, manifest, sync
-from loca.durable.manifest import Manifest
-from loca.models import Signature
+from loca.durable import CorruptDataError, Manifest, lock, manifest, sync
+from loca.parameters import Fixed
 from loca.typing import Array, PyTree
 
 T = TypeVar("T", bound=PyTree)
 
 ARRAYS = "arrays"
-"""The directory, inside that of a step, which Orbax writes."""
+"""The subdirectory of a step that Orbax writes."""
 
 
 class Checkpoints:
-    """The newest few states of a run, and the best one, each in its own directory `<directory>/<step>`.
+    """The newest states of a run and the best one, each in a directory `<directory>/<step>`.
 
-    Anybody may read. To save, enter it (`with Checkpoints(directory) as checkpoints:`): this makes the directory and
-    holds it alone, and removes what a killed process has left half done. Leaving waits for the last save.
+    Reading needs no lock. To save, use `with Checkpoints(directory) as checkpoints:`. This creates and locks the
+    directory, and removes what a killed process left unfinished. Leaving the block waits for the last save.
 
     **Arguments:**
 
-    - `keep`: how many of the newest states stay on the disk; the best one stays besides.
-    - `every_seconds`: how much time lies between two saves, for `due`.
-    - `crew`: the processes that save and restore together, each of which must then do both. Each writes its part of
-      the arrays; all else that happens to the directory the first does.
+    - `keep`: number of the newest states to keep, in addition to the best one.
+    - `every_seconds`: time between two saves, for `due`.
+    - `processes`: the processes that save and restore together; all of them must make the same calls. Each writes its
+      part of the arrays, and the first does everything else.
     """
 
     def __init__(
-        self, directory: str | Path, *, keep: int = 3, every_seconds: float = 30.0, crew: ProcessGroup = SINGLE_PROCESS
+        self,
+        directory: str | Path,
+        *,
+        keep: int = 3,
+        every_seconds: float = 30.0,
+        processes: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         if keep < 1:
-            raise ValueError(f"keep={keep} would keep no checkpoint; keep at least 1")
+            raise ValueError(f"keep={keep} keeps no checkpoint; pass at least 1")
         self.directory = Path(directory).absolute()
         self.keep = keep
         self.every_seconds = every_seconds
-        self.crew = crew
+        self.processes = processes
         self._held: contextlib.ExitStack | None = None
         self._writer: ThreadPoolExecutor | None = None
         self._saving: tuple[int, Future[None]] | None = None
         self._began = time.monotonic()
 
     def __enter__(self) -> Checkpoints:
-        from orbax.checkpoint import v1  # noqa: F401  # takes a second: here, not in the first save
+        from orbax.checkpoint import v1  # noqa: F401  # takes a second: import here, not in the first save
 
         with contextlib.ExitStack() as held:
-            if self.crew.is_first:
+            if self.processes.is_first:
                 held.enter_context(lock(self.directory))
                 self._tidy()
-            self.crew.barrier()
-            held.enter_context(without_raised_errors(logging.getLogger("absl")))
+            self.processes.barrier()
+            held.enter_context(without_duplicate_errors(logging.getLogger("absl")))
             self._writer = held.enter_context(ThreadPoolExecutor(1, "checkpoints"))
             self._held = held.pop_all()
         self._began = time.monotonic()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         assert self._held is not None
         with self._held:
             self._held = self._writer = None
@@ -87,38 +88,37 @@ class Checkpoints:
                     raise
                 error.add_note(str(late))
             if error is None:
-                self.crew.barrier()  # nobody leaves before the first has put the last save in its place
+                self.processes.barrier()  # wait until the first process has published the last save
 
     @property
     def due(self) -> bool:
-        """Whether `every_seconds` have passed since the last save began and a new one need not wait for it."""
+        """Whether `every_seconds` have passed since the last save began, and that save has ended."""
         busy = self._saving is not None and not self._saving[1].done()
         return not busy and time.monotonic() - self._began >= self.every_seconds
 
     def save(
         self, state: PyTree, step: int, *, extras: Mapping[str, Any] | None = None, metric: float | None = None
     ) -> None:
-        """Copy the arrays of a state and write them in the background; what is there already for `step` is replaced.
+        """Copy the arrays of a state and write them in the background, replacing an earlier save of the same step.
 
-        An earlier save is waited for, and raises here if it failed: nothing of the new one is then written. Calling
-        again is all it needs once there is room on the disk.
+        Wait for the previous save first. If that failed, raise its error and write nothing; call again to retry.
 
         **Arguments:**
 
-        - `state`: only its JAX arrays are written; everything else is given again to `restore`.
-        - `extras`: a little JSON to come back with the state, such as the history of the run.
-        - `metric`: decides which state is the best: the lowest. One that is not finite does not count.
+        - `state`: a tree, of which only JAX arrays are written; `restore` takes everything else from its argument.
+        - `extras`: a small JSON object to restore with the state, such as the history of the run.
+        - `metric`: the state with the lowest metric is the best. Metrics that are not finite are ignored.
         """
         if self._writer is None:
-            raise RuntimeError("to save, hold the directory first: `with Checkpoints(directory) as checkpoints: ...`")
+            raise RuntimeError("saving requires a lock; use `with Checkpoints(directory) as checkpoints: ...`")
         from orbax.checkpoint import v1 as orbax
 
         self.wait()
         plain = orbax.Context()
-        plain.array.saving.use_compression = False  # five times the work, for a tenth of the room
+        plain.array.saving.use_compression = False  # takes five times as long to save a tenth of the space
         arrays = arrays_of(state)
         if not stored(arrays):
-            raise ValueError("the state has no JAX arrays: there is nothing to save; give the state of a training run")
+            raise ValueError("the state has no JAX arrays, so nothing to save; pass the state of a training run")
         about = {
             "step": step,
             "metric": None if metric is None or not math.isfinite(metric) else float(metric),
@@ -128,17 +128,17 @@ class Checkpoints:
         self._began = time.monotonic()
         unfinished = self._hidden(step)
         try:
-            if self.crew.is_first:
+            if self.processes.is_first:
                 shutil.rmtree(unfinished, ignore_errors=True)
             with plain:
-                # Orbax copies before it returns, so the state may be donated to the next step of training
+                # Orbax copies before it returns, so the next training step may donate the state
                 written = orbax.save_async(str(unfinished / ARRAYS), stored(arrays))
         except Exception as error:
             raise self._failure(step, error) from error
 
         def finish() -> None:
             written.result()
-            if self.crew.is_first:
+            if self.processes.is_first:
                 Manifest.seal(unfinished, about)
                 self._publish(step)
                 self._retire()
@@ -146,66 +146,69 @@ class Checkpoints:
         self._saving = step, self._writer.submit(finish)
 
     def wait(self) -> None:
-        """Return when the last save is on the disk; raise `OSError` if it failed, once."""
+        """Wait until the last save is on disk; raise `OSError` once if it failed."""
         if self._saving is None:
             return
         step, saving = self._saving
-        error = saving.exception()  # not forgotten before this returns: Ctrl-C may come meanwhile
+        error = saving.exception()  # keep `_saving` until this returns: Ctrl-C may interrupt it
         self._saving = None
         if error is not None:
             raise self._failure(step, error) from error
 
     def steps(self) -> list[int]:
-        """The steps that are on the disk as a whole, oldest first."""
+        """The steps with a complete checkpoint, oldest first."""
         if not self.directory.is_dir():
             return []
         names = [path.name for path in self.directory.iterdir() if (path / manifest.NAME).is_file()]
         return sorted(int(name) for name in names if re.fullmatch("[0-9]+", name))
 
     def latest(self) -> int | None:
-        """The newest step that is on the disk as a whole."""
+        """The newest step with a complete checkpoint."""
         return max(self.steps(), default=None)
 
     def best(self) -> int | None:
-        """The step with the lowest metric, the newest of several; a step without a metric is never it."""
+        """The step with the lowest metric, and the newest of these; None if no step has a metric."""
         metrics = {step: Manifest.read(self._path(step)).about["metric"] for step in self.steps()}
         return lowest(metrics)
 
     def restore(self, like: T, step: int | None = None) -> tuple[T, dict[str, Any]]:
-        """A saved state and its extras, after every bit on the disk was checked.
+        """Load a state and its extras, and verify every bit on disk.
 
-        Should anything have changed there, `CorruptDataError` names the file; no other step is taken instead.
+        Raises `CorruptDataError` with the name of the file if anything has changed; does not fall back to another step.
 
         **Arguments:**
 
-        - `like`: a state of the same run, such as its first: gives everything that is not an array, and the devices
-          and shardings of the arrays, which may be others than those they were saved from.
-        - `step`: one of `steps`; the newest when not given.
+        - `like`: a state of the same run, such as its first. Provides everything that is not an array, the devices and
+          shardings of the arrays, which may differ from those they were saved from, and arrays of `Fixed` parts that
+          the checkpoint lacks because the model has gained them since.
+        - `step`: one of `steps`; the newest unless given.
         """
         from orbax.checkpoint import v1 as orbax
 
         self.wait()
-        self.crew.barrier()
+        self.processes.barrier()
         steps = self.steps()
         if not steps:
-            raise FileNotFoundError(f"there is no finished checkpoint in {self.directory}; start the run anew")
+            raise FileNotFoundError(f"no complete checkpoint in {self.directory}; start a new run")
         step = steps[-1] if step is None else step
         if step not in steps:
-            raise FileNotFoundError(f"there is no checkpoint of step {step} in {self.directory}; there are {steps}")
+            raise FileNotFoundError(f"no checkpoint of step {step} in {self.directory}; choose one of {steps}")
         path = self._path(step)
         try:
             checked = Manifest.read(path)
             checked.verify(path)
         except CorruptDataError as error:
             earlier = [other for other in steps if other < step]
-            on = f"to go on from step {earlier[-1]}" if earlier else "and start anew: there is no earlier one"
-            raise CorruptDataError(f"{error}. Restore {path} from a copy, or remove it {on}") from None
+            then = f"resume from step {earlier[-1]}" if earlier else "start again, as there is no earlier one"
+            raise CorruptDataError(f"{error}. Restore {path} from a copy, or delete it to {then}") from None
 
-        wanted = arrays_of(like)
-        difference = first_difference(checked.about["arrays"], {name: kind_of(wanted[name]) for name in wanted})
+        saved, arrays = checked.about["arrays"], arrays_of(like)
+        gained = {name for name in names_of_fixed(like) if name not in saved}
+        wanted = {name: array for name, array in arrays.items() if name not in gained}
+        difference = first_difference(saved, {name: kind_of(wanted[name]) for name in wanted})
         if difference:
             raise ValueError(
-                f"{path} does not fit this run: {difference}. Resume with the model and the optimizer it was saved "
+                f"{path} does not match this run: {difference}. Resume with the model and optimizer that it was saved "
                 "with, or choose another directory"
             )
         targets = {
@@ -213,33 +216,30 @@ class Checkpoints:
             for name, array in stored(wanted).items()
         }
         loaded = orbax.load(str(path / ARRAYS), targets)
-        placed = {name: bound_like(wanted[name], array) for name, array in loaded.items()}
-        return with_arrays(like, wanted | placed), checked.about["extras"]
+        placed = {name: commit_like(wanted[name], array) for name, array in loaded.items()}
+        return with_arrays(like, arrays | placed), checked.about["extras"]
 
     def _path(self, step: int) -> Path:
         return self.directory / str(step)
 
-    def _hidden(self, step: int) -> Path:
-        return self.directory / f".{step}"
-
-    def _replaced(self, step: int) -> Path:
-        return self.directory / f".{step}.old"
+    def _hidden(self, step: int, suffix: str = "") -> Path:
+        return self.directory / f".{step}{suffix}"
 
     def _publish(self, step: int) -> None:
-        """Let a finished directory take its place, and that of an older one of the same step."""
+        """Move a finished directory into place, replacing an older one of the same step."""
         if step in self.steps():
             self._set_aside(step)
         self._hidden(step).rename(self._path(step))
         sync(self.directory)
-        shutil.rmtree(self._replaced(step), ignore_errors=True)
+        shutil.rmtree(self._hidden(step, ".old"), ignore_errors=True)
 
     def _set_aside(self, step: int) -> None:
-        """Take away a step at once; what is left of it is for `_tidy` should this process be killed."""
-        shutil.rmtree(self._replaced(step), ignore_errors=True)
-        self._path(step).rename(self._replaced(step))
+        """Hide a step atomically; if this process is killed, `_tidy` removes what is left of it."""
+        shutil.rmtree(self._hidden(step, ".old"), ignore_errors=True)
+        self._path(step).rename(self._hidden(step, ".old"))
 
     def _retire(self) -> None:
-        """Remove what is neither among the newest nor the best; what is damaged stays, for somebody to look at."""
+        """Remove steps that are neither among the newest nor the best; keep damaged ones for inspection."""
         metrics = {}
         for step in self.steps():
             with contextlib.suppress(CorruptDataError):
@@ -247,11 +247,11 @@ class Checkpoints:
         for step in sorted(metrics)[: -self.keep]:
             if step != lowest(metrics):
                 self._set_aside(step)
-                shutil.rmtree(self._replaced(step), ignore_errors=True)
+                shutil.rmtree(self._hidden(step, ".old"), ignore_errors=True)
 
     def _tidy(self) -> None:
         """Remove what a killed process left unfinished; publish what it had finished."""
-        for path in sorted(self.directory.iterdir()):  # .7 comes before .7.old
+        for path in sorted(self.directory.iterdir()):  # .7 sorts before .7.old
             if named := re.fullmatch(r"\.([0-9]+)(\.old)?", path.name):
                 if not named[2] and (path / manifest.NAME).is_file():
                     self._publish(int(named[1]))
@@ -259,43 +259,50 @@ class Checkpoints:
                     shutil.rmtree(path, ignore_errors=True)
 
     def _failure(self, step: int, error: BaseException) -> OSError:
-        """Remove what was begun, and say what is left."""
-        if self.crew.is_first:
+        """Remove a failed save, and describe what is left."""
+        if self.processes.is_first:
             shutil.rmtree(self._hidden(step), ignore_errors=True)
         latest = self.latest()
-        intact = "there is no earlier one" if latest is None else f"that of step {latest} is intact"
+        intact = "there is no earlier one" if latest is None else f"the one of step {latest} is intact"
         return OSError(
             f"the checkpoint of step {step} could not be written to {self.directory}; {intact}. "
-            f"Make room there, or make it writable, and save again. The cause: {error}"
+            f"Free some space there, or make it writable, and save again. Cause: {error}"
         )
 
 
 def arrays_of(state: PyTree) -> dict[str, Array]:
-    """The JAX arrays of a tree by their paths in it, except those of a model's signature, which never change."""
-    arrays = eqx.filter(state, eqx.is_array)
-    leaves, _ = jax.tree_util.tree_flatten_with_path(arrays, is_leaf=lambda part: isinstance(part, Signature))
-    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves if not isinstance(leaf, Signature)}
+    """The JAX arrays of a tree by name, which is their path in the tree."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(eqx.filter(state, eqx.is_array))
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+
+def names_of_fixed(state: PyTree) -> set[str]:
+    """The names of the arrays in `Fixed` parts, which no step changes."""
+    others = jax.tree.map(
+        lambda part: None if isinstance(part, Fixed) else part, state, is_leaf=lambda part: isinstance(part, Fixed)
+    )
+    return arrays_of(state).keys() - arrays_of(others).keys()
 
 
 def with_arrays(like: T, arrays: Mapping[str, Array]) -> T:
-    """The same tree with other arrays."""
+    """The tree with its arrays replaced."""
     old, rest = eqx.partition(like, eqx.is_array)
-    new = jax.tree_util.tree_map_with_path(lambda path, array: arrays.get(jax.tree_util.keystr(path), array), old)
+    new = jax.tree_util.tree_map_with_path(lambda path, _: arrays[jax.tree_util.keystr(path)], old)
     return eqx.combine(new, rest)
 
 
 def stored(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Those with numbers in them; Orbax refuses the others, and nothing is to be known of them but the shape."""
+    """The arrays that are not empty; Orbax refuses empty ones, and their shape is all there is to them."""
     return {name: array for name, array in arrays.items() if array.size}
 
 
-def bound_like(like: Array, array: Array) -> Array:
-    """The same array, bound to its device only if `like` is: for JAX these are two types, each with its own program."""
+def commit_like(like: Array, array: Array) -> Array:
+    """The array, committed to its device only if `like` is: JAX compiles another program for committed arrays."""
     if like.committed or not array.committed:
         return array
     if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         kind = jax.random.key_impl(array)
-        return jax.random.wrap_key_data(bound_like(like, jax.random.key_data(array)), impl=kind)
+        return jax.random.wrap_key_data(commit_like(like, jax.random.key_data(array)), impl=kind)
     return jax.device_put(np.asarray(array), may_alias=False)
 
 
@@ -305,30 +312,30 @@ def kind_of(array: Array) -> str:
 
 
 def first_difference(saved: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:
-    """Where the arrays of a checkpoint are not those of a state, in words."""
+    """Describe the first array that differs between a checkpoint and a state; None if none does."""
     for name in [*wanted, *saved]:
         if saved.get(name) != wanted.get(name):
-            return f"{name} is {saved.get(name, 'not')} in it, and {wanted.get(name, 'not')} in the run"
+            return f"{name} is {saved.get(name, 'missing')} there, but {wanted.get(name, 'missing')} in this run"
     return None
 
 
 def lowest(metrics: Mapping[int, float | None]) -> int | None:
-    """The step with the lowest metric, the newest of several."""
+    """The step with the lowest metric, and the newest of these."""
     known = [(metric, -step) for step, metric in metrics.items() if metric is not None]
     return -min(known)[1] if known else None
 
 
 def as_json(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """The extras as they will come back, no matter what happens to them in the meantime."""
+    """A copy of the extras as `restore` will return them, unaffected by later changes."""
     try:
         return json.loads(json.dumps(dict(extras), allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"extras must be JSON, with finite numbers only: {error}") from error
+        raise ValueError(f"extras must be JSON with finite numbers: {error}") from error
 
 
 @contextlib.contextmanager
-def without_raised_errors(logger: logging.Logger) -> Iterator[None]:
-    """Keep Orbax from printing, page after page, the errors of its threads: they are raised as well."""
+def without_duplicate_errors(logger: logging.Logger) -> Iterator[None]:
+    """Keep Orbax from printing the tracebacks of its threads: the errors are raised as well."""
 
     def wanted(record: logging.LogRecord) -> bool:
         return record.exc_info is None or "orbax" not in Path(record.pathname).parts

@@ -1,4 +1,4 @@
-"""The run: from an operator and data to a better operator."""
+"""The training run: from an operator and data to a trained operator."""
 
 from __future__ import annotations
 
@@ -7,37 +7,36 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.sharding import Mesh
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from loca.data import Records, Samples
 from loca.devices import FUNCTIONS, ProcessGroup, ShardingRule, local_copy, place, replicated
 from loca.losses import mean_squared
-from loca.models import Operator, shard
-from loca.training.averaging import trained
-from loca.training.feeds import InMemory, Recipe, Streamed
+from loca.metrics import relative_l2
+from loca.models import Operator, predict_encoded, shard
 from loca.training.history import History
-from loca.training.keeping import Directory, Nowhere
-from loca.training.schedules import default_optimizer
-from loca.training.step import Loss, State
-from loca.training.validation import validation
+from loca.training.optimizers import default_optimizer, trained
+from loca.training.run_directory import RunDirectory
+from loca.training.steps import Encoded, InMemoryTrainer, Loss, State, StepConfig, StreamingTrainer
 
 DISPATCH_SECONDS = 0.5
-"""About how long the device works before Python is asked what to do next: often enough for a progress bar and for
-Ctrl-C, rarely enough to cost nothing."""
+"""Approximate time that the device works before control returns to Python: short enough for a progress bar and
+Ctrl-C, long enough to cost nothing."""
 
 EVERY = 1000
-"""Steps between moments of a history, unless said otherwise."""
+"""Default number of steps between two moments of a history."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """Where a run is; `steps_per_second` is 0 as long as there is none to tell."""
+    """The progress of a run. `steps_per_second` is 0 until it is known."""
 
     step: int
     steps: int
@@ -47,26 +46,16 @@ class Progress:
 
     @property
     def seconds_left(self) -> float:
-        """If it goes on at this speed."""
+        """The remaining time at the current speed."""
         return (self.steps - self.step) / self.steps_per_second if self.steps_per_second else float("inf")
 
 
 Callback = Callable[[Progress], object]
-"""Called with where the run is about twice a second; what it returns is ignored."""
+"""Called with the progress of the run about twice a second; its result is ignored."""
 
 
 class BrokenLossError(ArithmeticError):
-    """The loss is not a finite number any more."""
-
-
-def checked(mesh: Mesh | None, model: Operator, batch_size: int) -> Mesh | None:
-    """The mesh with all axes; raises if it cannot split this model's work on a batch."""
-    if mesh is None:
-        return None
-    mesh = shard(model, mesh).mesh
-    if batch_size % mesh.shape[FUNCTIONS]:
-        raise ValueError(f"batches of {batch_size} cannot be split evenly over {mesh.shape[FUNCTIONS]} devices")
-    return mesh
+    """The loss is no longer finite."""
 
 
 def fit(
@@ -87,74 +76,122 @@ def fit(
     mesh: Mesh | None = None,
     parameters: ShardingRule = replicated,
 ) -> tuple[Operator, History]:
-    """θ ← argmin of the loss over the data, by so many steps; and the history of the run.
+    """Minimize the loss over the data; return the trained operator and the history of the run.
 
-    Data in memory is encoded once and stays on the device, where steps follow each other without returning to Python;
-    `Records` stream by. The batch of a step depends on the seed and the number of the step alone, so both ways see the
+    Data in memory is encoded once and stays on the device, where many steps run without returning to Python. `Records`
+    are streamed from disk. The batch of a step depends only on the seed and the number of the step, so both see the
     same functions in the same order.
 
     **Arguments:**
 
-    - `model`: where to start, from `LOCA.create` or another run.
-    - `data`: pairs in memory, or in a file.
-    - `steps`: how many.
-    - `optimizer`: any Optax transformation; by default `default_optimizer(steps)`. `paper_optimizer()` is the paper's.
-    - `loss`: of standardized values, from `loca.losses` or your own.
-    - `batch_size`: functions per step.
-    - `seed`: what the order of functions depends on.
-    - `weights`: how much each of the locations `data.y.points` counts, in the loss and in the validation error, such as
+    - `model`: the operator to start from, from `LOCA.create` or another run.
+    - `data`: pairs (u, s) in memory or in a file.
+    - `steps`: number of steps.
+    - `optimizer`: an Optax transformation; `default_optimizer(steps)` unless given; the paper's is `paper_optimizer()`.
+    - `loss`: a function of standardized outputs, from `loca.losses` or your own.
+    - `batch_size`: number of functions per step.
+    - `seed`: determines the order of the functions.
+    - `weights`: one weight per location in `data.y.points`, for the loss and the validation error; for example
       `loca.domains.area_weights(data.domain, data.y.points)`.
-    - `validate`: pairs for a mean relative L2 error every so often; never trained on.
-    - `every`: steps between the moments of the history.
-    - `callbacks`: called about twice a second with a `Progress`.
-    - `directory`: where the run is kept. Killed at any moment, the same call goes on from the last checkpoint and ends
-      in the same state, bit for bit; asked to stop by SIGTERM or Ctrl-C, it saves and raises `StoppedError`. The
-      caller sees to it that model, data, optimizer and loss are the same.
-    - `checkpoint_seconds`: between checkpoints; the most that a kill can cost.
-    - `mesh`: devices that share the work, with any of the axes "functions", "queries" and "nodes", over which the
-      functions of a batch, their queries and the integral of `LOCA` are split; see `loca.models.shard`. A run may go
-      on with more or fewer devices than it was saved with. With devices of several processes, each makes this same
-      call, on the same data and directory; callbacks are called in the first.
-    - `parameters`: how parameters and the optimizer's state lie on the mesh between steps: whole on each device, or by
-      `loca.training.shard_large` or a rule of your own in parts, for models that fill a device.
+    - `validate`: pairs for the validation error (mean relative L2); never trained on.
+    - `every`: number of steps between two moments of the history.
+    - `callbacks`: called with a `Progress` about twice a second.
+    - `directory`: where the run is saved. If the process is killed at any time, the same call resumes from the last
+      checkpoint and ends in the same state, bit for bit. On SIGTERM or Ctrl-C the run saves its state and raises
+      `StoppedError`. The caller must pass the same model, data, optimizer and loss.
+    - `checkpoint_seconds`: time between checkpoints, and so about the most work that a kill can cost.
+    - `mesh`: devices that share the work. Its axes may be "functions", "queries" and "nodes"; they split the functions
+      of a batch, their queries, and the integral of `LOCA`; see `loca.models.shard`. A run may resume on more or fewer
+      devices than it was saved from. If the devices belong to several processes, every process makes the same call with
+      the same data and directory; only the first process calls the callbacks.
+    - `parameters`: how parameters and optimizer state are laid out on the mesh between steps: replicated, or split by
+      `loca.devices.shard_large` or a rule of your own for models that fill a device.
     """
-    chosen = default_optimizer(steps) if optimizer is None else optimizer
     if steps < 1 or every < 1 or not 0 < batch_size <= len(data):
         raise ValueError(
             f"expected steps ≥ 1, every ≥ 1 and 1 ≤ batch_size ≤ {len(data)} functions, "
             f"got steps={steps}, every={every}, batch_size={batch_size}"
         )
-    mesh = checked(mesh, model, batch_size)
-    crew = ProcessGroup.of(mesh)
+    optimizer = default_optimizer(steps) if optimizer is None else optimizer
+    mesh = complete_mesh(mesh, model, batch_size)
+    processes = ProcessGroup.of(mesh)
     weights = None if weights is None else jnp.asarray(weights, jnp.float32)
-    state = place(State.start(model, chosen), mesh, parameters)
-    recipe = Recipe(chosen, loss, batch_size, seed, weights, mesh, parameters)
+    state = place(State.start(model, optimizer), mesh, parameters)
+    config = StepConfig(optimizer, loss, batch_size, seed, weights, mesh, parameters)
     request = {"steps": steps, "batch_size": batch_size, "seed": seed, "functions": len(data)}
-    error_of = validation(model, validate, batch_size, weights, mesh)
+    error_of = validation_error(model, validate, batch_size, weights, mesh)
     with (
-        Nowhere() if directory is None else Directory(Path(directory), request, checkpoint_seconds, crew) as keeper,
+        RunDirectory(directory, request, checkpoint_seconds, processes) as run,
         contextlib.closing(
-            InMemory(state, data, recipe) if isinstance(data, Samples) else Streamed(state, data, recipe)
-        ) as feed,
+            InMemoryTrainer(state, data, config) if isinstance(data, Samples) else StreamingTrainer(state, data, config)
+        ) as trainer,
     ):
-        state, journal, before = keeper.resume(state)
+        state, writer, before = run.resume(state)
         began, first, length = time.perf_counter() - before, int(state.step), 1
         while (step := int(state.step)) < steps:
             stop = min(step + length, steps, (step // every + 1) * every)
             dispatched = time.perf_counter()
-            state, stretch = feed.run(state, stop, journal.total)
+            state, losses = trainer.run(state, stop, writer.total)
             now = time.perf_counter()
-            if stretch.broken_at is not None:
+            if losses.broken_at is not None:
                 raise BrokenLossError(
-                    f"the loss is not finite from step {stretch.broken_at} on. Look at the data with "
-                    "loca.checks.check, take a smaller learning rate, or clip gradients as default_optimizer does"
+                    f"the loss is not finite from step {losses.broken_at} on. Inspect the data with "
+                    "loca.checks.check, lower the learning rate, or clip gradients as default_optimizer does"
                 )
-            rate = (stop - step) / (now - dispatched) if step > first else 0.0  # the first one was compiled besides
-            length = crew.broadcast(max(1, min(4 * length, round(rate * DISPATCH_SECONDS))))
-            recent = journal.note(stretch.total, stop - step)
+            rate = (stop - step) / (now - dispatched) if step > first else 0.0  # the first dispatch also compiled
+            length = processes.broadcast(max(1, min(4 * length, round(rate * DISPATCH_SECONDS))))
+            recent = writer.add(losses.total, stop - step)
             if stop % every == 0 or stop == steps:
-                journal.mark(stop, error_of(trained(state)), now - began)
-            for callback in callbacks if crew.is_first else ():
-                callback(Progress(stop, steps, recent, rate, journal.history))
-            keeper.keep(state, journal, now - began, last=stop == steps)
-    return local_copy(place(trained(state), mesh)), journal.history
+                writer.record(stop, error_of(trained(state)), now - began)
+            for callback in callbacks if processes.is_first else ():
+                callback(Progress(stop, steps, recent, rate, writer.history))
+            run.update(state, writer, now - began, last=stop == steps)
+    return local_copy(place(trained(state), mesh)), writer.history
+
+
+def complete_mesh(mesh: Mesh | None, model: Operator, batch_size: int) -> Mesh | None:
+    """The mesh with all axes; raises `ValueError` if it cannot split the model's work on a batch."""
+    if mesh is None:
+        return None
+    mesh = shard(model, mesh).mesh
+    if batch_size % mesh.shape[FUNCTIONS]:
+        raise ValueError(
+            f"a batch of {batch_size} functions cannot be split evenly over {mesh.shape[FUNCTIONS]} devices; "
+            "choose a multiple as batch_size, or fewer devices"
+        )
+    return mesh
+
+
+def validation_error(
+    model: Operator,
+    data: Samples | None,
+    size: int,
+    weights: Float[Array, " M"] | None = None,
+    mesh: Mesh | None = None,
+) -> Callable[[Operator], float | None]:
+    """The mean relative L2 error on some data, as a function of an operator that differs in learned arrays only.
+
+    Data is encoded once, as for training. The function is compiled once and predicts `size` functions at a time. With a
+    mesh, which must have all axes, its devices share the work. Without data the function returns None.
+    """
+    if data is None:
+        return lambda model: None
+    encoded = place(Encoded.of(model, data, weights), mesh)
+    devices = 1 if mesh is None else mesh.shape[FUNCTIONS]
+    count = -(-min(size, len(data)) // devices) * devices
+    # the last block is filled up with functions from the beginning
+    blocks = (jnp.arange(-(-len(data) // count) * count) % len(data)).reshape(-1, count)
+
+    @eqx.filter_jit
+    def error(model: Operator, encoded: Encoded) -> Float[Array, ""]:
+        restore = model.normalization.restore_output
+
+        def of_block(rows: Int[Array, " B"]) -> Float[Array, "B d_s"]:
+            block = encoded.take(rows).sharded(mesh)
+            prediction = predict_encoded(model, block.codes, block.queries, mesh)
+            return jnp.asarray(relative_l2(prediction, restore(block.s), block.weights))
+
+        errors = jax.lax.map(of_block, blocks)
+        return errors.reshape(-1, errors.shape[-1])[: len(encoded.s)].mean()
+
+    return lambda model: float(error(model, encoded))

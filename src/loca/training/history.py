@@ -1,4 +1,4 @@
-"""What a run says of itself, line by line."""
+"""The history of a run: losses and validation errors, one line of JSON per moment."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """A run at one step: the mean loss since the last moment, and the validation error if it was measured.
+    """A run at one step: the mean loss since the previous moment, and the validation error if it was measured.
 
-    `seconds` is the time the run has taken so far, over all parts of one that was stopped and went on.
+    `seconds` is the duration of the run so far, summed over all its parts if it was interrupted and resumed.
     """
 
     step: int
@@ -37,59 +37,59 @@ class History:
 
     @property
     def best(self) -> Moment | None:
-        """The moment with the smallest validation error, if any was measured."""
+        """The moment with the smallest validation error, or None if none was measured."""
         measured = [moment for moment in self.moments if moment.validation is not None]
         return min(measured, key=lambda moment: moment.validation or 0.0, default=None)
 
     def to_lines(self) -> str:
-        """One line of JSON for each moment."""
+        """One line of JSON per moment, as in the file `history.jsonl` of a run directory."""
         return "".join(json.dumps(row) + "\n" for row in self.to_json())
 
     @classmethod
     def read(cls, path: Path) -> History:
-        """From a file of such lines, as `fit` leaves it in its directory."""
+        """Read a file of such lines."""
         return cls.from_json([json.loads(line) for line in path.read_text().splitlines()])
 
     def to_json(self) -> list[dict[str, Any]]:
-        """A list of objects; an error that is not finite is null, since JSON has no other number for it."""
+        """One object per moment. Validation errors that are not finite become null, since JSON cannot hold them."""
         return [{**vars(moment), "validation": finite(moment.validation)} for moment in self.moments]
 
     @classmethod
     def from_json(cls, rows: list[dict[str, Any]]) -> History:
-        """What `to_json` gave."""
+        """The inverse of `to_json`."""
         return cls(tuple(Moment(**row) for row in rows))
 
 
-class Journal:
-    """A history that is being written: past moments, and the losses since the last one."""
+class HistoryWriter:
+    """A history under construction: the moments so far, and the sum and number of the losses since the last."""
 
     def __init__(self, history: History | None = None, total: float = 0.0, count: int = 0):
         self.history = history or History()
         self.total, self.count = total, count
 
-    def note(self, total: float, steps: int) -> float:
-        """So many more steps, after which the sum of the losses is this; gives their mean loss."""
+    def add(self, total: float, steps: int) -> float:
+        """Add steps that raise the sum of the losses to `total`; return the mean loss of these steps."""
         loss = (total - self.total) / steps
         self.total = total
         self.count += steps
         return loss
 
-    def mark(self, step: int, validation: float | None, seconds: float) -> None:
-        """A moment: the mean of the losses noted since the last."""
+    def record(self, step: int, validation: float | None, seconds: float) -> None:
+        """Append a moment with the mean of the losses since the previous one."""
         moment = Moment(step, self.total / self.count, validation, seconds)
         self.history = History((*self.history.moments, moment))
         self.total, self.count = 0.0, 0
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for a run to go on with."""
+        """Everything that a resumed run needs."""
         return {"moments": self.history.to_json(), "total": self.total, "count": self.count}
 
     @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> Journal:
-        """What `to_json` gave."""
+    def from_json(cls, saved: Mapping[str, Any]) -> HistoryWriter:
+        """The inverse of `to_json`."""
         return cls(History.from_json(saved["moments"]), saved["total"], saved["count"])
 
 
 def finite(value: float | None) -> float | None:
-    """The number, or None in place of NaN and infinity."""
+    """The number, or None if it is NaN or infinite."""
     return value if value is None or math.isfinite(value) else None

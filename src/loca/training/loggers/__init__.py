@@ -1,4 +1,4 @@
-"""Loggers: callbacks that keep a record of a run for TensorBoard, Weights & Biases or MLflow, in its directory."""
+"""Loggers: callbacks of `fit` that record a run for TensorBoard, Weights & Biases or MLflow in its directory."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from loca.training.loggers.wandb import Wandb as Wandb
 __all__ = ["LOGGERS", "Logger", "MLflow", "TensorBoard", "Wandb", "create"]
 
 LOGGERS: dict[str, type[Logger]] = {"mlflow": MLflow, "tensorboard": TensorBoard, "wandb": Wandb}
-"""By the names that the command line knows them by, which are also those of the extras that install their libraries."""
+"""Loggers by name, on the command line and of the extra that installs the library."""
 
 
 def create(name: str, directory: str | os.PathLike[str], description: Mapping[str, Any] | None = None) -> Logger:
-    """The logger of some name, for the run in a directory.
+    """Create the logger with the given name.
 
     **Arguments:**
 
     - `name`: one of `LOGGERS`.
-    - `directory`: of the run; the record is kept below its folder `logs`.
-    - `description`: what JSON can say of the run; recorded once.
+    - `directory`: the run directory; the record is written to its subdirectory `logs`.
+    - `description`: a JSON description of the run, recorded once.
     """
     if name not in LOGGERS:
-        raise ValueError(f"there is no logger {name!r}; choose one of {', '.join(LOGGERS)}")
+        raise ValueError(f"unknown logger {name!r}; choose one of {', '.join(LOGGERS)}")
     return LOGGERS[name](directory, description)

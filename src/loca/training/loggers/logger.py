@@ -1,4 +1,4 @@
-"""What every logger of a run does: each step of the record is written once, however often the run is killed."""
+"""The base class of loggers, which write every step of a run to its record, however often the run is killed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from loca.durable import write_atomically
@@ -16,19 +15,30 @@ from loca.training.history import finite
 
 
 class Logger(abc.ABC):
-    """A callback of `fit` that keeps a record of the run in some library's format; a context manager.
+    """A callback of `fit` that records the run in the format of a tracking library; a context manager.
 
-    A row of the record is a step with `loss` and `steps_per_second`, and `mean_loss` and `validation` where the step is
-    a moment of the history. Numbers that are not finite are left out, as in `history.jsonl`.
+    A row of the record is a step with `loss` and `steps_per_second`, and with `mean_loss` and `validation` if the step
+    is a moment of the history. Numbers that are not finite are left out, as in `history.jsonl`.
 
-    A run that was killed does its last steps again, bit for bit, so what the record has of them stays true: a logger
-    asks its own files for the last step they hold and goes on after it. Nothing is opened before the first call, when
-    `fit` has made sure that the directory is of this run and of no other process.
+    A killed run repeats its last steps bit for bit, so rows already recorded remain valid: a resumed logger continues
+    after the last step of its record. Nothing is opened before the first call, when `fit` has checked that the
+    directory belongs to this run and no other process uses it.
+
+    For other libraries, write a callback:
+
+    ```python
+    run = tracker.start()
+
+    def log(progress: loca.training.Progress) -> None:
+        run.log({"loss": progress.loss}, step=progress.step)
+
+    loca.fit(model, data, callbacks=[log])
+    ```
 
     **Arguments:**
 
-    - `directory`: of the run; the record is kept below its folder `logs`.
-    - `description`: what JSON can say of the run; recorded once.
+    - `directory`: the run directory; the record is written to its subdirectory `logs`.
+    - `description`: a JSON description of the run, recorded once.
     """
 
     def __init__(self, directory: str | os.PathLike[str], description: Mapping[str, Any] | None = None):
@@ -37,7 +47,7 @@ class Logger(abc.ABC):
         self._last: int | None = None
 
     def __call__(self, progress: Progress) -> None:
-        """Write every row of the run that the record does not have."""
+        """Write all rows that the record lacks."""
         if self._last is None:
             self.logs.mkdir(parents=True, exist_ok=True)
             self._last = self._begin()
@@ -48,29 +58,27 @@ class Logger(abc.ABC):
     def __enter__(self) -> Logger:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close(failed=kind is not None)
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.close(failed=error is not None)
 
     def close(self, *, failed: bool = False) -> None:
-        """End the record, as that of a run which did its work or did not; another call would go on with it."""
+        """Close the record and mark the run as finished or failed. Another call reopens it."""
         if self._last is not None:
             self._last = None
             self._end(failed=failed)
 
     @property
     def logs(self) -> Path:
-        """Where all loggers of the run keep their files."""
+        """The directory with the files of all loggers of the run."""
         return self.directory / "logs"
 
     @abc.abstractmethod
     def _begin(self) -> int:
-        """Open the record, old or new, and say the last step in it; -1 if there is none."""
+        """Open or create the record; return its last step, or -1 if it has none."""
 
     @abc.abstractmethod
     def _write(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Add a row, all of it or nothing."""
+        """Append a row atomically."""
 
     @abc.abstractmethod
     def _end(self, *, failed: bool) -> None:
@@ -78,7 +86,7 @@ class Logger(abc.ABC):
 
 
 def rows(progress: Progress, after: int) -> Iterator[tuple[int, dict[str, float]]]:
-    """The rows that a run has to offer after some step, in order."""
+    """The rows of a run after a step, in order."""
     found: dict[int, dict[str, float | None]] = {
         moment.step: {"mean_loss": moment.loss, "validation": moment.validation} for moment in progress.history
     }
@@ -91,10 +99,10 @@ def rows(progress: Progress, after: int) -> Iterator[tuple[int, dict[str, float]
         )
 
 
-def identity(logs: Path) -> str:
-    """The name of this run among all runs of the world, made up once and kept in its directory."""
+def run_id(logs: Path) -> str:
+    """A globally unique id of the run, created once and stored in its directory."""
     path = logs / "id"
     if not path.exists():
-        made_up = uuid.uuid4().hex.encode()
-        write_atomically(path, lambda file: file.write(made_up))
+        created = uuid.uuid4().hex.encode()
+        write_atomically(path, lambda file: file.write(created))
     return path.read_text()

@@ -1,4 +1,4 @@
-"""A run as MLflow reads it: a store of its own in an SQLite file, without a server."""
+"""The logger for MLflow: a store in an SQLite file, without a server."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from loca.training.loggers.logger import Logger, identity
+from loca.training.loggers.logger import Logger, run_id
 
 BATCH = 100
-"""How many parameters MLflow takes at once."""
+"""The largest number of parameters that MLflow accepts in one call."""
 
 
 class MLflow(Logger):
-    """One run of the experiment `loca`, in `logs/mlflow.db` unless said otherwise.
+    """Writes a run of the experiment `loca` to `logs/mlflow.db`, or to another store.
 
-    A row is one transaction. `mlflow ui --backend-store-uri sqlite:///run/logs/mlflow.db` shows the store.
+    A row is one transaction. View the store with `mlflow ui --backend-store-uri sqlite:///run/logs/mlflow.db`.
 
     **Arguments:**
 
-    - `directory`: of the run.
-    - `description`: becomes the parameters of the run, those inside others with a dot in their names.
-    - `uri`: of another store, where the run is found again by its tag `loca.run`.
+    - `directory`: the run directory.
+    - `description`: the parameters of the run; names of nested ones are joined by dots.
+    - `uri`: the URI of another store. A resumed run is found there by its tag `loca.run`.
     """
 
     def __init__(
@@ -35,13 +35,15 @@ class MLflow(Logger):
         uri: str | None = None,
     ):
         super().__init__(directory, description)
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would tell its makers what is called
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would report its use to its developers
         try:
             import alembic  # noqa: F401
             import sqlalchemy  # noqa: F401
             from mlflow import MlflowClient
         except ImportError as error:
-            raise ImportError("MLflow needs further libraries: pip install loca-jax[mlflow]") from error
+            raise ImportError(
+                "MLflow requires mlflow-skinny, sqlalchemy and alembic: pip install loca-jax[mlflow]"
+            ) from error
         self.uri = f"sqlite:///{quote(str(self.logs / 'mlflow.db'))}" if uri is None else uri
         self._files = (self.logs / "mlflow").as_uri() if uri is None else None
         self._client_of = MlflowClient
@@ -66,16 +68,16 @@ class MLflow(Logger):
         found = self._client.get_experiment_by_name("loca")
         if found is not None:
             return found.experiment_id
-        # files that somebody adds to a run by hand stay beside the store too, and not where the process was started
+        # artifacts that the user adds to the run go beside the store, not into the working directory
         return self._client.create_experiment("loca", artifact_location=self._files)
 
     def _find(self) -> str | None:
-        """The run of this directory, if the store has it."""
-        found = self._client.search_runs([self._experiment()], f"tags.`loca.run` = '{identity(self.logs)}'")
+        """The id of the run of this directory, or None if the store lacks it."""
+        found = self._client.search_runs([self._experiment()], f"tags.`loca.run` = '{run_id(self.logs)}'")
         return found[0].info.run_id if found else None
 
     def _create(self) -> str:
-        tags = {"loca.run": identity(self.logs)}
+        tags = {"loca.run": run_id(self.logs)}
         return self._client.create_run(self._experiment(), tags=tags, run_name=self.directory.name).info.run_id
 
     def _write(self, step: int, scalars: Mapping[str, float]) -> None:
@@ -89,7 +91,7 @@ class MLflow(Logger):
 
 
 def flat(description: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Names and values, {"a": {"b": 1}} as a.b = 1; what is not a string is spelled as JSON."""
+    """Names and values, with {"a": {"b": 1}} as a.b = 1. Values other than strings become JSON."""
     for name, value in description.items():
         if isinstance(value, Mapping):
             yield from flat(value, f"{prefix}{name}.")

@@ -1,9 +1,10 @@
-"""A run as TensorBoard reads it: event files, a new one for each time that the run goes on."""
+"""The logger for TensorBoard: event files, a new one whenever the run resumes."""
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import struct
 import time
 from collections.abc import Iterator, Mapping
@@ -14,50 +15,49 @@ from loca.training.loggers.logger import Logger
 
 
 class TensorBoard(Logger):
-    """Event files in `logs/tensorboard`, for `tensorboard --logdir`; written by tensorboardX.
+    """Writes event files to `logs/tensorboard` with tensorboardX; view them with `tensorboard --logdir`.
 
-    A row is one event, on its way to the disk when the call returns.
+    A row is one event, and is flushed when the call returns. No row is lost or written twice if the process is killed.
 
     **Arguments:**
 
-    - `directory`: of the run.
-    - `description`: appears under Text.
+    - `directory`: the run directory.
+    - `description`: a JSON description of the run, shown under Text.
     """
 
     def __init__(self, directory: str | os.PathLike[str], description: Mapping[str, Any] | None = None):
         super().__init__(directory, description)
         try:
-            import tensorboardX.event_file_writer  # noqa: F401
+            import tensorboardX  # noqa: F401
         except ImportError as error:
-            raise ImportError("TensorBoard needs a further library: pip install loca-jax[tensorboard]") from error
+            raise ImportError("TensorBoard requires tensorboardX: pip install loca-jax[tensorboard]") from error
         self._writer: Any = None
 
     def _begin(self) -> int:
-        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX import RecordWriter
         from tensorboardX.summary import text
 
         folder = self.logs / "tensorboard"
         folder.mkdir(exist_ok=True)
         files = sorted(folder.glob("events.out.tfevents.*"))
         events = [event for path in files for event in read_events(path)]
-        # names are made of seconds and would collide, and what is there would be overwritten, without a number
-        self._writer = EventsWriter(str(folder / "events"), f".{len(files)}")
+        # The number makes names unique: two files opened within one second would otherwise overwrite each other.
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{len(files)}"
+        self._writer = RecordWriter(str(folder / name))
+        self._add(file_version="brain.Event:2")
         described = text("description", "    " + json.dumps(self.description, indent=2).replace("\n", "\n    "))
         tags = {value.tag for event in events for value in event.summary.value}
         if self.description and described.value[0].tag not in tags:
-            self._add(0, described)
+            self._add(step=0, summary=described)
         return max((event.step for event in events if event.summary.value), default=-1)
 
     def _write(self, step: int, scalars: Mapping[str, float]) -> None:
-        from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue] (made when imported)
-        from tensorboardX.summary import scalar
+        self._add(step=step, summary={"value": [{"tag": name, "simple_value": scalars[name]} for name in scalars]})
 
-        self._add(step, Summary(value=[value for name in scalars for value in scalar(name, scalars[name]).value]))
+    def _add(self, **fields: Any) -> None:
+        from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue] (generated)
 
-    def _add(self, step: int, summary: Any) -> None:
-        from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue] (made when imported)
-
-        self._writer.write_event(Event(wall_time=time.time(), step=step, summary=summary))
+        self._writer.write(Event(wall_time=time.time(), **fields).SerializeToString())
         self._writer.flush()
 
     def _end(self, *, failed: bool) -> None:
@@ -65,11 +65,11 @@ class TensorBoard(Logger):
 
 
 def read_events(path: Path) -> Iterator[Any]:
-    """The events of a file, as far as it goes: the last may have been cut off.
+    """The events of a TFRecord file, except a last one that was cut off.
 
-    length (8 bytes), its checksum (4), the event (length), its checksum (4); and so on.
+    A record is a length (8 bytes), its checksum (4), an event (length) and its checksum (4).
     """
-    from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue] (made when imported)
+    from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue] (generated)
 
     contents, start = path.read_bytes(), 0
     while start + 12 <= len(contents):

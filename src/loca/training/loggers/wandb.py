@@ -1,34 +1,31 @@
-"""A run as Weights & Biases reads it: on this disk alone, until somebody says `wandb sync`."""
+"""The logger for Weights & Biases: offline runs, until `wandb sync` uploads them."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from loca.training.loggers.logger import Logger, identity
-
-PATIENCE = 10.0
-"""Seconds to wait for the service to have written what it was given."""
+from loca.training.loggers.logger import Logger, run_id
 
 
 class Wandb(Logger):
-    """Offline runs of one id in `logs/wandb`, a new one for each time that the run goes on.
+    """Writes offline runs with one id to `logs/wandb`, a new one whenever the run resumes.
 
-    `wandb sync --append run/logs/wandb/offline-run-*` sends all of them as one run.
+    `wandb sync --append run/logs/wandb/offline-run-*` uploads all of them as one run.
 
-    The service of wandb keeps up to 32 kB of rows in memory, which a kill takes away. So every row is in `rows.jsonl`
-    first, from where a run that goes on writes again what was lost.
+    The process of wandb buffers rows, and a kill loses them; wandb has no interface to find out which. So every row is
+    first written to `logs/wandb/rows.jsonl`, and a run that resumes after a kill logs all rows of the killed process
+    again. No row is lost, but some may appear twice, with the same step and values. After an orderly end, including
+    SIGTERM, Ctrl-C and errors, every row appears once.
 
     **Arguments:**
 
-    - `directory`: of the run.
-    - `description`: becomes the config of the run.
-    - `mode`: `"offline"`, or `"online"` to send every row at once.
+    - `directory`: the run directory.
+    - `description`: the config of the run.
+    - `mode`: `"offline"`, or `"online"` to upload every row at once.
     """
 
     def __init__(
@@ -39,72 +36,53 @@ class Wandb(Logger):
         mode: Literal["offline", "online"] = "offline",
     ):
         super().__init__(directory, description)
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it would send its own errors home, even offline
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it would upload its own errors, even offline
         try:
             import wandb
         except ImportError as error:
-            raise ImportError("Weights & Biases needs a further library: pip install loca-jax[wandb]") from error
+            raise ImportError("Weights & Biases requires wandb: pip install loca-jax[wandb]") from error
         self.mode, self._wandb = mode, wandb
+        self._rows = self.logs / "wandb/rows.jsonl"
         self._run: Any = None
-        self._sent = -1
 
     def _begin(self) -> int:
-        folder = self.logs / "wandb"
-        folder.mkdir(exist_ok=True)
-        # latest-run is a link to one of the others
-        files = [path for path in folder.glob("*run-*/run-*.wandb") if not path.parent.is_symlink()]
-        written = max((step for path in files for step in read_steps(path)), default=-1)
+        self._rows.parent.mkdir(exist_ok=True)
         self._run = self._wandb.init(
             dir=self.logs,
-            id=identity(self.logs),
+            id=run_id(self.logs),
             project="loca",
             name=self.directory.name,
             config=self.description,
             mode=self.mode,
             resume="allow" if self.mode == "online" else None,
-            reinit="create_new",  # whatever else is logged in this process goes on
+            reinit="create_new",  # other runs of this process continue
             settings=self._wandb.Settings(console="off", silent=True),
         )
-        self._rows = folder / "rows.jsonl"
-        kept = list(read_rows(self._rows))
-        for row in kept:
-            if row["step"] > written:
-                self._send(row)
-        return max((row["step"] for row in kept), default=-1)
+        rows = list(read_rows(self._rows))
+        ends = [number for number, row in enumerate(rows) if "finished" in row]
+        for row in rows[ends[-1] + 1 if ends else 0 :]:
+            self._log(row)
+        return max((row["step"] for row in rows if "step" in row), default=-1)
 
     def _write(self, step: int, scalars: Mapping[str, float]) -> None:
         row = {"step": step, **scalars}
-        with self._rows.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        self._send(row)
-
-    def _send(self, row: Mapping[str, Any]) -> None:
-        self._run.log({name: value for name, value in row.items() if name != "step"}, step=row["step"])
-        self._sent = row["step"]
+        self._append(row)
+        self._log(row)
 
     def _end(self, *, failed: bool) -> None:
-        file, until = Path(self._run.settings.sync_file), time.monotonic() + PATIENCE
         self._run.finish(exit_code=int(failed))
-        # the service closes its file a little later; a run that went on before that would not find its last rows
-        while self._sent not in read_steps(file) and time.monotonic() < until:
-            time.sleep(0.05)
+        self._append({"finished": not failed})
 
+    def _log(self, row: Mapping[str, Any]) -> None:
+        self._run.log({name: value for name, value in row.items() if name != "step"}, step=row["step"])
 
-def read_steps(path: Path) -> Iterator[int]:
-    """The steps in a file of wandb, as far as it goes: the last row may have been cut off."""
-    from wandb.proto.wandb_internal_pb2 import Record  # pyright: ignore[reportAttributeAccessIssue] (made when imported)
-    from wandb.sdk.internal.datastore import DataStore
-
-    with contextlib.closing(DataStore()) as store, contextlib.suppress(AssertionError):  # so it says: cut off here
-        store.open_for_scan(path)
-        while (found := store.scan_data()) is not None:
-            record = Record.FromString(found)
-            if record.HasField("history"):
-                yield record.history.step.num
+    def _append(self, row: Mapping[str, Any]) -> None:
+        with self._rows.open("a") as file:
+            file.write(json.dumps(row) + "\n")
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file of lines; one that was cut off is made whole by taking it away."""
+    """The rows of a file with one JSON object per line; remove a last line that was cut off."""
     if not path.exists():
         return
     lines = path.read_bytes().splitlines(keepends=True)

@@ -1,0 +1,79 @@
+"""Optimizers: the paper's, the default, and averages of weights."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Int
+
+from loca.models import Operator
+from loca.parameters import trainable
+from loca.training.steps import State
+from loca.typing import PyTree
+
+
+def paper_optimizer(rate: float = 1e-3) -> optax.GradientTransformation:
+    """Adam with the paper's learning rate, rate·0.99^(step/100), which decays continuously."""
+    return optax.adam(optax.exponential_decay(rate, 100, 0.99))
+
+
+def default_optimizer(steps: int, rate: float = 4e-3) -> optax.GradientTransformation:
+    """Adam with linear warm-up, cosine decay to zero, clipped gradients and averaged weights.
+
+    The learning rate rises over the first 5 % of the steps. Gradients are clipped to norm 1, so that one unusual batch
+    cannot derail a run. Averaged weights vary less from step to step than the weights themselves. On validation
+    functions of three problems, errors were 17 % below those of the paper's optimizer after the same number of steps
+    (`studies/default_optimizer.py`).
+
+    **Arguments:**
+
+    - `steps`: number of steps of the run; the learning rate is zero after the last.
+    - `rate`: the highest learning rate. Twice the default is better for small networks and short runs, but made a long
+      run diverge.
+    """
+    warmup = max(1, steps // 20)
+    schedule = optax.warmup_cosine_decay_schedule(0.0, rate, warmup, max(steps, warmup + 1))
+    return average_weights(optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule)))
+
+
+class Averaged(NamedTuple):
+    """The state of `average_weights`: the inner optimizer's state, the average, and the number of steps taken."""
+
+    inner: PyTree
+    average: PyTree
+    steps: Int[Array, ""]
+
+
+def average_weights(inner: optax.GradientTransformation, decay: float = 0.999) -> optax.GradientTransformation:
+    """Track θ̄ ← d θ̄ + (1 − d) θ after every step of an optimizer, which never sees the average.
+
+    At step k, d = min(decay, (1 + k)/(10 + k)): early on the average is short, since early weights are soon outdated.
+    `trained` returns the model with the averaged weights.
+    """
+
+    def start(params: PyTree) -> Averaged:
+        average = jax.tree.map(jnp.copy, params)  # a separate buffer, so that both can be donated
+        return Averaged(inner.init(params), average, jnp.zeros((), jnp.int32))
+
+    def update(updates: PyTree, state: PyTree, params: PyTree | None = None) -> tuple[PyTree, Averaged]:
+        if params is None:
+            raise ValueError("averaging weights requires the parameters; call update(gradients, state, parameters)")
+        updates, within = inner.update(updates, state.inner, params)
+        d = jnp.minimum(decay, (1.0 + state.steps) / (10.0 + state.steps))
+        moved = eqx.apply_updates(params, updates)
+        average = jax.tree.map(lambda old, new: d * old + (1.0 - d) * new, state.average, moved)
+        return updates, Averaged(within, average, state.steps + 1)
+
+    return optax.GradientTransformation(start, update)
+
+
+def trained(state: State) -> Operator:
+    """The operator of a training state, with averaged weights if its optimizer tracks them."""
+    if not isinstance(state.optimizer_state, Averaged):
+        return state.model
+    given = eqx.filter(state.model, trainable(state.model), inverse=True)
+    return eqx.combine(state.optimizer_state.average, given)
