@@ -17,7 +17,7 @@ from loca.checks.fields import input_fields
 from loca.checks.pairs import distances, nearly_in, relation
 from loca.checks.shapes import edge_jump, rough_part
 from loca.cli.app import app
-from loca.cli.sources import Source, load
+from loca.cli.arguments import Source, load
 from loca.data import Samples, Variable
 from loca.domains import Box, Sphere, Torus
 from loca.problems import PROBLEMS, Antiderivative, Climate
@@ -375,7 +375,7 @@ def test_exit_code_of_a_defect_is_1_and_json_says_what(tmp_path):
 
 
 def test_test_data_of_a_problem_begins_where_training_data_ends():
-    source = Source("antiderivative", choices=("sensors=20", "queries=7"))
+    source = Source("antiderivative", arguments=("sensors=20", "queries=7"))
     both, _ = load(source, 5)
     test, _ = load(source._replace(skip=3), 2)
     assert both.s.shape == (5, 7, 1)
