@@ -19,7 +19,7 @@ from loca.claims import CLAIMS, Reproduction, Results
 from loca.claims.claim import RESULT_FILE
 from loca.evaluation import Report
 from loca.problems import Antiderivative, Darcy, MechanicalMNIST
-from loca.runs import Drawn, Run, RunPool, Test
+from loca.runs import Drawn, Run, RunPool, sources
 from loca.runs.sources import MIN_CACHED_BLOCKS, draw
 from loca.saving import inspect
 
@@ -36,6 +36,7 @@ def written(directory: Path) -> dict:
     return {name: value for name, value in content.items() if name != "made"}
 
 
+@pytest.mark.slow
 def test_rates_are_chosen_on_validation_functions(undisturbed):
     """Of the runs of the first seed, the one with the least validation error is in the table."""
     directory, found = undisturbed
@@ -47,6 +48,7 @@ def test_rates_are_chosen_on_validation_functions(undisturbed):
     assert {row.rate for row in results.select(model="DeepONet")} == {chosen.rate}
 
 
+@pytest.mark.slow
 def test_runs_that_need_the_same_functions_wait_for_one_of_them_to_compute_them(tmp_path):
     problem = Antiderivative(sensors=20, queries=5)
     count = MIN_CACHED_BLOCKS * problem.block + 1
@@ -55,6 +57,7 @@ def test_runs_that_need_the_same_functions_wait_for_one_of_them_to_compute_them(
     np.testing.assert_array_equal(first.s, second.s)
 
 
+@pytest.mark.slow
 def test_every_run_leaves_a_model_and_a_report(undisturbed):
     directory, found = undisturbed
     rows = Results.from_json(found.numbers["rows"]).select(model="DeepONet", seed=1)
@@ -64,6 +67,7 @@ def test_every_run_leaves_a_model_and_a_report(undisturbed):
     np.testing.assert_allclose(report.errors["relative_l2"], rows[0].report.errors["relative_l2"], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_trained_model_is_measured_with_another_metric_without_training_it_again(undisturbed, tmp_path):
     directory, found = undisturbed
     chosen = Results.from_json(found.numbers["rows"]).select(model="DeepONet", seed=1)[0]
@@ -76,6 +80,7 @@ def test_a_trained_model_is_measured_with_another_metric_without_training_it_aga
     assert after.reports["test"].errors.keys() == {"relative_l2", "rmse"}
 
 
+@pytest.mark.slow
 def test_what_is_written_is_rebuilt_from_the_json_alone(undisturbed, tmp_path):
     directory, _ = undisturbed
     content = json.loads((directory / "R0-quick" / RESULT_FILE).read_text())
@@ -84,6 +89,7 @@ def test_what_is_written_is_rebuilt_from_the_json_alone(undisturbed, tmp_path):
         assert path.read_bytes() == (directory / "R0-quick" / path.name).read_bytes(), path.name
 
 
+@pytest.mark.slow
 def test_a_second_run_and_several_workers_find_the_same(undisturbed, tmp_path):
     reproduce_small(tmp_path, workers=2)
     first, second = written(undisturbed[0]), written(tmp_path)
@@ -141,6 +147,6 @@ def test_runs_of_earlier_versions_are_found_again():
     flow = Drawn(Darcy(resolution=32, preset="easy"), 200, labels=16, test=100)
     assert Run("LOCA", flow, "darcy", 1, 40, 4e-3, 100).name == "LOCA-seed_1-7cdc3cba36"
     assert Run("ridge", flow, "darcy", 1, metrics=("rmse",)).name == "ridge-seed_1-68022b687a"
-    tests = (("clean", Test(MechanicalMNIST("mnist.npz", "test"))),)
+    tests = (("clean", sources.Test(MechanicalMNIST("mnist.npz", "test"))),)
     plates = Drawn(MechanicalMNIST("mnist.npz"), 16, 56, 0.15, tests, same=True)
     assert Run("FNO", plates, "mechanical-mnist", 0, 4, 4e-3, 25).name == "FNO-seed_0-02dfd34381"
