@@ -124,7 +124,7 @@ def read_configuration(path: Path | None, changes: dict[str, dict[str, Any]]) ->
 
     **Arguments:**
 
-    - `path`: the file; None if `changes` describe the whole run.
+    - `path`: the file; None if `changes` describe the complete run.
     - `changes`: values by table and field; those that are None change nothing.
 
     Raises `ConfigurationError` if the result is not a valid run.

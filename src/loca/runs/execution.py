@@ -26,11 +26,17 @@ from loca.runs.sources import FileSource, RunData
 from loca.saving import save
 from loca.training import Progress, default_optimizer, fit, loggers, paper_optimizer
 
-RUN_FILE, HISTORY_FILE = "run.json", "history.jsonl"
-"""Files of a run directory: the configuration, and the losses and validation errors during training."""
+RUN_FILE = "run.json"
+"""The file of a run directory with the configuration."""
 
-MODEL_FILE, REPORT_FILE = "model.safetensors", "report.json"
-"""Files of a finished run: the trained model, and its errors on test data."""
+HISTORY_FILE = "history.jsonl"
+"""The file of a run directory with the losses and validation errors during training."""
+
+MODEL_FILE = "model.safetensors"
+"""The file of a run directory with the trained model."""
+
+REPORT_FILE = "report.json"
+"""The file of a run directory with the errors on test data."""
 
 Callback = AbstractContextManager[Callable[[Progress], object]]
 """A context that provides a callback of `fit`, such as a logger or a progress bar."""
