@@ -20,9 +20,9 @@ import numpy as np
 import optax
 
 import loca
-from loca.claims.machine import commit, hardware
 from loca.models import SETTINGS
 from loca.problems import Darcy
+from loca.runs import commit, hardware
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "darcy_easy.json"

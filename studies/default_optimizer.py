@@ -25,8 +25,8 @@ import jax
 import optax
 
 import loca
-from loca.claims.machine import commit, hardware
 from loca.problems import Antiderivative, Climate, Darcy
+from loca.runs import commit, hardware
 from loca.training import Encoded, State, advance, average_weights, paper_optimizer, trained
 
 HERE = Path(__file__).parent

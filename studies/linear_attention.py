@@ -26,10 +26,10 @@ import optax
 
 import loca
 from loca.attention import Attention, Blocked, Dense, Nystrom, RandomFeatures
-from loca.claims.machine import commit, hardware
 from loca.models import SETTINGS
 from loca.problems import Darcy, Problem, ShallowWater
 from loca.rules import MonteCarlo, QuasiMonteCarlo
+from loca.runs import commit, hardware
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "linear_attention.json"

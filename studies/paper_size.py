@@ -21,10 +21,9 @@ import jax
 import numpy as np
 
 import loca
-from loca.claims.machine import commit, hardware
-from loca.claims.sources import Drawn, Recorded, Source, Test
 from loca.models import SETTINGS
 from loca.problems import Antiderivative, Climate, Darcy, MechanicalMNIST, ShallowWater
+from loca.runs import DataSource, Drawn, Recorded, Test, commit, hardware
 from loca.training import default_optimizer, paper_optimizer
 
 HERE = Path(__file__).parent
@@ -35,7 +34,7 @@ RESULTS = HERE / "paper_size.json"
 class Training:
     """One experiment: functions, steps, the optimizer, and the paper's minutes."""
 
-    source: Source
+    source: DataSource
     steps: int
     optimizer: str
     paper_minutes: float

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from loca.benchmarks import ComparisonFigures, measure_peers
-from loca.claims.machine import commit, hardware
+from loca.runs import commit, hardware
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "peers.json"

@@ -19,8 +19,8 @@ import jax
 
 from loca.benchmarks import STEP_SETTINGS, measure_scale, measure_streamed_prediction, time_step
 from loca.benchmarks.scale import ATTENTIONS, AXES
-from loca.claims.machine import commit, hardware
 from loca.figures import DASHES, INK, PALETTE, log_axis, style
+from loca.runs import commit, hardware
 
 HERE = Path(__file__).parent
 RESULTS, FIGURES = HERE / "performance.json", HERE.parent / "docs/figures"

@@ -20,9 +20,9 @@ import jax.numpy as jnp
 
 from loca.benchmarks import STEP_SETTINGS
 from loca.benchmarks.step import OPTIMIZER, RepeatedStep, package_step, random_functions
-from loca.claims.machine import commit, hardware
 from loca.models import LOCA
 from loca.parameters import trainable
+from loca.runs import commit, hardware
 from loca.training import Encoded
 
 RESULTS = Path(__file__).with_suffix(".json")

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from crashing import Crash, crash_at
 from loca import workers
 from loca.cli.app import app
-from loca.cli.generate import build
+from loca.cli.arguments import create_problem
 from loca.data import Store, Variable
 from loca.data.store import writing
 from loca.domains import Box
@@ -219,7 +219,7 @@ def test_the_command_generates_once(tmp_path):
     assert "20/20 samples" in first.output
     assert "is complete: 20 samples" in first.output
     assert (again.exit_code, other.exit_code) == (0, 1)
-    assert "is there already: 20 samples" in again.output
+    assert "already exists: 20 samples" in again.output
     assert "seed is 0, now requested: 7" in other.output
     assert (
         Store.open(path).provenance["arguments"] | {"sensors": 30, "length": 1.0}
@@ -230,11 +230,12 @@ def test_the_command_generates_once(tmp_path):
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
-        ("color=1", "known, with defaults: length"),
-        ("length", "known, with defaults: length"),
-        ("sensors=1.5", "sensors must be int"),
-        ("sensors=true", "sensors must be int"),
-        ("length=wide", "length must be float"),
+        ("color=1", "its arguments, with defaults: length"),
+        ("length", "its arguments, with defaults: length"),
+        ("sensors=1.5", "sensors must be an integer, got '1.5'"),
+        ("sensors=true", "sensors must be an integer, got 'true'"),
+        ("length=wide", "length must be a number or a list of 2 numbers"),
+        ("length=[1]", "length must be a number or a list of 2 numbers"),
     ],
 )
 def test_the_command_names_what_can_be_set(choice, said, tmp_path):
@@ -260,12 +261,14 @@ class Needy(Sums):
 
 def test_the_command_asks_for_what_has_no_default():
     with pytest.raises(typer.BadParameter, match="needs --set path="):
-        build(Needy, ["size=3"])
+        create_problem(Needy, ["size=3"])
     with pytest.raises(typer.BadParameter, match=r"size \(8\), scale \(1.0\), path \(required\)"):
-        build(Needy, ["width=3"])
-    with pytest.raises(typer.BadParameter, match="limits must be tuple, got '3'"):
-        build(Needy, ["path=a.nc", "limits=3"])
-    assert build(Needy, ["path=a.nc", "scale=2", "side=right", "limits=[0.5, 1.0]"]) == (
+        create_problem(Needy, ["width=3"])
+    with pytest.raises(typer.BadParameter, match=r"limits must be a list of 2 numbers, such as \[1, 2\], got '3'"):
+        create_problem(Needy, ["path=a.nc", "limits=3"])
+    with pytest.raises(typer.BadParameter, match="side must be 'left' or 'right', got 'up'"):
+        create_problem(Needy, ["path=a.nc", "side=up"])
+    assert create_problem(Needy, ["path=a.nc", "scale=2", "side=right", "limits=[0.5, 1.0]"]) == (
         Needy(path="a.nc", scale=2.0, side="right", limits=(0.5, 1.0))
     )
 
@@ -284,7 +287,8 @@ def test_the_command_converts(tmp_path):
 
 DRIVER = """
 import json, os, sys
-from loca.cli import main  # once: it takes longer than what is to be killed
+import loca.problems, loca.training, rich.progress  # once: it takes longer than what is to be killed
+from loca.cli import main
 for line in sys.stdin:
     pid = os.fork()
     if pid == 0:

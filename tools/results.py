@@ -2,8 +2,8 @@
 
     make results
 
-A study is added by `loca reproduce R1 --preset paper`, and its `result.json` copied to studies/results/R1.json. Beside
-it, R1.md says in a paragraph why it came out so.
+To add a claim, run `loca reproduce R1 --preset paper` and copy its `result.json` to studies/results/R1.json. R1.md
+beside it explains the result in a paragraph.
 """
 
 import json
@@ -18,25 +18,25 @@ RESULTS, PAGE, FIGURES, README = (
 BEGIN, END = "<!-- results: made by `make results` -->", "<!-- end of results -->"
 OPENING = """# The paper, re-run
 
-Every claim of the paper as a study that anyone can repeat: `loca reproduce --list`, `loca reproduce R1 --preset paper`.
-Data, models, budget, statistic and the rule of the verdict stand in one file per claim, `src/loca/claims`, and
-did before any test error was known. All models have the same data, normalization and optimizer, and the same rates to
-choose from on validation functions; no choice was made on test functions. Steps, batches and minutes, of which the
-median over seeds is told, stand in the tables; `src/loca/claims/budgets.py` says how they were fixed. Errors are
-relative L2 over whole fields, mean over test functions, ± one standard deviation over seeds. Where a claim was put to
-the test at other sizes than the paper's, the table says so. R6 and R7 read MNIST from the file that LOCA_MNIST names,
-R8 its records from the directory LOCA_DATA.
+Every claim of the paper is an experiment that anyone can repeat: `loca reproduce --list` lists them, and
+`loca reproduce R1 --preset paper` repeats the first. Data, models, training time, statistic and the rule for the
+verdict are fixed in the source code of the claim in `src/loca/claims`, and were before any test error was known. All
+models have the same data, normalization and optimizer. Their learning rates are chosen from the same few, on validation
+functions; test functions choose nothing. The tables have steps, batch sizes and minutes (the median over seeds);
+`src/loca/claims/comparison.py` explains how they were fixed. Errors are relative L2 errors over complete fields: means
+over test functions, ± one standard deviation over seeds. Where sizes differ from the paper's, the table shows them. R6
+and R7 read MNIST from the file that LOCA_MNIST names, R8 its records from the directory LOCA_DATA.
 """
 
 
 def reproductions() -> list[Reproduction]:
-    """All that are there, in the order of the claims."""
+    """All committed reproductions, in the order of the claims."""
     paths = {name: RESULTS / f"{name}.json" for name in CLAIMS}
     return [Reproduction.from_json(json.loads(path.read_text()), CLAIMS) for path in paths.values() if path.exists()]
 
 
 def short_table(found: list[Reproduction]) -> str:
-    """One line for each claim."""
+    """A line for each claim."""
     lines = [f"| {f.claim.name} | {f.claim.title} | {f.verdict.answer} |" for f in found]
     table = "\n".join(["| | claim | verdict |", "| --- | --- | --- |", *lines])
     missing = [name for name in CLAIMS if name not in {f.claim.name for f in found}]
@@ -44,7 +44,7 @@ def short_table(found: list[Reproduction]) -> str:
 
 
 def section(found: Reproduction) -> str:
-    """What the study says, the figure, and the reading."""
+    """The page of a claim, its figures, and the explanation."""
     name = found.claim.name
     reading = RESULTS / f"{name}.md"
     parts = [found.page().rstrip(), f"![{found.claim.title}](results/{name}-result.png)"]
@@ -59,7 +59,7 @@ def main() -> None:
     found = reproductions()
     FIGURES.mkdir(exist_ok=True)
     for each in found:
-        for name, figure in each.pictures().items():
+        for name, figure in each.figures().items():
             figure.savefig(FIGURES / f"{each.claim.name}-{name}.png", dpi=200)
     PAGE.write_text("\n\n".join([OPENING.rstrip(), short_table(found), *map(section, found)]) + "\n")
     text = README.read_text()

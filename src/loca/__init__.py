@@ -1,38 +1,62 @@
-"""Learn maps between functions from few, noisy measurements, and ask them anywhere."""
+"""Learn maps between functions from few, noisy measurements, and evaluate them anywhere.
 
-from importlib.metadata import version as _version
+Parts are imported when they are first used: `import loca` alone loads nothing else, not even JAX.
+"""
 
-from loca import attention as attention
-from loca import checks as checks
-from loca import data as data
-from loca import devices as devices
-from loca import domains as domains
-from loca import encoders as encoders
-from loca import evaluation as evaluation
-from loca import figures as figures
-from loca import kernels as kernels
-from loca import losses as losses
-from loca import metrics as metrics
-from loca import models as models
-from loca import nets as nets
-from loca import parameters as parameters
-from loca import positions as positions
-from loca import prediction as prediction
-from loca import problems as problems
-from loca import rules as rules
-from loca import saving as saving
-from loca import training as training
-from loca.data import Samples as Samples
-from loca.evaluation import evaluate as evaluate
-from loca.models import FNO as FNO
-from loca.models import LOCA as LOCA
-from loca.models import DeepONet as DeepONet
-from loca.models import Operator as Operator
-from loca.saving import load as load
-from loca.saving import save as save
-from loca.training import fit as fit
+from __future__ import annotations
 
-__version__ = _version("loca-jax")
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from loca import attention as attention
+    from loca import benchmarks as benchmarks
+    from loca import checks as checks
+    from loca import claims as claims
+    from loca import data as data
+    from loca import devices as devices
+    from loca import domains as domains
+    from loca import encoders as encoders
+    from loca import evaluation as evaluation
+    from loca import figures as figures
+    from loca import kernels as kernels
+    from loca import losses as losses
+    from loca import metrics as metrics
+    from loca import models as models
+    from loca import nets as nets
+    from loca import parameters as parameters
+    from loca import positions as positions
+    from loca import prediction as prediction
+    from loca import problems as problems
+    from loca import rules as rules
+    from loca import runs as runs
+    from loca import saving as saving
+    from loca import training as training
+    from loca import typing as typing
+    from loca.data import Samples as Samples
+    from loca.evaluation import evaluate as evaluate
+    from loca.models import FNO as FNO
+    from loca.models import LOCA as LOCA
+    from loca.models import DeepONet as DeepONet
+    from loca.models import Operator as Operator
+    from loca.saving import load as load
+    from loca.saving import save as save
+    from loca.training import fit as fit
+
+    __version__: str
+
+_HOMES = {
+    "FNO": "models",
+    "LOCA": "models",
+    "DeepONet": "models",
+    "Operator": "models",
+    "Samples": "data",
+    "evaluate": "evaluation",
+    "fit": "training",
+    "load": "saving",
+    "save": "saving",
+}
+"""The part that defines each name which is neither a part nor the version."""
 
 __all__ = [
     "FNO",
@@ -41,7 +65,9 @@ __all__ = [
     "Operator",
     "Samples",
     "attention",
+    "benchmarks",
     "checks",
+    "claims",
     "data",
     "devices",
     "domains",
@@ -61,7 +87,29 @@ __all__ = [
     "prediction",
     "problems",
     "rules",
+    "runs",
     "save",
     "saving",
     "training",
+    "typing",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a part, or a name from its part, at first use."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value = version("loca-jax")
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(f"loca.{_HOMES[name]}"), name)
+    elif name in __all__:
+        return importlib.import_module(f"loca.{name}")  # which makes it an attribute of the package
+    else:
+        raise AttributeError(f"module 'loca' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__, "__version__"])

@@ -16,7 +16,7 @@ from loca.checks import Forecast, check, check_memory, forecast
 from loca.checks.locations import check_locations, edge_jump, input_fields, rough_part
 from loca.checks.pairs import critical_distance, distances, nearly_in, relation
 from loca.cli.app import app
-from loca.cli.sources import Source, load
+from loca.cli.arguments import Source, load
 from loca.data import Samples, Shared, Variable
 from loca.domains import Box, Sphere, Torus
 from loca.problems import PROBLEMS, Antiderivative, Climate
@@ -397,7 +397,7 @@ def test_exit_code_of_a_defect_is_1_and_json_says_what(tmp_path):
 
 
 def test_test_data_of_a_problem_begins_where_training_data_ends():
-    source = Source("antiderivative", choices=("sensors=20", "queries=7"))
+    source = Source("antiderivative", arguments=("sensors=20", "queries=7"))
     both, _ = load(source, 5)
     test, _ = load(source._replace(skip=3), 2)
     assert both.s.shape == (5, 7, 1)

@@ -1,15 +1,13 @@
-"""A claim small enough to be put to the test again and again, as a program that can be killed."""
+"""A claim small enough to be tested again and again, as a program that can be killed."""
 
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from loca.claims import Comparison, Condition, Verdict, Workshop, reproduce
-from loca.claims.claim import Preset
-from loca.claims.drawing import boxes
-from loca.claims.results import Results
-from loca.claims.sources import Drawn
+from loca.claims import Comparison, Condition, Preset, Results, Verdict, reproduce
+from loca.claims.figures import boxes
 from loca.problems import Antiderivative
+from loca.runs import Drawn, RunPool
 
 
 class Small(Comparison):
@@ -35,9 +33,9 @@ class Small(Comparison):
         return boxes(Results.from_json(numbers["rows"]))
 
 
-def put_to_the_test(directory: Path, workers: int = 1):
-    return reproduce(Small(), "quick", Workshop(directory, workers), directory / "R0-quick")
+def reproduce_small(directory: Path, workers: int = 1):
+    return reproduce(Small(), "quick", RunPool(directory, workers), directory / "R0-quick")
 
 
 if __name__ == "__main__":
-    put_to_the_test(Path(sys.argv[1]))
+    reproduce_small(Path(sys.argv[1]))

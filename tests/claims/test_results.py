@@ -1,4 +1,4 @@
-"""The results page, its figures and the README's table are what the committed numbers make of them."""
+"""The results page, its figures and the README's table follow from the committed numbers."""
 
 import importlib.util
 import json
@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 from matplotlib.image import imread
 
 from loca.claims import CLAIMS, Reproduction, expected_verdict
@@ -20,6 +21,7 @@ def results_tool():
     return module
 
 
+@pytest.mark.slow
 def test_pages_and_figures_are_rebuilt_from_the_numbers_alone(tmp_path, monkeypatch):
     tool = results_tool()
     shutil.copy(ROOT / "README.md", tmp_path)
@@ -37,7 +39,7 @@ def test_pages_and_figures_are_rebuilt_from_the_numbers_alone(tmp_path, monkeypa
 
 
 def test_verdicts_follow_from_the_numbers():
-    """What is committed is what the rule says today, and what the package promises."""
+    """The committed verdicts are those of today's rules, and those of the release."""
     for path in sorted((ROOT / "studies/results").glob("*.json")):
         found = Reproduction.from_json(json.loads(path.read_text()), CLAIMS)
         assert found.claim.judge(found.numbers) == found.verdict

@@ -1,4 +1,4 @@
-"""Claims put to the test: the same numbers again, through kills and by several workers; verdicts that can fail."""
+"""Tests of a claim: the same numbers again, through kills and by several workers; verdicts that can fail."""
 
 import json
 import random
@@ -12,33 +12,31 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small import Small, put_to_the_test
+from small import Small, reproduce_small
 
 from commands import command
-from loca.claims import CLAIMS, Reproduction
-from loca.claims.reproduce import RESULT
-from loca.claims.results import Results
-from loca.claims.runs import Runs
-from loca.claims.sources import WORTH_KEEPING, draw
+from loca.claims import CLAIMS, Reproduction, Results
+from loca.claims.claim import RESULT_FILE
 from loca.evaluation import Report
-from loca.problems import Antiderivative
+from loca.problems import Antiderivative, Darcy, MechanicalMNIST
+from loca.runs import Drawn, Run, RunPool, sources
+from loca.runs.sources import MIN_CACHED_BLOCKS, draw
 from loca.saving import inspect
-
-KILLS = 5
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     directory = tmp_path_factory.mktemp("study")
-    return directory, put_to_the_test(directory)
+    return directory, reproduce_small(directory)
 
 
-def told(directory: Path) -> dict:
-    """What a study wrote, without what may differ between runs."""
-    content = json.loads((directory / "R0-quick" / RESULT).read_text())
+def written(directory: Path) -> dict:
+    """What a reproduction wrote, without what may differ between repetitions."""
+    content = json.loads((directory / "R0-quick" / RESULT_FILE).read_text())
     return {name: value for name, value in content.items() if name != "made"}
 
 
+@pytest.mark.slow
 def test_rates_are_chosen_on_validation_functions(undisturbed):
     """Of the runs of the first seed, the one with the least validation error is in the table."""
     directory, found = undisturbed
@@ -50,14 +48,16 @@ def test_rates_are_chosen_on_validation_functions(undisturbed):
     assert {row.rate for row in results.select(model="DeepONet")} == {chosen.rate}
 
 
+@pytest.mark.slow
 def test_runs_that_need_the_same_functions_wait_for_one_of_them_to_compute_them(tmp_path):
     problem = Antiderivative(sensors=20, queries=5)
-    count = WORTH_KEEPING * problem.block + 1
+    count = MIN_CACHED_BLOCKS * problem.block + 1
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(lambda _: draw(problem, count, 0, tmp_path), range(2))
     np.testing.assert_array_equal(first.s, second.s)
 
 
+@pytest.mark.slow
 def test_every_run_leaves_a_model_and_a_report(undisturbed):
     directory, found = undisturbed
     rows = Results.from_json(found.numbers["rows"]).select(model="DeepONet", seed=1)
@@ -67,27 +67,32 @@ def test_every_run_leaves_a_model_and_a_report(undisturbed):
     np.testing.assert_allclose(report.errors["relative_l2"], rows[0].report.errors["relative_l2"], rtol=1e-4)
 
 
-def test_a_trained_model_is_measured_in_another_way_without_training_it_again(undisturbed, tmp_path):
+@pytest.mark.slow
+def test_a_trained_model_is_measured_with_another_metric_without_training_it_again(undisturbed, tmp_path):
     directory, found = undisturbed
     chosen = Results.from_json(found.numbers["rows"]).select(model="DeepONet", seed=1)[0]
     shutil.copytree(directory, tmp_path, dirs_exist_ok=True)
-    runs, (condition,) = Runs(tmp_path), Small().conditions("quick")
-    before, after = (runs(condition.run("DeepONet", 1, chosen.rate, ("relative_l2", *more))) for more in ([], ["rmse"]))
-    assert after.seconds == before.seconds  # a clock would not tell the same twice
+    pool, (condition,) = RunPool(tmp_path), Small().conditions("quick")
+    before, after = (
+        pool.result(condition.run("DeepONet", 1, chosen.rate, ("relative_l2", *more))) for more in ([], ["rmse"])
+    )
+    assert after.seconds == before.seconds  # a clock would not show the same twice
     assert after.reports["test"].errors.keys() == {"relative_l2", "rmse"}
 
 
+@pytest.mark.slow
 def test_what_is_written_is_rebuilt_from_the_json_alone(undisturbed, tmp_path):
     directory, _ = undisturbed
-    content = json.loads((directory / "R0-quick" / RESULT).read_text())
+    content = json.loads((directory / "R0-quick" / RESULT_FILE).read_text())
     Reproduction.from_json(content, {"R0": Small()}).write(tmp_path)
     for path in tmp_path.iterdir():
         assert path.read_bytes() == (directory / "R0-quick" / path.name).read_bytes(), path.name
 
 
+@pytest.mark.slow
 def test_a_second_run_and_several_workers_find_the_same(undisturbed, tmp_path):
-    put_to_the_test(tmp_path, workers=2)
-    first, second = told(undisturbed[0]), told(tmp_path)
+    reproduce_small(tmp_path, workers=2)
+    first, second = written(undisturbed[0]), written(tmp_path)
     assert first["verdict"]["answer"] == second["verdict"]["answer"]
     for a, b in zip(first["numbers"]["rows"], second["numbers"]["rows"], strict=True):
         assert (a["model"], a["rate"]) == (b["model"], b["rate"])
@@ -97,10 +102,11 @@ def test_a_second_run_and_several_workers_find_the_same(undisturbed, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_five_times_it_finds_the_same(undisturbed, tmp_path):
+@pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.full)])
+def test_killed_several_times_it_finds_the_same(kills, undisturbed, tmp_path):
     """Each time at a random moment, some of them while a model is trained."""
     rng, unfinished = random.Random(0), 0
-    for _ in range(KILLS):
+    for _ in range(kills):
         life = subprocess.Popen([sys.executable, str(Path(__file__).with_name("small.py")), str(tmp_path)])
         before = len(list((tmp_path / "runs").glob("*/outcome-*.json"))) if (tmp_path / "runs").exists() else 0
         deadline = time.monotonic() + 120.0
@@ -112,25 +118,35 @@ def test_killed_five_times_it_finds_the_same(undisturbed, tmp_path):
         life.wait()
         unfinished += any(not list(run.glob("outcome-*.json")) for run in (tmp_path / "runs").iterdir())
     assert unfinished
-    put_to_the_test(tmp_path)
-    assert told(tmp_path) == told(undisturbed[0])
+    reproduce_small(tmp_path)
+    assert written(tmp_path) == written(undisturbed[0])
 
 
 def test_a_planted_verdict_fails(tmp_path, monkeypatch):
-    """R11 holds in part; a release that had said otherwise is found out."""
+    """R11 holds in part; a release with another verdict is detected."""
     command("reproduce", "R11", "--out", tmp_path)
     monkeypatch.setattr("loca.claims.expected_verdict", lambda claim, preset: "holds")
     assert "published with the verdict 'holds'" in command("reproduce", "R11", "--out", tmp_path, "--resume", code=1)
 
 
 def test_claims_are_listed_with_their_verdicts():
-    said = command("reproduce", "--list")
-    assert all(name in said for name in CLAIMS)
+    output = command("reproduce", "--list")
+    assert all(name in output for name in CLAIMS)
     assert "unknown claim" in command("reproduce", "R14", code=2)
 
 
-def test_what_a_claim_lacks_is_said_and_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_missing_data_is_reported_and_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.delenv("LOCA_DATA", raising=False)
-    for _ in range(2):  # what failed to begin does not stand in the way of another try
+    for _ in range(2):  # a failed attempt does not prevent another
         assert "set LOCA_DATA to the directory" in command("reproduce", "R8", "--out", tmp_path, code=1)
     assert not (tmp_path / "R8-quick").exists()
+
+
+def test_runs_of_earlier_versions_are_found_again():
+    """The name of a run directory does not change with the source code: these are names of version 0.1.0."""
+    flow = Drawn(Darcy(resolution=32, preset="easy"), 200, labels=16, test=100)
+    assert Run("LOCA", flow, "darcy", 1, 40, 4e-3, 100).name == "LOCA-seed_1-7cdc3cba36"
+    assert Run("ridge", flow, "darcy", 1, metrics=("rmse",)).name == "ridge-seed_1-68022b687a"
+    tests = (("clean", sources.Test(MechanicalMNIST("mnist.npz", "test"))),)
+    plates = Drawn(MechanicalMNIST("mnist.npz"), 16, 56, 0.15, tests, same=True)
+    assert Run("FNO", plates, "mechanical-mnist", 0, 4, 4e-3, 25).name == "FNO-seed_0-02dfd34381"

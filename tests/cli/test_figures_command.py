@@ -1,4 +1,4 @@
-"""`loca figures` draws the functions and the numbers that the report tells."""
+"""`loca figures` draws the functions and the numbers of the report."""
 
 import json
 
@@ -41,7 +41,7 @@ def saved(monkeypatch):
 
     def keep(figure, path, **options):
         found[path.name] = figure
-        write(figure, path, **options)
+        write(figure, path, **{**options, "dpi": 50})  # most of the time goes into pixels
 
     monkeypatch.setattr(Figure, "savefig", keep)
     return found
@@ -51,6 +51,7 @@ def panels(figure):
     return [ax for ax in figure.axes if ax.get_label() != "<colorbar>"]
 
 
+@pytest.mark.slow
 def test_pictures_show_what_the_report_says(place, saved):
     out = place / "pictures"
     said = command("figures", place / "loca", place / "test.zarr", "--beside", place / "deeponet", "--out", out)
@@ -111,7 +112,7 @@ def test_models_of_one_name_are_told_apart(place, saved):
     assert len(saved["curves.png"].axes[0].lines) == 1  # the copy has no history
 
 
-def test_only_drawn_functions_are_in_memory_at_the_end(place, monkeypatch):
+def test_only_drawn_functions_are_in_memory_at_the_end(place, saved, monkeypatch):
     asked = []
     load_rows = Store.load
 

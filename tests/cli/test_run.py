@@ -1,25 +1,31 @@
-"""From data to a model to predictions, by commands; and descriptions of runs that are none."""
+"""From data to a model to predictions, by commands; and configurations that are invalid."""
 
+import importlib
 import json
 import random
 import sys
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray
 
 from commands import command
-from loca.cli import runs
-from loca.cli.configuration import ConfigurationError, check_configuration, read_configuration
 from loca.data import Store
 from loca.evaluation import Report
 from loca.metrics import relative_l2
 from loca.models import SETTINGS
 from loca.problems import Antiderivative, generate
-from loca.saving import inspect, load
+from loca.runs import (
+    ConfigurationError,
+    FileSource,
+    check_configuration,
+    create_model,
+    read_configuration,
+    sources,
+)
+from loca.saving import inspect, load, save
 from loca.training import History
 
 PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
@@ -55,7 +61,7 @@ def place(tmp_path_factory):
 
 def test_a_run_leaves_a_model_that_has_learned(place):
     header = inspect(place / "run/model.safetensors")
-    assert header.provenance["training"]["steps"] == 300  # an option has the last word
+    assert header.provenance["training"]["steps"] == 300  # an option overrides the file
     assert header.provenance["model"]["num_features"] == 10
     assert header.inputs == PROBLEM.inputs
     assert 0.0 < header.metrics["validation_relative_l2"] < 0.5
@@ -82,6 +88,7 @@ def test_a_run_with_test_data_is_evaluated_at_once(place):
     assert "Errors of 30 functions" in (place / "said.txt").read_text()
 
 
+@pytest.mark.slow
 def test_a_run_that_streams_is_the_same_run(place):
     """Batches from the file, in place of memory: what differs is what the data looks like from its first functions."""
     command("train", place / "run.toml", "--out", place / "streamed", "--steps", 300, "--stream")
@@ -92,34 +99,39 @@ def test_a_run_that_streams_is_the_same_run(place):
 
 
 def test_what_would_fill_the_memory_streams(place, monkeypatch):
-    configuration = read_configuration(place / "run.toml", {})
-    assert not runs.RunData(configuration).is_streamed
+    source = FileSource(read_configuration(place / "run.toml", {}).data)
+    assert not source.load(0).is_streamed
     functions, numbers = 135, 40 + 15
-    monkeypatch.setattr(runs, "physical_memory", lambda: 2 * 4 * functions * numbers - 1)
-    assert runs.RunData(configuration).is_streamed
-    monkeypatch.setattr(runs, "physical_memory", lambda: 2 * 4 * functions * numbers)
-    assert not runs.RunData(configuration).is_streamed
+    monkeypatch.setattr(sources, "physical_memory", lambda: 2 * 4 * functions * numbers - 1)
+    assert source.load(0).is_streamed
+    monkeypatch.setattr(sources, "physical_memory", lambda: 2 * 4 * functions * numbers)
+    assert not source.load(0).is_streamed
+
+
+def is_shape(value):
+    return isinstance(value, jax.ShapeDtypeStruct)
 
 
 @pytest.mark.parametrize("model", ["loca", "deeponet", "fno"])
 def test_a_setting_of_the_paper_has_all_sizes(place, model):
     described = {"data": {"path": str(place / "paper.zarr")}, "model": {"kind": model, "setting": "antiderivative"}}
     data = Antiderivative().sample(jax.random.key(0), 4)
-    built = runs.create(check_configuration(described, "test"), data)
+    built = eqx.filter_eval_shape(lambda: create_model(check_configuration(described, "test"), data))
     build = getattr(SETTINGS["antiderivative"], model)
-    assert eqx.tree_equal(
-        jax.tree.map(jnp.shape, eqx.filter(built, eqx.is_array)),
-        jax.tree.map(jnp.shape, eqx.filter(build(data, key=jax.random.key(1)), eqx.is_array)),
+    expected = eqx.filter_eval_shape(lambda: build(data, key=jax.random.key(1)))
+    assert [leaf.shape for leaf in jax.tree.leaves(eqx.filter(built, is_shape))] == (
+        [leaf.shape for leaf in jax.tree.leaves(eqx.filter(expected, is_shape))]
     )
+    assert jax.tree.leaves(eqx.filter(built, is_shape))
     described["model"]["width" if model == "fno" else "num_features"] = 3
-    with pytest.raises(ConfigurationError, match="'antiderivative' has all sizes; leave out"):
+    with pytest.raises(ConfigurationError, match="'antiderivative' fixes all sizes; leave out"):
         check_configuration(described, "test")
 
 
-def test_inspect_tells_what_it_is(place):
-    said = command("inspect", place / "run")
-    assert "LOCA" in said
-    assert "antiderivative" in said
+def test_inspect_prints_the_header(place):
+    output = command("inspect", place / "run")
+    assert "LOCA" in output
+    assert "antiderivative" in output
 
 
 def test_resuming_a_finished_run_changes_nothing(place):
@@ -129,11 +141,11 @@ def test_resuming_a_finished_run_changes_nothing(place):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         (["--out", "r", "--steps", "0", "--data", "d.zarr"], "training.steps: Input should be greater than 0"),
         (["--out", "r"], "data: Field required"),
-        (["--data", "d.zarr"], "--out DIR, or --resume DIR"),
+        (["--data", "d.zarr"], "--out DIR for a new run, or --resume DIR"),
         (["--out", "r", "--data", "d.zarr", "--model", "cnn"], "model: Input tag 'cnn'"),
         (["--out", "r", "--data", "d.zarr", "--setting", "darci"], "model.loca.setting: Input should be"),
         (["--out", "r", "--data", "d.zarr", "--log", "paper"], "training.loggers.0: Input should be"),
@@ -141,14 +153,14 @@ def test_resuming_a_finished_run_changes_nothing(place):
         (["--resume", "nowhere"], "nowhere holds no run"),
     ],
 )
-def test_what_cannot_be_a_run_is_said(line, said, tmp_path, monkeypatch):
+def test_an_invalid_run_is_refused(line, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert said in " ".join(command("train", *line, code=1).split())
+    assert message in " ".join(command("train", *line, code=1).split())
 
 
 def test_the_directory_of_another_run_is_refused(place):
-    said = command("train", place / "run.toml", "--out", place / "run", "--steps", 7, code=1)
-    assert "holds another run" in said
+    output = command("train", place / "run.toml", "--out", place / "run", "--steps", 7, code=1)
+    assert "holds another run" in output
 
 
 def test_a_mistyped_path_leaves_nothing_behind(tmp_path):
@@ -157,17 +169,17 @@ def test_a_mistyped_path_leaves_nothing_behind(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [(["--setting", "darcy"], "a grid of 2 dimensions"), (["--log", "tensorboard"], "loca-jax[tensorboard]")],
 )
-def test_a_run_that_cannot_begin_leaves_nothing_behind(line, said, place, tmp_path, monkeypatch):
+def test_a_run_that_cannot_start_leaves_nothing_behind(line, message, place, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboardX.event_file_writer", None)  # as if it were not installed
-    heard = command("train", "--data", place / "train.zarr", "--out", tmp_path / "run", *line, code=1)
-    assert said in " ".join(heard.split())
+    output = command("train", "--data", place / "train.zarr", "--out", tmp_path / "run", *line, code=1)
+    assert message in " ".join(output.split())
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_model_that_is_not_there_is_said(place):
+def test_a_missing_model_is_refused(place):
     assert "pass a model file" in " ".join(command("evaluate", place / "none", place / "test.zarr", code=2).split())
 
 
@@ -177,10 +189,10 @@ def test_a_file_that_is_no_model_is_refused(place):
 
 
 WRONG = [-1, 0, -0.5, "", [], {}, None, [[]], {"a": 1}, float("nan"), float("inf"), "x" * 1000, 10**400, True]
-"""Things that hardly any field of a run can be."""
+"""Values that hardly any field of a configuration accepts."""
 
 
-def test_five_hundred_wrong_descriptions_are_told_or_taken():
+def test_five_hundred_wrong_configurations_are_refused_or_accepted():
     good = {
         "data": {"path": "d.zarr"},
         "model": {"kind": "loca", "num_features": 10},
@@ -207,3 +219,43 @@ def test_a_file_that_is_no_toml_is_refused(tmp_path):
         (tmp_path / "run.toml").write_bytes(content)
         with pytest.raises(ConfigurationError, match=r"run\.toml"):
             read_configuration(tmp_path / "run.toml", {})
+
+
+OWN = """
+import loca
+
+class Doubled(loca.kernels.Kernel):
+    base: loca.kernels.RBF
+
+    def __call__(self, *points):
+        return 2.0 * self.base(*points)
+
+    def matrix(self, *points):
+        return 2.0 * self.base.matrix(*points)
+"""
+
+
+def test_models_with_classes_of_the_user(place, tmp_path, monkeypatch):
+    """`--class` finds modules in the current directory, and explains what is missing."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_kernels.py").write_text(OWN)
+    (tmp_path / "broken_kernels.py").write_text("import nowhere_to_be_found")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = importlib.import_module("own_kernels")
+    model, header = load(place / "run/model.safetensors"), inspect(place / "run/model.safetensors")
+    save(eqx.tree_at(lambda m: m.k, model, own.Doubled(model.k)), "own.safetensors", data=header)
+    line = ["evaluate", "own.safetensors", place / "test.zarr", "--out", "report.json"]
+    command(*line, "--class", "own_kernels:Doubled")
+    assert (tmp_path / "report.json").exists()
+    assert "LOCA" in command("inspect", "own.safetensors", "--class", "own_kernels:Doubled")
+
+    def refusal(*classes):
+        return " ".join(command(*line, *classes, code=2).replace("│", " ").split())
+
+    assert "Doubled" in refusal()
+    assert "expected MODULE:NAME" in refusal("--class", "own_kernels.Doubled")
+    assert "there is no module 'kernels_of_nobody'" in refusal("--class", "kernels_of_nobody:Doubled")
+    assert "importing 'broken_kernels' failed: No module named 'nowhere_to_be_found'" in refusal(
+        "--class", "broken_kernels:Doubled"
+    )
+    assert "module 'own_kernels' has no 'Tripled'; it defines Doubled" in refusal("--class", "own_kernels:Tripled")

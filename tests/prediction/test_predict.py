@@ -371,7 +371,7 @@ def test_the_command(place):
     said = command(*asked, place / "p.zarr")
     assert "1/1" in said
     assert "is complete: 7 functions" in said
-    assert "is there already: 7 functions" in command(*asked, place / "p.zarr")
+    assert "already exists: 7 functions" in command(*asked, place / "p.zarr")
     at_once = xarray.open_dataset(place / "p.nc", engine="h5netcdf")
     xarray.testing.assert_allclose(xarray.open_zarr(place / "p.zarr", chunks=None), at_once, rtol=1e-5, atol=1e-5)
     command(*asked, place / "g.zarr", "--grid", "5x6")
@@ -385,7 +385,7 @@ def test_the_command(place):
 DRIVER = """
 import json, os, sys
 from loca.cli import main
-import loca.evaluation, xarray, zarr  # once: it takes longer than what is to be killed
+import loca.prediction, loca.runs, xarray, zarr  # once: it takes longer than what is to be killed
 for line in sys.stdin:
     pid = os.fork()
     if pid == 0:

@@ -1,15 +1,32 @@
-"""The paper as an executable contract: every claim put to the test, and answered."""
+"""The paper's claims as experiments that anyone can repeat, each with a rule for its verdict fixed beforehand."""
 
-from loca.claims.all import CLAIMS as CLAIMS
+from loca.claims.claim import PRESETS as PRESETS
 from loca.claims.claim import Claim as Claim
+from loca.claims.claim import Finding as Finding
+from loca.claims.claim import Preset as Preset
+from loca.claims.claim import Reproduction as Reproduction
 from loca.claims.claim import Verdict as Verdict
+from loca.claims.claim import expected_verdict as expected_verdict
+from loca.claims.claim import reproduce as reproduce
 from loca.claims.comparison import Comparison as Comparison
 from loca.claims.comparison import Condition as Condition
-from loca.claims.reproduce import PRESETS as PRESETS
-from loca.claims.reproduce import Reproduction as Reproduction
-from loca.claims.reproduce import expected_verdict as expected_verdict
-from loca.claims.reproduce import reproduce as reproduce
-from loca.claims.workshop import Workshop as Workshop
+from loca.claims.r1_darcy import Coupling, DarcyError, FewLabelsBeatMany, VeryFewLabels
+from loca.claims.r5_shallow_water import Waves
+from loca.claims.r6_noise import FirstWeights, Noise
+from loca.claims.r8_climate import Pressure
+from loca.claims.r9_shift import ManyScales, Shift
+from loca.claims.r11_counts import Counts
+from loca.claims.r12_cost import Growth, Minutes
+from loca.claims.results import Results as Results
+
+CLAIMS: dict[str, Claim] = {
+    claim.name: claim
+    for claim in (
+        Coupling(), FewLabelsBeatMany(), VeryFewLabels(), DarcyError(), Waves(), Noise(), FirstWeights(), Pressure(),
+        Shift(), ManyScales(), Counts(), Minutes(), Growth(),
+    )
+}  # fmt: skip
+"""The claims by name, R1 to R13."""
 
 __all__ = [
     "CLAIMS",
@@ -17,9 +34,11 @@ __all__ = [
     "Claim",
     "Comparison",
     "Condition",
+    "Finding",
+    "Preset",
     "Reproduction",
+    "Results",
     "Verdict",
-    "Workshop",
     "expected_verdict",
     "reproduce",
 ]

@@ -1,4 +1,4 @@
-"""R11: how many numbers the models learn."""
+"""R11: the number of parameters of the models."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import jax
 import jax.numpy as jnp
 
 from loca.claims.claim import Claim, Finding, Preset, Verdict
-from loca.claims.drawing import bars_beside_paper
-from loca.claims.workshop import Workshop
+from loca.claims.figures import bars_beside_paper
 from loca.data import Normalization, Samples
 from loca.domains import Box
 from loca.encoders import HarmonicSensors
 from loca.models import FNO, SETTINGS, DeepONet, Grid, Setting
 from loca.parameters import count
 from loca.positions import Harmonic
+from loca.runs import RunPool
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +33,7 @@ PRINTED = {
     "shallow-water": {"LOCA": 5_528_484, "DeepONet": 5_565_660, "FNO": 5_126_690},
     "climate": {"LOCA": 1_239_500, "DeepONet": 5_805_800, "FNO": 1_188_353},
 }
-"""The paper's table."""
+"""The counts of the paper's table."""
 
 DEEPONET = {
     "antiderivative": (1000, 2, 1),
@@ -42,8 +42,11 @@ DEEPONET = {
     "shallow-water": (1024, 2, 3),
     "climate": (5184, 10, 2),
 }
-"""Sensors, harmonics and coordinates of queries that its counts need; where the tables say otherwise they have 6
-harmonics for Darcy flow, and 10 and two coordinates for Mechanical MNIST."""
+"""The sensors, harmonics and query coordinates that DeepONet's counts imply.
+
+They differ from the paper's tables, which have 6 harmonics for Darcy flow, and 10 harmonics and two coordinates for
+Mechanical MNIST.
+"""
 
 FNO_GRIDS = {
     "antiderivative": (1000,),
@@ -54,18 +57,18 @@ FNO_GRIDS = {
 }
 
 FNO_UNUSED = {"shallow-water": 200}
-"""Numbers that the printed count holds and no output depends on."""
+"""Parameters that the printed count includes although no output depends on them."""
 
 
 def example(setting: Setting) -> Samples:
-    """One function in the shapes of a setting."""
+    """One function in the shapes of a setting, with four queries."""
     y = setting.domain.sample(jax.random.key(0), 4)
     u = jnp.zeros((1, math.prod(setting.sensors), setting.input_size))
     return Samples(u, y, jnp.zeros((1, 4, setting.output_size)), domain=setting.domain)
 
 
 def by_shapes(counting: Callable[P, int]) -> Callable[P, int]:
-    """The same count, with no number of the model computed: JAX only follows the shapes."""
+    """The same count without computing any parameter: JAX traces the shapes only."""
 
     @functools.wraps(counting)
     def traced(*args: P.args, **kwargs: P.kwargs) -> int:
@@ -78,16 +81,16 @@ def by_shapes(counting: Callable[P, int]) -> Callable[P, int]:
 
 @by_shapes
 def loca_count(name: str) -> int:
-    """At the sizes of the tables; the count for the antiderivative needs 1000 sensors, the text has 500."""
+    """The count at the sizes of the tables; that of the antiderivative implies 1000 sensors, where the text has 500."""
     setting = SETTINGS[name]
     if name == "antiderivative":
         setting = dataclasses.replace(setting, sensors=(1000,))
-    return count(setting.loca(example(setting), key=jax.random.key(0))) - 1  # the kernel's rate is not counted
+    return count(setting.loca(example(setting), key=jax.random.key(0))) - 1  # the paper omits the kernel's rate
 
 
 @by_shapes
 def deeponet_count(name: str) -> int:
-    """Every count needs the last layer twice, which no text mentions, and no bias."""
+    """The count with the last layer twice and no last bias, as every printed count implies; the text omits both."""
     setting, (sensors, harmonics, coordinates) = SETTINGS[name], DEEPONET[name]
     outputs = setting.num_features * setting.output_size
     model = DeepONet.create(
@@ -104,7 +107,7 @@ def deeponet_count(name: str) -> int:
 
 @by_shapes
 def fno_count(name: str, *, complex_as_one: bool = True) -> int:
-    """With a complex weight counted as one number, as the paper does, or as two."""
+    """The count with a complex weight as one parameter, as in the paper, or as two."""
     setting, grid = SETTINGS[name], FNO_GRIDS[name]
     axes = Grid(tuple(jnp.linspace(0, 1, n) for n in grid), (None,) * len(grid), len(grid) - len(setting.sensors))
     norm = Normalization.identity(setting.input_size, setting.output_size)
@@ -123,7 +126,7 @@ class Counts(Claim):
     paper = "A table of fifteen counts, from 381 000 to 5.8 million."
     rule = "Holds if all fifteen come out to the last digit; in part if more than half do."
 
-    def measure(self, preset: Preset, seeds: int | None, workshop: Workshop) -> Finding:
+    def measure(self, preset: Preset, seeds: int | None, pool: RunPool) -> Finding:
         found = {name: {model: counting(name) for model, counting in COUNTS.items()} for name in PRINTED}
         return Finding({"counts": found}, {})
 
@@ -135,8 +138,8 @@ class Counts(Claim):
             if numbers["counts"][name][model] != printed
         ]
         answer = "holds" if not wrong else "holds in part" if len(wrong) < 8 else "fails"
-        told = f"{15 - len(wrong)} of 15 are exact"
-        return Verdict(answer, f"{told}; {'; '.join(wrong)}." if wrong else f"{told}.")
+        text = f"{15 - len(wrong)} of 15 are exact"
+        return Verdict(answer, f"{text}; {'; '.join(wrong)}." if wrong else f"{text}.")
 
     def table(self, finding: Finding) -> list[list[str]]:
         counts = finding.numbers["counts"]

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from loca.claims.budgets import steps_of
 from loca.claims.claim import Preset, Verdict
-from loca.claims.comparison import Comparison, Condition, spread_text
-from loca.claims.drawing import boxes
+from loca.claims.comparison import Comparison, Condition, percent, steps_of
+from loca.claims.figures import boxes
 from loca.claims.results import Results, Row
-from loca.claims.sources import Drawn
 from loca.problems import ShallowWater
+from loca.runs import Drawn
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,15 +49,15 @@ class Waves(Comparison):
             + all(means["LOCA"][c] <= TIE * means["FNO"][c] for c in (1, 2))
             + all((ranges["LOCA"] < ranges[m]).all() for m in others)
         )
-        told = "; ".join(f"{m} {', '.join(f'{100 * v:.2f}' for v in values)} %" for m, values in means.items())
+        text = "; ".join(f"{m} {', '.join(f'{100 * v:.2f}' for v in values)} %" for m, values in means.items())
         answer = "fails" if points == 0 else "holds" if points == 3 else "holds in part"
-        return Verdict(answer, f"{points} of 3 points. Mean errors of height and velocities: {told}.")
+        return Verdict(answer, f"{points} of 3 points. Mean errors of height and velocities: {text}.")
 
     def columns(self, results: Results) -> list[str]:
         return [variable.name for variable in results.rows[0].report.outputs]
 
     def cells(self, rows: Sequence[Row]) -> list[str]:
-        return [spread_text([row.mean(channel=c) for row in rows]) for c in range(len(rows[0].report.outputs))]
+        return [percent([row.mean(channel=c) for row in rows]) for c in range(len(rows[0].report.outputs))]
 
     def figure(self, numbers: Mapping[str, Any]) -> Figure:
         return boxes(Results.from_json(numbers["rows"]), models=self.models)

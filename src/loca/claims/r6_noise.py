@@ -1,4 +1,4 @@
-"""R6 and R7: noise on the inputs, and first weights."""
+"""R6 and R7: noise on the inputs, and initial weights."""
 
 from __future__ import annotations
 
@@ -8,35 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from loca.claims.budgets import steps_of
 from loca.claims.claim import Preset, Verdict
-from loca.claims.comparison import Comparison, Condition, spread_text
-from loca.claims.drawing import boxes
+from loca.claims.comparison import Comparison, Condition, percent, steps_of
+from loca.claims.figures import boxes
 from loca.claims.results import Results, Row
-from loca.claims.sources import Drawn, Test
 from loca.problems import MechanicalMNIST
+from loca.runs import Drawn, Test
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NOISE = 0.15
-"""Standard deviation; the displacements of the inputs reach ±3."""
+"""Standard deviation of the noise; the displacements of the inputs reach ±3."""
 
 
 class PlatesWithNoise(Comparison):
     """What both claims share: Mechanical MNIST, with and without noise on the inputs."""
 
-    given: Sequence[str] = ("ridge", "s = c·u", "mean field")
+    baselines: Sequence[str] = ("ridge", "s = c·u", "mean field")
 
     def source(self, preset: Preset, train_noise: float) -> Drawn:
-        """Functions of training digits, tested on those of test digits."""
+        """Functions of training digits, tested on functions of test digits."""
         functions, validation, test = (16, 8, 8) if preset == "quick" else (10_000, 500, 1000)
         unseen = MechanicalMNIST(split="test")
         tests = (("clean", Test(unseen)), ("noisy", Test(unseen, NOISE)))
         return Drawn(MechanicalMNIST(), functions, 56, train_noise, tests, validation=validation, test=test, same=True)
 
     def clean(self, preset: Preset) -> Condition:
-        """Training without noise, with which rates are chosen."""
+        """Training without noise, where learning rates are chosen."""
         steps = steps_of(preset, "mechanical-mnist")
         return Condition("clean training", self.source(preset, 0.0), "mechanical-mnist", steps)
 
@@ -67,15 +66,15 @@ class Noise(PlatesWithNoise):
 
     def answer(self, results: Results) -> Verdict:
         growth: dict[str, tuple[float, float]] = {}
-        told = []
+        parts = []
         for model in self.models:
             clean, noisy = (results.means(condition="clean training", model=model, test=t) for t in ("clean", "noisy"))
             both = results.means(condition="noisy training", model=model, test="noisy")
             growth[model] = float(noisy.mean() / clean.mean()), float(both.mean() / clean.mean())
-            told.append(f"{model} {spread_text(clean)} → {spread_text(noisy)} → {spread_text(both)}")
+            parts.append(f"{model} {percent(clean)} → {percent(noisy)} → {percent(both)}")
         points = sum(all(growth["LOCA"][i] < growth[m][i] for m in self.models if m != "LOCA") for i in (0, 1))
         factors = ", ".join(f"{m} {a:.1f} and {b:.1f}" for m, (a, b) in growth.items())
-        return Verdict(("fails", "holds in part", "holds")[points], f"{'; '.join(told)}. Factors: {factors}.")
+        return Verdict(("fails", "holds in part", "holds")[points], f"{'; '.join(parts)}. Factors: {factors}.")
 
 
 class FirstWeights(PlatesWithNoise):
@@ -99,11 +98,11 @@ class FirstWeights(PlatesWithNoise):
         others = [values for m, values in largest.items() if m != "LOCA"]
         ours = largest["LOCA"]
         points = all(np.median(ours) < np.median(v) for v in others) + all(np.ptp(ours) < np.ptp(v) for v in others)
-        told = "; ".join(
+        text = "; ".join(
             f"{m} {100 * np.median(v):.1f} % ({100 * v.min():.1f} to {100 * v.max():.1f} %)" for m, v in largest.items()
         )
         answer = ("fails", "holds in part", "holds")[points]
-        return Verdict(answer, f"Largest error on noisy tests, median and range over {len(ours)} seeds: {told}.")
+        return Verdict(answer, f"Largest error on noisy tests, median and range over {len(ours)} seeds: {text}.")
 
     def columns(self, results: Results) -> list[str]:
         return ["error, clean", "error, noisy", "largest error, noisy"]
@@ -111,4 +110,4 @@ class FirstWeights(PlatesWithNoise):
     def cells(self, rows: Sequence[Row]) -> list[str]:
         noisy = [row for row in rows if row.test == "noisy"]
         largest = [float(row.report.errors["relative_l2"].max()) for row in noisy]
-        return [*super().cells(rows), spread_text(largest)]
+        return [*super().cells(rows), percent(largest)]

@@ -9,24 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from loca.claims.budgets import steps_of
 from loca.claims.claim import Preset, Verdict
-from loca.claims.comparison import Comparison, Condition, spread_text
-from loca.claims.drawing import boxes
+from loca.claims.comparison import Comparison, Condition, percent, steps_of
+from loca.claims.figures import boxes
 from loca.claims.results import Results, Row
-from loca.claims.sources import Recorded
 from loca.problems import Climate
+from loca.runs import Recorded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 def record(kind: str, name: str) -> Climate:
-    """A record in the directory that LOCA_DATA names."""
+    """Open a record in the directory that LOCA_DATA names."""
     if "LOCA_DATA" not in os.environ:
         raise FileNotFoundError(
-            f"set LOCA_DATA to the directory with {name}; studies/speedy_daily.py makes the simulated record, and "
-            "docs/problems.md tells where the measured one comes from"
+            f"set LOCA_DATA to the directory with {name}; studies/speedy_daily.py generates the simulated record, and "
+            "docs/problems.md describes where to get the measured one"
         )
     return getattr(Climate, kind)(Path(os.environ["LOCA_DATA"]) / name)
 
@@ -57,7 +56,7 @@ class Pressure(Comparison):
         return [globe, europe]
 
     def answer(self, results: Results) -> Verdict:
-        told, points, whole = [], [], []
+        parts, points, whole = [], [], []
         for condition in results.kinds("condition"):
             quartiles = {
                 m: np.quantile(
@@ -74,9 +73,9 @@ class Pressure(Comparison):
                 f"{m} {np.mean([r.report.overall_skill() for r in results.select(condition=condition, model=m)]):.2f}"
                 for m in self.models
             )
-            told.append(f"{condition}: {points[-1]} of 2 points, skill against climatology {skills}")
+            parts.append(f"{condition}: {points[-1]} of 2 points, skill against climatology {skills}")
         answer = "holds" if all(whole) else "holds in part" if any(whole) or min(points) >= 1 else "fails"
-        return Verdict(answer, f"{'; '.join(told)}.")
+        return Verdict(answer, f"{'; '.join(parts)}.")
 
     def columns(self, results: Results) -> list[str]:
         return ["error", "climatology's", "skill against it"]
@@ -87,8 +86,8 @@ class Pressure(Comparison):
         skills = [row.report.overall_skill() for row in rows]
         spread = f" ± {np.std(skills, ddof=1):.3f}" if len(skills) > 1 else ""
         return [
-            spread_text([row.mean() for row in rows]),
-            spread_text([float(baseline["relative_l2"].mean())]),
+            percent([row.mean() for row in rows]),
+            percent([float(baseline["relative_l2"].mean())]),
             f"{np.mean(skills):.3f}{spread}",
         ]
 

@@ -1,17 +1,16 @@
-"""R9 and R10: antiderivatives of functions that are smoother, or of many scales."""
+"""R9 and R10: antiderivatives of functions that are smoother than in training, or of many scales."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from loca.claims.budgets import steps_of
 from loca.claims.claim import Preset, Verdict
-from loca.claims.comparison import Comparison, Condition, spread_text
-from loca.claims.drawing import boxes, over_values
+from loca.claims.comparison import Comparison, Condition, percent, steps_of
+from loca.claims.figures import boxes, over_values
 from loca.claims.results import Results, Row
-from loca.claims.sources import Drawn, Test
 from loca.problems import Antiderivative
+from loca.runs import Drawn, Test
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,12 +21,12 @@ LENGTHS: Mapping[Preset, Sequence[float]] = {
     "paper": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
 }
 CHOOSING = 0.5
-"""The length with which rates are chosen, for all."""
+"""The length at which learning rates are chosen, for all lengths."""
 STEPS: Mapping[Preset, Mapping[str, int]] = {
     "quick": steps_of("quick", "antiderivative"),
     "paper": {"LOCA": 2000, "DeepONet": 1800, "FNO": 400},
 }
-"""About a minute on one core for each training, of which nine lengths, three models and three seeds make 81."""
+"""About a minute on one core for each run; nine lengths, three models and three seeds make 81 runs."""
 
 
 class Shift(Comparison):
@@ -88,14 +87,14 @@ class ManyScales(Comparison):
         means = {m: results.means(model=m) for m in self.models}
         largest = {m: float(results.pooled(model=m).errors["relative_l2"].max()) for m in self.models}
         points = all(means["LOCA"].mean() <= v.mean() for v in means.values()) + (largest["FNO"] > largest["LOCA"])
-        told = "; ".join(f"{m} {spread_text(v)}, at most {100 * largest[m]:.0f} %" for m, v in means.items())
-        return Verdict(("fails", "holds in part", "holds")[points], f"Errors: {told}.")
+        text = "; ".join(f"{m} {percent(v)}, at most {100 * largest[m]:.0f} %" for m, v in means.items())
+        return Verdict(("fails", "holds in part", "holds")[points], f"Errors: {text}.")
 
     def columns(self, results: Results) -> list[str]:
         return ["error", "largest error"]
 
     def cells(self, rows: Sequence[Row]) -> list[str]:
-        return [*super().cells(rows), spread_text([float(row.report.errors["relative_l2"].max()) for row in rows])]
+        return [*super().cells(rows), percent([float(row.report.errors["relative_l2"].max()) for row in rows])]
 
     def figure(self, numbers: Mapping[str, Any]) -> Figure:
         return boxes(Results.from_json(numbers["rows"]))

@@ -1,20 +1,28 @@
-"""What a study found: one row for each model, condition, seed and test."""
+"""What a comparison measured: a row for each model, condition, seed and test, and one function with all predictions."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
-from loca.claims.runs import Outcome, Run
-from loca.data import Variable
-from loca.evaluation import Report
+from loca.data import Records, Samples, Variable
+from loca.data.store import samples_from_arrays, samples_to_arrays
+from loca.domains import domain_from_json
+from loca.evaluation import BLOCK, Report
+from loca.figures import draw_predictions
+from loca.models import Operator, Predictor
+from loca.runs import Run, RunResult
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DIGITS = 5
-"""Of every error that is kept: more than differ between machines."""
+"""Significant digits of every stored error: more than agree between machines."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -34,21 +42,21 @@ class Row:
     report: Report
 
     @classmethod
-    def of(cls, condition: str, value: float | None, run: Run, outcome: Outcome) -> list[Row]:
-        """All rows of one run."""
+    def of(cls, condition: str, value: float | None, run: Run, result: RunResult) -> list[Row]:
+        """The rows of one run, one for each set of test functions."""
         return [
-            cls(condition, value, run.model, run.seed, test, run.rate, run.steps, run.batch_size, outcome.parameters,
-                float(rounded(outcome.validation)), brief(report))
-            for test, report in outcome.reports.items()
+            cls(condition, value, run.model, run.seed, test, run.rate, run.steps, run.batch_size, result.parameters,
+                float(rounded(result.validation)), errors_only(report))
+            for test, report in result.reports.items()
         ]  # fmt: skip
 
     def mean(self, metric: str = "relative_l2", channel: int | None = None) -> float:
-        """Over the functions, and over the channels unless one is given."""
+        """The mean error over functions, and over channels unless one is given."""
         values = self.report.errors[metric]
         return float(np.mean(values if channel is None else values[:, channel]))
 
     def to_json(self) -> dict[str, Any]:
-        """Errors by metric, a list of functions for each channel."""
+        """The row as JSON content; errors by metric, as one list of functions per channel."""
         errors = {metric: values.T.tolist() for metric, values in self.report.errors.items()}
         baseline = {metric: values.T.tolist() for metric, values in (self.report.baseline or {}).items()}
         outputs = [variable._asdict() for variable in self.report.outputs]
@@ -56,19 +64,19 @@ class Row:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Row:
-        """What `to_json` gave."""
-        told = content["report"]
+        """The row that `to_json` described."""
+        report = content["report"]
         errors, baseline = (
-            {metric: np.array(values, np.float64).T for metric, values in told[which].items()}
+            {metric: np.array(values, np.float64).T for metric, values in report[which].items()}
             for which in ("errors", "baseline")
         )
-        outputs = tuple(Variable(**variable) for variable in told["outputs"])
+        outputs = tuple(Variable(**variable) for variable in report["outputs"])
         return cls(**{**content, "report": Report(outputs, errors, baseline or None)})
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Results:
-    """All rows of a study, in the order of its conditions and models."""
+    """All rows of a comparison, in the order of its conditions and models."""
 
     rows: tuple[Row, ...]
 
@@ -82,15 +90,15 @@ class Results:
     def means(
         self, metric: str = "relative_l2", channel: int | None = None, **wanted: str | int | float
     ) -> Float[np.ndarray, " K"]:
-        """The mean error of every seed."""
+        """The mean error of each selected row, one per seed."""
         return np.array([row.mean(metric, channel) for row in self.select(**wanted)])
 
     def kinds(self, name: str) -> list[str]:
-        """The conditions, models or tests, in order."""
+        """The different conditions, models or tests, in order."""
         return list(dict.fromkeys(getattr(row, name) for row in self.rows))
 
     def pooled(self, **wanted: str | int | float) -> Report:
-        """The errors of all seeds together."""
+        """The errors of all selected rows in one report, such as those of all seeds."""
         rows = self.select(**wanted)
         errors = {
             metric: np.concatenate([row.report.errors[metric] for row in rows]) for metric in rows[0].report.errors
@@ -98,22 +106,81 @@ class Results:
         return Report(rows[0].report.outputs, errors)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """As JSON can hold it."""
+        """The rows as JSON content."""
         return [row.to_json() for row in self.rows]
 
     @classmethod
     def from_json(cls, content: Iterable[Mapping[str, Any]]) -> Results:
-        """What `to_json` gave."""
+        """The results that `to_json` described."""
         return cls(tuple(Row.from_json(row) for row in content))
 
 
-def brief(report: Report) -> Report:
-    """The errors of a report alone, with the digits that are kept."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Example:
+    """One test function, and the predictions of all models for it: the paper's comparison of fields."""
+
+    samples: Samples
+    predictions: Mapping[str, Float[Array, "1 P d_s"]]
+
+    @classmethod
+    def of(cls, models: Mapping[str, Operator], test: Samples | Records, number: int) -> Example:
+        """The function with this number; only at the last time, if outputs depend on time and inputs do not."""
+        # predicted within a block of the same size as in evaluation, because another size would have to be compiled
+        rows = (number + np.arange(min(BLOCK, len(test)))) % len(test)
+        block = test.take(jnp.asarray(rows)) if isinstance(test, Samples) else test.load(rows)
+        predictions = {
+            name: jnp.asarray(Predictor(model, block.y)(block.u, block.y)[:1]) for name, model in models.items()
+        }
+        samples = block.take(jnp.array([0]))
+        y = samples.y.points
+        if samples.x is not None and y.shape[1] > samples.x.shape[1]:
+            last = jnp.flatnonzero(y[:, 0] == y[:, 0].max())
+            samples = Samples(
+                samples.u, y[last], samples.s[:, last],
+                x=samples.x, domain=samples.domain, inputs=samples.inputs, outputs=samples.outputs,
+            )  # fmt: skip
+            predictions = {name: values[:, last] for name, values in predictions.items()}
+        return cls(samples, predictions)
+
+    def to_json(self) -> dict[str, Any]:
+        """The example as JSON content, rounded."""
+        once, each = ({k: rounded(v).tolist() for k, v in part.items()} for part in samples_to_arrays(self.samples))
+        return {
+            "domain": self.samples.domain.to_json(),
+            "inputs": [variable._asdict() for variable in self.samples.inputs],
+            "outputs": [variable._asdict() for variable in self.samples.outputs],
+            "once": once,
+            "each": each,
+            "answers": {name: rounded(values).tolist() for name, values in self.predictions.items()},
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Example:
+        """The example that `to_json` described."""
+
+        def arrays(part: Mapping[str, Any]) -> dict[str, Any]:
+            return {name: np.array(values, np.float32) for name, values in part.items()}
+
+        inputs, outputs = (tuple(Variable(**v) for v in content[which]) for which in ("inputs", "outputs"))
+        samples = samples_from_arrays(
+            {name: jnp.asarray(values) for name, values in arrays(content["once"]).items()},
+            arrays(content["each"]), domain=domain_from_json(content["domain"]), inputs=inputs, outputs=outputs,
+        )  # fmt: skip
+        return cls(samples, {name: jnp.asarray(values) for name, values in arrays(content["answers"]).items()})
+
+    def figure(self) -> Figure:
+        """Input, truth, prediction and error, in a row for each model."""
+        rows = self.samples.take(jnp.zeros(len(self.predictions), int))
+        return draw_predictions(rows, jnp.concatenate(list(self.predictions.values())), list(self.predictions))
+
+
+def errors_only(report: Report) -> Report:
+    """The errors of a report and of its baseline, rounded."""
     baseline = None if report.baseline is None else {k: rounded(v) for k, v in report.baseline.items()}
     return Report(report.outputs, {k: rounded(v) for k, v in report.errors.items()}, baseline)
 
 
 def rounded(values: Any) -> np.ndarray:
-    """To so many significant digits."""
+    """Numbers rounded to `DIGITS` significant digits."""
     flat = [float(f"{value:.{DIGITS}g}") for value in np.ravel(values)]
     return np.array(flat).reshape(np.shape(values))

@@ -1,55 +1,48 @@
-"""The command `loca` and its options."""
+"""The command `loca`.
 
-from importlib.metadata import version
+Modules of commands import what they need when a command runs: `loca --help` loads neither JAX nor the rest of the
+package.
+"""
+
 from typing import Annotated
 
 import typer
 
 from loca.cli.bench import bench
-from loca.cli.check import check
-from loca.cli.convert import convert
+from loca.cli.data import check, convert, generate, show
 from loca.cli.figures import figures
-from loca.cli.generate import generate
 from loca.cli.models import evaluate, inspect, predict
-from loca.cli.reproduce import reproduce
-from loca.cli.show import show
-from loca.cli.train import train
+from loca.cli.runs import reproduce, train
 
 app = typer.Typer(
     name="loca",
-    help="Learn maps between functions from few, noisy measurements, and ask them anywhere.",
+    help="Learn maps between functions from few, noisy measurements, and evaluate them anywhere.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
 )
-app.command()(generate)
-app.command()(convert)
-app.command()(show)
-app.command()(check)
-app.command()(train)
-app.command()(evaluate)
-app.command()(predict)
-app.command()(figures)
-app.command()(inspect)
-app.command()(reproduce)
+for command in (generate, convert, show, check, train, evaluate, predict, figures, inspect, reproduce):
+    app.command()(command)
 app.add_typer(bench, name="bench")
 
 
-def show_version(wanted: bool) -> bool:
-    """Print the version and stop, if wanted."""
-    if wanted:
+def print_version(requested: bool) -> bool:
+    """Print the version and exit, if requested."""
+    if requested:
+        from importlib.metadata import version
+
         typer.echo(f"loca {version('loca-jax')}")
         raise typer.Exit
-    return wanted
+    return requested
 
 
 @app.callback()
 def options(
     _version: Annotated[
-        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Learn maps between functions from few, noisy measurements, and ask them anywhere."""
+    """Learn maps between functions from few, noisy measurements, and evaluate them anywhere."""
 
 
 def main() -> None:

@@ -1,38 +1,21 @@
-"""`loca bench`: measurements on this machine."""
+"""`loca bench`: measurements of speed and memory on this machine."""
 
-import dataclasses
-import json
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from loca.benchmarks import (
-    SCALE_AXES,
-    STEP_SETTINGS,
-    Collectives,
-    ComparisonFigures,
-    FitFigures,
-    PredictionFigures,
-    ScaleRow,
-    StepTimes,
-    StreamedPredictionFigures,
-    StreamingFigures,
-    measure_collectives,
-    measure_fit,
-    measure_peers,
-    measure_prediction,
-    measure_scale,
-    measure_streamed_prediction,
-    measure_streaming,
-    slope,
-    time_step,
-)
-from loca.cli.progress import training_shown
-from loca.models import SETTINGS, Setting
+if TYPE_CHECKING:
+    from loca.benchmarks import ScaleRow, StepTimes
+    from loca.models import Setting
+
+SettingOption = Annotated[str, typer.Option(help="An experiment of the paper; an unknown name lists them all.")]
+DirectoryOption = Annotated[
+    Path | None, typer.Option("--dir", help="Where to write; the directory for temporary files unless given.")
+]
 
 bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
 
@@ -44,34 +27,39 @@ def options() -> None:
 
 @bench.command()
 def step(
-    setting: Annotated[str, typer.Option(help=f"One of {', '.join(STEP_SETTINGS)}.")] = "darcy-128",
+    setting: SettingOption = "darcy-128",
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of a table.")] = False,
-    rounds: Annotated[int, typer.Option(min=1, help="How often the ways take turns; medians are reported.")] = 24,
-    seconds: Annotated[float, typer.Option(min=0.0, help="About how long each way runs per turn.")] = 0.25,
+    rounds: Annotated[int, typer.Option(min=1, help="The number of turns; medians are reported.")] = 24,
+    seconds: Annotated[float, typer.Option(min=0.0, help="About how long each program runs per turn.")] = 0.25,
 ) -> None:
-    """Time one training step of LOCA (loss, gradients, Adam) three ways, taking turns in one run.
+    """Time one training step of LOCA (loss, gradients, Adam) in three programs that take turns.
 
-    *ours* is the package; *bare* the same arithmetic by hand in bare JAX; *paper layout* is Algorithm 1 with all work
-    at the nodes repeated for every function of the batch. Sizes are those of the paper's experiments.
+    *ours* is the package; *bare* the same arithmetic written directly in JAX; *paper layout* is Algorithm 1 with all
+    work at the nodes repeated for every function of the batch. Sizes are those of the paper's experiments.
     """
-    known_setting(setting, STEP_SETTINGS)
+    from loca.benchmarks import STEP_SETTINGS, time_step
+
+    check_setting(setting, STEP_SETTINGS)
     times = time_step(setting, rounds=rounds, seconds=seconds)
     if as_json:
         print_json(times)
     else:
-        show(times)
+        print_step(times)
 
 
 @bench.command()
 def fit(
-    setting: Annotated[str, typer.Option(help=f"One of {', '.join(STEP_SETTINGS)}.")] = "darcy-1024",
-    seconds: Annotated[float, typer.Option(min=1.0, help="About how long a turn of each is.")] = 65.0,
-    turns: Annotated[int, typer.Option(min=1, help="How often they take turns; medians are reported.")] = 3,
+    setting: SettingOption = "darcy-1024",
+    seconds: Annotated[float, typer.Option(min=1.0, help="About how long each turn takes.")] = 65.0,
+    turns: Annotated[int, typer.Option(min=1, help="The number of turns; medians are reported.")] = 3,
 ) -> None:
-    """Time a whole run (validation, checkpoints, progress) against the bare step of `loca bench step`, in turns."""
-    known_setting(setting, STEP_SETTINGS)
-    with training_shown() as shown:
-        figures = measure_fit(setting, seconds=seconds, turns=turns, callbacks=[shown])
+    """Time a complete run, with validation, checkpoints and progress, against the bare step of `loca bench step`."""
+    from loca.benchmarks import STEP_SETTINGS, measure_fit
+    from loca.cli.progress import show_training
+
+    check_setting(setting, STEP_SETTINGS)
+    with show_training() as callback:
+        figures = measure_fit(setting, seconds=seconds, turns=turns, callbacks=[callback])
     print_json(figures)
 
 
@@ -79,7 +67,9 @@ def fit(
 def predict(
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of sentences.")] = False,
 ) -> None:
-    """Time prediction with φ frozen against the full evaluation, and ask for a million queries in bounded memory."""
+    """Time prediction with φ frozen against the full evaluation, and predict at a million queries in bounded memory."""
+    from loca.benchmarks import measure_prediction
+
     figures = measure_prediction()
     if as_json:
         print_json(figures)
@@ -94,24 +84,29 @@ def predict(
 
 @bench.command()
 def collectives(
-    devices: Annotated[int, typer.Option(min=1, help="How many devices to compile for; none of them is needed.")] = 8,
-    setting: Annotated[str, typer.Option(help=f"One of {', '.join(SETTINGS)}.")] = "darcy",
+    devices: Annotated[int, typer.Option(min=1, help="The number of devices to compile for; they need not exist.")] = 8,
+    setting: SettingOption = "darcy",
 ) -> None:
-    """Count what devices send each other in a training step, in the compiled program; print lines of JSON."""
-    known_setting(setting, SETTINGS)
+    """Count what devices send each other in the compiled program of a training step; print lines of JSON."""
+    from loca.benchmarks import measure_collectives
+    from loca.models import SETTINGS
+
+    check_setting(setting, SETTINGS)
     for counted in measure_collectives(devices, setting=setting):
         print_json(counted)
 
 
 @bench.command()
 def peers(
-    rounds: Annotated[int, typer.Option(min=1, help="How often the sides take turns.")] = 10,
-    runs: Annotated[int, typer.Option(min=1, help="Trainings to the common error.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="The number of turns.")] = 10,
+    runs: Annotated[int, typer.Option(min=1, help="The number of training runs to the common error.")] = 3,
 ) -> None:
-    """Match our models with neuraloperator and DeepXDE, in a checkout of the repository; print lines of JSON.
+    """Compare the models with neuraloperator and DeepXDE, in a checkout of the repository; print lines of JSON.
 
-    `parity/peers/environment.sh` makes the environment of the peers first.
+    Run `parity/peers/environment.sh` first: it creates the environment of the other packages.
     """
+    from loca.benchmarks import measure_peers
+
     try:
         for match in measure_peers(rounds=rounds, runs=runs):
             print_json(match)
@@ -122,23 +117,27 @@ def peers(
 
 @bench.command()
 def queries(
-    count: Annotated[int, typer.Option(min=1, help="About how many queries.")] = 10_000_000,
-    directory: Annotated[Path | None, typer.Option("--dir", help="Where; by default where temporary files go.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="About the number of queries.")] = 10_000_000,
+    directory: DirectoryOption = None,
 ) -> None:
-    """Write the predictions of one function at a tenth of the queries and at all to Zarr; print time and memory."""
+    """Write predictions for one function to Zarr, at a tenth of the queries and at all; print time and memory."""
+    from loca.benchmarks import measure_streamed_prediction
+
     print_json(measure_streamed_prediction(count, max(1, count // 10), directory=directory))
 
 
 @bench.command()
 def scale(
-    along: Annotated[str, typer.Option(help=f"What grows: {', '.join(SCALE_AXES)}.")] = "both",
+    along: Annotated[str, typer.Option(help="What grows; an unknown name lists all.")] = "both",
     as_json: Annotated[bool, typer.Option("--json", help="Print lines of JSON instead of a table.")] = False,
 ) -> None:
-    """Time one training step, and ask the compiler for its memory, as queries, nodes, functions or dimensions grow.
+    """Measure time and memory of one training step as queries, nodes, functions or dimensions grow.
 
-    Four ways to evaluate the coupling: dense, in blocks, through landmarks, through random features. A step that would
-    take more than 4 GB is not run. Growth is the power of the size with which seconds and megabytes grow.
+    Four methods evaluate the coupling: dense, in blocks, with landmarks, with random features. Memory is what the
+    compiler plans; a step that would take more than 4 GB is not run. Growth is the exponent of seconds and megabytes.
     """
+    from loca.benchmarks import SCALE_AXES, measure_scale
+
     if along not in SCALE_AXES:
         raise typer.BadParameter(f"unknown axis {along!r}; choose one of {', '.join(SCALE_AXES)}", param_hint="--along")
     rows = []
@@ -147,71 +146,68 @@ def scale(
         if as_json:
             print_json(row)
     if not as_json:
-        show_scale(along, rows)
+        print_scale(along, rows)
 
 
 @bench.command()
 def stream(
-    gigabytes: Annotated[float, typer.Option(min=0.0, help="How much is written, and read in shuffled batches.")] = 4.0,
-    directory: Annotated[Path | None, typer.Option("--dir", help="Where; by default where temporary files go.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Samples per batch; one has 16 KiB.")] = 100,
-    threads: Annotated[int, typer.Option(min=1, help="Batches that are read at once.")] = 2,
-    seconds: Annotated[float, typer.Option(min=0.0, help="About how long is read.")] = 10.0,
+    gigabytes: Annotated[float, typer.Option(min=0.0, help="The size of the store.")] = 4.0,
+    directory: DirectoryOption = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Samples per batch; a sample has 16 KiB.")] = 100,
+    threads: Annotated[int, typer.Option(min=1, help="The number of batches read at the same time.")] = 2,
+    seconds: Annotated[float, typer.Option(min=0.0, help="About how long to read.")] = 10.0,
 ) -> None:
-    """Write a store of random functions and stream it in a fresh process; print the rate and the memory as JSON."""
+    """Write a store of random functions and read it in shuffled batches in a new process; print rate and memory."""
+    from loca.benchmarks import measure_streaming
+
     print_json(
         measure_streaming(gigabytes, directory=directory, batch_size=batch_size, threads=threads, seconds=seconds)
     )
 
 
-def known_setting(name: str, settings: Mapping[str, Setting]) -> None:
-    """Refuse a setting that there is not."""
+def check_setting(name: str, settings: Mapping[str, Setting]) -> None:
+    """Refuse an unknown setting."""
     if name not in settings:
         raise typer.BadParameter(
             f"unknown setting {name!r}; choose one of {', '.join(settings)}", param_hint="--setting"
         )
 
 
-def show_scale(along: str, rows: list[ScaleRow]) -> None:
-    """A table for the terminal: sizes below each other, ways beside each other, and how each grows at the end."""
+def print_scale(along: str, rows: list[ScaleRow]) -> None:
+    """Print a table with a row for each size and a column for each method; the last row has the growth."""
+    from rich.console import Console
+    from rich.table import Table
+
     name = "queries" if along == "both" else along
-    ways = list(dict.fromkeys(row.way for row in rows))
-    table = Table(along, *(f"{way}\ns / MB" for way in ways), title="One training step")
+    methods = list(dict.fromkeys(row.way for row in rows))
+    table = Table(along, *(f"{method}\ns / MB" for method in methods), title="One training step")
     for size in dict.fromkeys(getattr(row, name) for row in rows):
         cells = {row.way: row for row in rows if getattr(row, name) == size}
-        table.add_row(f"{size}", *(cell_of(cells[way]) for way in ways))
+        table.add_row(f"{size}", *(cell_of(cells[method]) for method in methods))
     table.add_section()
-    table.add_row("growth", *(growth_of([row for row in rows if row.way == way], name) for way in ways))
+    table.add_row("growth", *(growth_of([row for row in rows if row.way == method], name) for method in methods))
     Console().print(table)
 
 
 def cell_of(row: ScaleRow) -> str:
-    """Seconds and megabytes."""
+    """Seconds and megabytes as text."""
     return f"{'-' if row.seconds is None else f'{row.seconds:.3f}'} / {row.megabytes:.0f}"
 
 
 def growth_of(rows: list[ScaleRow], name: str) -> str:
-    """The powers with which seconds and megabytes grow."""
+    """The exponents with which seconds and megabytes grow, as text."""
+    from loca.benchmarks import slope
+
     timed = [row for row in rows if row.seconds is not None]
     seconds = slope([getattr(row, name) for row in timed], [row.seconds for row in timed if row.seconds is not None])
     megabytes = slope([getattr(row, name) for row in rows], [row.megabytes for row in rows])
     return f"{seconds:.2f} / {megabytes:.2f}"
 
 
-Figures = (
-    Collectives
-    | ComparisonFigures
-    | FitFigures
-    | PredictionFigures
-    | ScaleRow
-    | StepTimes
-    | StreamedPredictionFigures
-    | StreamingFigures
-)
-
-
-def print_json(figures: Figures) -> None:
-    """One line of JSON, numbers to six digits."""
+def print_json(figures: Any) -> None:
+    """Print a dataclass as one line of JSON, with numbers rounded to six digits."""
+    import dataclasses
+    import json
 
     def short(value: Any) -> Any:
         if isinstance(value, tuple):
@@ -223,8 +219,11 @@ def print_json(figures: Figures) -> None:
     typer.echo(json.dumps(short(dataclasses.asdict(figures))))
 
 
-def show(times: StepTimes) -> None:
-    """A table for the terminal."""
+def print_step(times: StepTimes) -> None:
+    """Print the times of a training step as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=f"One training step, {times.setting}")
     for column in ("", "ms", "relative to ours", "loss"):
         table.add_column(column, justify="left" if not column else "right")

@@ -1,4 +1,4 @@
-"""`loca figures`: pictures of what a model does well and where it fails."""
+"""`loca figures`: figures of what a model does well and where it fails."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loca.cli.models import FileArgument, ModelArgument, file_of, opened
-from loca.cli.runs import MODEL
-from loca.cli.sources import FormatOption, InputsOption, OutputsOption, SampleOption
+from loca.cli.arguments import (
+    ClassOption,
+    FileArgument,
+    FormatOption,
+    InputsOption,
+    ModelArgument,
+    OutputsOption,
+    SampleOption,
+    load_model,
+    model_file,
+    open_records,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,44 +30,43 @@ if TYPE_CHECKING:
     from loca.models import Operator
     from loca.training import History
 
-HISTORY = "history.jsonl"
-"""The file in which a run keeps its losses."""
-
 
 def figures(
     model: ModelArgument,
     data: FileArgument,
-    out: Annotated[Path, typer.Option(help="Directory for the pictures.")],
+    out: Annotated[Path, typer.Option(help="The directory for the figures.")],
     beside: Annotated[
         list[Path] | None,
-        typer.Option(metavar="MODEL", help="Another model for box plots and curves; may be given several times."),
+        typer.Option(metavar="MODEL", help="Another model for box plots and curves; repeatable."),
     ] = None,
-    count: Annotated[int, typer.Option(min=2, help="Functions to show: a typical one, then the worst.")] = 3,
+    count: Annotated[int, typer.Option(min=2, help="The number of functions: a typical one, then the worst.")] = 3,
     pdf: Annotated[bool, typer.Option("--pdf", help="Write .pdf instead of .png.")] = False,
     inputs: InputsOption = None,
     outputs: OutputsOption = None,
     sample: SampleOption = None,
     format: FormatOption = None,  # noqa: A002
+    classes: ClassOption = None,
 ) -> None:
-    """Draw the errors of a model on data, its predictions beside the truth, how it learned, and its attention.
+    """Draw the errors of a model on data, its predictions beside the truth, its training curves, and its attention.
 
-    `box_plots` shows the relative errors of all functions; `fields` the inputs, truth, prediction and error of the
-    function whose error is the median and of the worst ones; `curves` the loss and the validation error, for the
-    directory of a run; `attention` the attention weights of a LOCA.
+    `box_plots` has the relative errors of all functions; `fields` the input, truth, prediction and error of
+    the function with the median error and of the worst ones; `curves` the loss and the validation error, for a run
+    directory; `attention` the attention weights of a LOCA.
     """
     from loca.evaluation import evaluate
 
     paths = [model, *(beside or [])]
     names = names_of(paths)
-    pairs = [opened(path, data, inputs, outputs, sample, format) for path in paths]
+    operators = [load_model(path, classes) for path in paths]
+    records = open_records(data, inputs, outputs, sample, format)
     try:
         reports = {
             name: evaluate(operator, records, metrics=["relative_l2"])
-            for name, (operator, records) in zip(names, pairs, strict=True)
+            for name, operator in zip(names, operators, strict=True)
         }
         out.mkdir(parents=True, exist_ok=True)
         histories = {name: read for name, path in zip(names, paths, strict=True) if (read := history_of(path))}
-        for name, figure in drawn(*pairs[0], reports, histories, count):
+        for name, figure in draw(operators[0], records, reports, histories, count):
             file = out / f"{name}.{'pdf' if pdf else 'png'}"
             figure.savefig(file, dpi=300)
             typer.echo(str(file))
@@ -66,10 +74,10 @@ def figures(
         raise typer.BadParameter(f"{data}: {problem}", param_hint="DATA") from problem
 
 
-def drawn(
+def draw(
     operator: Operator, records: Records, reports: dict[str, Report], histories: dict[str, History], count: int
 ) -> Iterator[tuple[str, Figure]]:
-    """Every picture that these models have, by its name."""
+    """Draw every figure that these models have, and yield it with its name."""
     from loca.figures import attention, box_plots, curves, fields
     from loca.models import LOCA
 
@@ -84,7 +92,7 @@ def drawn(
 
 
 def typical_and_worst(report: Report, count: int) -> dict[int, str]:
-    """The number of the function whose error is the median, then those of the worst; and what to write beside them.
+    """The numbers of the function with the median error and of the worst ones, with captions.
 
     The error of a function is the mean over its channels.
     """
@@ -105,9 +113,11 @@ def typical_and_worst(report: Report, count: int) -> dict[int, str]:
 
 
 def names_of(paths: list[Path]) -> list[str]:
-    """What models are called in pictures: their run or file, and as much of the path as tells two of them apart."""
-    files = [file_of(path).resolve() for path in paths]
-    places = [file.parent if file.name == MODEL else file.with_suffix("") for file in files]
+    """The names of models in figures: that of the run or file, with as much of the path as distinguishes them."""
+    from loca.runs import MODEL_FILE
+
+    files = [model_file(path).resolve() for path in paths]
+    places = [file.parent if file.name == MODEL_FILE else file.with_suffix("") for file in files]
     if len({place.name for place in places}) == len(places):
         return [place.name for place in places]
     common = os.path.commonpath([place.parent for place in places])
@@ -115,9 +125,10 @@ def names_of(paths: list[Path]) -> list[str]:
 
 
 def history_of(path: Path) -> History | None:
-    """The history of the run that made a model, if it lies beside it."""
+    """The history of the run that produced a model, if it is in the same directory."""
+    from loca.runs import HISTORY_FILE, MODEL_FILE
     from loca.training import History
 
-    file = file_of(path)
-    history = file.with_name(HISTORY)
-    return History.read(history) if file.name == MODEL and history.exists() else None
+    file = model_file(path)
+    history = file.with_name(HISTORY_FILE)
+    return History.read(history) if file.name == MODEL_FILE and history.exists() else None

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar in a terminal, a line now and then elsewhere."""
+"""Progress of long commands: a bar in a terminal, a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -13,39 +13,42 @@ from rich.progress import Progress as Bar
 from loca.training import Progress
 
 LINE_SECONDS = 10.0
-"""How long a log waits for its next line."""
+"""The time between lines where there is no terminal."""
 
 
 @contextlib.contextmanager
-def shown(what: str, unit: str = "samples") -> Iterator[Callable[[int, int], None]]:
-    """A function of (done, total) that shows both."""
+def show_progress(what: str, unit: str = "samples") -> Iterator[Callable[[int, int], None]]:
+    """Provide a function of (done, total) that shows both."""
     if Console().is_terminal:
         with Bar(TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn()) as bar:
             task = bar.add_task(what, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
     else:
-        yield lines(what, unit)
+        due = every_few_seconds()
 
+        def show(done: int, total: int) -> None:
+            if due(done == total):
+                print(f"{what}: {done}/{total} {unit}", flush=True)
 
-def lines(what: str, unit: str) -> Callable[[int, int], None]:
-    """Print the first and the last state, and one every few seconds between."""
-    due = 0.0
-
-    def show(done: int, total: int) -> None:
-        nonlocal due
-        now = time.monotonic()
-        if now >= due or done == total:
-            due = now + LINE_SECONDS
-            print(f"{what}: {done}/{total} {unit}", flush=True)
-
-    return show
+        yield show
 
 
 @contextlib.contextmanager
-def training_shown() -> Iterator[Callable[[Progress], None]]:
-    """A callback for `fit`: a bar with loss, validation error, steps per second and time left, or lines of the same."""
+def show_training() -> Iterator[Callable[[Progress], None]]:
+    """Provide a callback for `fit` that shows loss, validation error, steps per second and the time left."""
     if not Console().is_terminal:
-        yield training_lines()
+        due = every_few_seconds()
+
+        def show_line(progress: Progress) -> None:
+            if due(progress.step == progress.steps):
+                text = texts(progress)
+                print(
+                    f"step {progress.step}/{progress.steps}: loss {text['loss']}, validation {text['validation']}, "
+                    f"{text['rate']} steps/s, {text['left']} s left",
+                    flush=True,
+                )
+
+        yield show_line
         return
     fields = "loss {task.fields[loss]}  validation {task.fields[validation]}  {task.fields[rate]} steps/s"
     with Bar(
@@ -53,41 +56,37 @@ def training_shown() -> Iterator[Callable[[Progress], None]]:
     ) as bar:
         task = bar.add_task("training", total=None, loss="", validation="", rate="")
 
-        def show(progress: Progress) -> None:
-            said = numbers(progress)
+        def show_bar(progress: Progress) -> None:
+            text = texts(progress)
             bar.update(
                 task,
                 completed=progress.step,
                 total=progress.steps,
-                loss=said["loss"],
-                validation=said["validation"],
-                rate=said["rate"],
+                loss=text["loss"],
+                validation=text["validation"],
+                rate=text["rate"],
             )
 
-        yield show
+        yield show_bar
 
 
-def training_lines() -> Callable[[Progress], None]:
-    """Print a line every few seconds, and at the end."""
-    due = 0.0
+def every_few_seconds() -> Callable[[bool], bool]:
+    """A function that returns whether to print now: first, last, and every few seconds between."""
+    next_time = 0.0
 
-    def show(progress: Progress) -> None:
-        nonlocal due
+    def due(is_last: bool) -> bool:
+        nonlocal next_time
         now = time.monotonic()
-        if now >= due or progress.step == progress.steps:
-            due = now + LINE_SECONDS
-            said = numbers(progress)
-            print(
-                f"step {progress.step}/{progress.steps}: loss {said['loss']}, validation {said['validation']}, "
-                f"{said['rate']} steps/s, {said['left']} s left",
-                flush=True,
-            )
+        if now < next_time and not is_last:
+            return False
+        next_time = now + LINE_SECONDS
+        return True
 
-    return show
+    return due
 
 
-def numbers(progress: Progress) -> dict[str, str]:
-    """What is shown of a run, as text."""
+def texts(progress: Progress) -> dict[str, str]:
+    """The state of a training run as text."""
     measured = [moment.validation for moment in progress.history if moment.validation is not None]
     return {
         "loss": f"{progress.loss:.2e}",

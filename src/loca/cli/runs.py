@@ -1,150 +1,146 @@
-"""A run as it was described, carried out: data, model, training, model file, report."""
+"""`loca train` and `loca reproduce`: from data to a trained model, and from a claim of the paper to a verdict."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
-from loca.cli.progress import training_shown
-
-if TYPE_CHECKING:
-    import optax
-
-    from loca.cli.configuration import RunConfiguration
-    from loca.data import Records, Samples
-    from loca.evaluation import Report
-    from loca.models import Operator
-    from loca.training.loggers import Logger
-
-MODEL, REPORT = "model.safetensors", "report.json"
-"""What comes of a run: the model, and its errors on test data."""
-
-VALIDATION_MAX, LOOKED_AT = 1000, 1000
-"""Functions that validation takes at most, and those from which a model for streamed data learns what data is like."""
+import typer
 
 
-class RunData:
-    """The data of a run: functions to learn from, in memory or in their file, to validate on, and to test with."""
+def train(
+    config: Annotated[Path | None, typer.Argument(help="RUN.toml with tables [data], [model], [training].")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run directory, for model, checkpoints and history.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Resume the run in this directory; no other option is needed.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="The file with training data, as in [data] path.")] = None,
+    labels: Annotated[int | None, typer.Option(help="The number of labels kept for each function.")] = None,
+    test: Annotated[str | None, typer.Option(help="A file on which to evaluate the trained model.")] = None,
+    stream: Annotated[
+        bool | None, typer.Option(help="Read batches from the file; default: if it would fill half the memory.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="loca, deeponet or fno.")] = None,
+    setting: Annotated[
+        str | None, typer.Option(help="Take all sizes from an experiment of the paper, such as darcy.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="The number of training steps.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Functions per step.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="default or paper.")] = None,
+    loss: Annotated[str | None, typer.Option(help="mean_squared or relative_l2.")] = None,
+    precision: Annotated[str | None, typer.Option(help="float32, or bfloat16 for factors of matrix products.")] = None,
+    rate: Annotated[float | None, typer.Option(help="The highest learning rate.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The seed of all random choices.")] = None,
+    log: Annotated[list[str] | None, typer.Option(help="tensorboard, wandb or mlflow, offline; repeatable.")] = None,
+) -> None:
+    """Train a model on data, and write model, history and checkpoints to a run directory.
 
-    def __init__(self, configuration: RunConfiguration):
-        import jax
-        import numpy as np
+    A TOML file, options, or both describe the run; options override the file. Killed at any moment,
+    `loca train --resume DIR` continues and ends in the same model. Ctrl-C and SIGTERM save a checkpoint first.
+    """
+    from rich.console import Console
 
-        from loca.data import Part
-        from loca.data import open as open_data
+    from loca.cli.progress import show_training
+    from loca.runs import MODEL_FILE, ConfigurationError, execute, read_configuration, read_run
+    from loca.training import BrokenLossError, StoppedError
 
-        asked, key = configuration.data, jax.random.key(configuration.training.seed)
-        roles = {"inputs": asked.inputs, "outputs": asked.outputs, "sample": asked.sample, "format": asked.format}
-        whole = open_data(asked.path, **roles)
-        order = np.asarray(jax.random.permutation(jax.random.fold_in(key, 0), len(whole)))
-        if asked.validation is not None:
-            validation = open_data(asked.validation, **roles)
-            held = Part(validation, np.arange(min(len(validation), VALIDATION_MAX)))
-        else:
-            count = min(max(1, round(asked.validation_fraction * len(whole))), VALIDATION_MAX)
-            if count >= len(whole):
-                raise ValueError(f"{asked.path} has {len(whole)} functions, too few to set some aside for validation")
-            order, held = order[:-count], Part(whole, order[-count:])
-        labels = {} if asked.labels is None else {"key": jax.random.fold_in(key, 1), "labels": asked.labels}
-        part = Part(whole, order, **labels)
-        self.test = None if asked.test is None else open_data(asked.test, **roles)
-        self.validation = held.load()
-        is_large = bytes_of(part) > physical_memory() / 2
-        self.is_streamed = is_large if asked.stream is None else asked.stream
-        self.training: Samples | Records = part if self.is_streamed else part.load()
-        self.example: Samples = part.load(slice(LOOKED_AT)) if isinstance(self.training, Part) else self.training
-
-
-def bytes_of(records: Records) -> int:
-    """How much memory all functions would take."""
-    import jax
-
-    one = records.load(slice(0, 1))
-    return len(records) * sum(array.nbytes for array in jax.tree.leaves((one.u, one.s)))
-
-
-def physical_memory() -> int:
-    """Bytes of the machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    changes: dict[str, dict[str, Any]] = {
+        "data": {"path": data, "labels": labels, "test": test, "stream": stream},
+        "model": {"kind": model, "setting": setting},
+        "training": {
+            "steps": steps,
+            "batch_size": batch_size,
+            "optimizer": optimizer,
+            "rate": rate,
+            "loss": loss,
+            "precision": precision,
+            "seed": seed,
+            "loggers": log or None,
+        },
+    }
+    directory = resume or out
+    try:
+        if directory is None:
+            raise ConfigurationError("give a run directory: --out DIR for a new run, or --resume DIR to resume one")
+        configuration = read_configuration(config, changes) if resume is None else read_run(resume)
+        result = execute(configuration, directory, callbacks=[show_training()])
+    except StoppedError as stopped:
+        saved = str(stopped).partition(";")[0]  # what follows is advice for callers of `fit`
+        typer.echo(f"{saved}; continue with `loca train --resume {directory}`")
+        return
+    except (BrokenLossError, ImportError, OSError, ValueError, RuntimeError) as problem:
+        typer.echo(f"loca train: {problem}", err=True)
+        raise typer.Exit(1) from None
+    for report in result.reports.values():
+        Console().print(report)
+    typer.echo(f"{directory / MODEL_FILE}: mean relative L2 error on validation data {result.validation:.4f}")
 
 
-def carry_out(
-    configuration: RunConfiguration, directory: Path, data: RunData, model: Operator, loggers: Sequence[Logger]
-) -> tuple[float, Report | None]:
-    """Train, save the model, and give its validation error, and its report on test data if there are any."""
-    import jax
+def reproduce(
+    claim: Annotated[str | None, typer.Argument(help="R1 to R13; see --list.")] = None,
+    preset: Annotated[
+        str, typer.Option(help="quick takes seconds and shows that it works; paper has the sizes of the paper.")
+    ] = "quick",
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="The number of seeds; that of the preset unless given.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Directory of all claims: models in runs, results in CLAIM-PRESET.")] = Path(
+        "reproduced"
+    ),
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a test that was interrupted.")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="The number of processes that train at the same time.")] = 1,
+    show_list: Annotated[bool, typer.Option("--list", help="List the claims and their verdicts.")] = False,
+) -> None:
+    """Test a claim of the paper: print what the paper says, our results over several seeds, and the verdict.
 
-    from loca import losses
-    from loca.domains import area_weights
-    from loca.evaluation import evaluate
-    from loca.saving import save
-    from loca.training import fit
+    Everything that decides the verdict is fixed in the source code of the claim. Writes JSON, Markdown, the figure, and
+    every trained model with its report. Killed at any moment, --resume continues. Fails if the verdict differs from
+    the one with which this release was published.
+    """
+    import contextlib
 
-    asked, example = configuration.training, data.example
-    with contextlib.ExitStack() as stack:
-        if asked.precision != "float32":
-            stack.enter_context(jax.default_matmul_precision(asked.precision))
-        told = [stack.enter_context(logger) for logger in loggers]
-        model, history = fit(
-            model,
-            data.training,
-            steps=asked.steps,
-            optimizer=optimizer_of(configuration),
-            loss=getattr(losses, asked.loss),
-            batch_size=min(asked.batch_size, len(data.training)),
-            seed=asked.seed,
-            weights=area_weights(example.domain, example.y.points) if asked.weights == "area" else None,
-            validate=data.validation,
-            every=asked.every,
-            callbacks=[stack.enter_context(training_shown()), *told],
-            directory=directory,
-            checkpoint_seconds=asked.checkpoint_seconds,
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    from loca.claims import CLAIMS, PRESETS, expected_verdict
+    from loca.claims import reproduce as reproduce_claim
+    from loca.runs import RunPool
+
+    console = Console()
+    if show_list:
+        table = Table("", "claim", *PRESETS, box=None)
+        for each in CLAIMS.values():
+            table.add_row(each.name, each.title, *(expected_verdict(each.name, p) or "—" for p in PRESETS))
+        console.print(table)
+        return
+    if claim not in CLAIMS:
+        raise typer.BadParameter(f"unknown claim {claim!r}; choose one of {', '.join(CLAIMS)}", param_hint="CLAIM")
+    if preset not in PRESETS:
+        raise typer.BadParameter(
+            f"unknown preset {preset!r}; choose one of {', '.join(PRESETS)}", param_hint="--preset"
         )
-    error = history.moments[-1].validation
-    assert error is not None, "the last moment of a run with validation data has an error"
-    report = None if data.test is None else evaluate(model, data.test)
-    metrics = {"validation_relative_l2": error}
-    if report is not None:
-        report.save(directory / REPORT)
-        metrics["test_relative_l2"] = float(report.errors["relative_l2"].mean())
-    save(model, directory / MODEL, data=example, metrics=metrics, provenance=description_of(configuration))
-    return error, report
-
-
-def description_of(configuration: RunConfiguration) -> dict[str, Any]:
-    """What was asked for, as JSON can hold it."""
-    return json.loads(configuration.model_dump_json())
-
-
-def loggers_of(configuration: RunConfiguration, directory: Path) -> list[Logger]:
-    """Those asked for; nothing is written before the run begins."""
-    from loca.training import loggers
-
-    description = description_of(configuration)
-    return [loggers.create(name, directory, description) for name in configuration.training.loggers]
-
-
-def create(configuration: RunConfiguration, data: Samples) -> Operator:
-    """The model before its first step."""
-    import jax
-
-    from loca.models import FNO, LOCA, SETTINGS, DeepONet
-
-    asked, key = configuration.model, jax.random.fold_in(jax.random.key(configuration.training.seed), 2)
-    if asked.setting is not None:
-        return getattr(SETTINGS[asked.setting], asked.kind)(data, key=key)
-    kinds = {"loca": LOCA, "deeponet": DeepONet, "fno": FNO}
-    return kinds[asked.kind].create(data, key=key, **asked.sizes)
-
-
-def optimizer_of(configuration: RunConfiguration) -> optax.GradientTransformation:
-    """The optimizer by its name, with another rate if one is given."""
-    from loca.training import default_optimizer, paper_optimizer
-
-    asked = configuration.training
-    rate = {} if asked.rate is None else {"rate": asked.rate}
-    return paper_optimizer(**rate) if asked.optimizer == "paper" else default_optimizer(asked.steps, **rate)
+    directory = out / f"{claim}-{preset}"
+    if directory.exists() and not resume:
+        typer.echo(f"loca reproduce: {directory} already exists; continue it with --resume, or choose --out", err=True)
+        raise typer.Exit(1)
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        result = reproduce_claim(CLAIMS[claim], preset, RunPool(out, workers, typer.echo), directory, seeds)
+    except (OSError, ValueError, RuntimeError) as error:
+        with contextlib.suppress(OSError):  # an empty directory would prevent another attempt
+            directory.rmdir()
+        typer.echo(f"loca reproduce: {error}", err=True)
+        raise typer.Exit(1) from None
+    header, *rows = result.table()
+    table = Table(title=f"{claim}. {result.claim.title}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name, *cells in zip(header, *rows, strict=True):
+        table.add_column(name, min_width=max(map(len, [*name.split(), *cells])))  # headers may wrap, numbers may not
+    for row in rows:
+        table.add_row(*row)
+    console.print(table, crop=False)
+    typer.echo(f"Paper: {result.claim.paper}\nVerdict: {result.verdict.answer}. {result.verdict.because}")
+    released = expected_verdict(claim, preset)
+    if released is not None and released != result.verdict.answer:
+        typer.echo(f"loca reproduce: this release was published with the verdict {released!r}", err=True)
+        raise typer.Exit(1)

@@ -118,7 +118,6 @@ def dimensions(name: str, rowwise: bool, indexed: bool) -> tuple[str, ...]:
     return ("sample", *own) if rowwise else own
 
 
-
 # ---- digests ---------------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Figures of studies."""
+"""The figures of claims."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Table = Mapping[str, Mapping[str, int | float]]
-"""A number for each model in each experiment."""
+"""A number by experiment and model."""
 
 
 def boxes(results: Results, metric: str = "relative_l2", models: Sequence[str] | None = None) -> Figure:
-    """The paper's box plots, a panel for each condition and test: all seeds together, one box per model."""
+    """Box plots as in the paper: a panel for each condition and test, a box for each model with all its seeds."""
     from matplotlib.figure import Figure
 
     names = [m for m in results.kinds("model") if models is None or m in models]
@@ -41,7 +41,7 @@ def boxes(results: Results, metric: str = "relative_l2", models: Sequence[str] |
 
 
 def over_values(results: Results, label: str, *, logarithmic: bool) -> Figure:
-    """Mean errors over what is varied, a panel for each condition: medians over seeds, their range as a band."""
+    """Mean errors against the varied value, a panel for each condition: medians over seeds, with their range."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, NullLocator
 
@@ -74,7 +74,7 @@ def over_values(results: Results, label: str, *, logarithmic: bool) -> Figure:
 
 
 def bars_beside_paper(ours: Table, paper: Table, label: str) -> Figure:
-    """A bar for each model in each experiment, and a dash where the paper has it."""
+    """A bar for each model in each experiment, with a dash at the paper's number."""
     from matplotlib.figure import Figure
 
     models = list(next(iter(ours.values())))

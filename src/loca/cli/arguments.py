@@ -1,0 +1,212 @@
+"""Arguments that several commands share: data, problems with their arguments, and model files with their classes."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+import types
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    from loca.data import Records, Samples
+    from loca.models import Operator
+    from loca.problems import Problem
+
+DataArgument = Annotated[
+    str, typer.Argument(metavar="DATA", help="A file, a folder or a pattern, or the name of a problem to solve.")
+]
+FileArgument = Annotated[str, typer.Argument(metavar="DATA", help="A file, a folder or a pattern.")]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, or a run directory.")]
+InputsOption = Annotated[str | None, typer.Option(help="Input variables of the file, separated by commas.")]
+OutputsOption = Annotated[str | None, typer.Option(help="Output variables of the file, separated by commas.")]
+SampleOption = Annotated[str | None, typer.Option(help="The dimension of the file that counts the functions.")]
+FormatOption = Annotated[str | None, typer.Option(help="The format of the file; detected unless given.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="The seed of a problem's random choices.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An argument of the problem; repeatable.")
+]
+ClassOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--class",
+        metavar="MODULE:NAME",
+        help="A class of your own that the model uses, from an installed module or one in the current directory; "
+        "repeatable.",
+    ),
+]
+
+
+class Source(NamedTuple):
+    """Where functions come from, and how to read them."""
+
+    data: str
+    inputs: str | None = None
+    outputs: str | None = None
+    sample: str | None = None
+    format: str | None = None
+    seed: int = 0
+    arguments: tuple[str, ...] = ()
+    skip: int = 0
+    """The number of functions of a problem to skip: those that are used for training."""
+
+
+def load(source: Source, count: int, *, spread: bool = False) -> tuple[Samples, int]:
+    """Load at most `count` functions, and return them with the number of all functions.
+
+    From a file, they are the first ones or spread evenly over all. A problem has as many as requested.
+    """
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from loca.data import open as open_data
+    from loca.problems import PROBLEMS
+
+    try:
+        if source.data in PROBLEMS and not Path(source.data).exists():
+            problem = create_problem(PROBLEMS[source.data], source.arguments)
+            samples = problem.sample(jax.random.key(source.seed), source.skip + count)
+            return samples.take(jnp.arange(source.skip, source.skip + count)), count
+        records = open_data(
+            source.data,
+            inputs=split_names(source.inputs),
+            outputs=split_names(source.outputs),
+            sample=source.sample,
+            format=source.format,
+        )
+        total = len(records)
+        taken = min(count, total)
+        rows = np.linspace(0, total - 1, taken).round().astype(int) if spread else slice(0, taken)
+        return records.load(rows), total
+    except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError) as error:
+        problems = f"the built-in problems are {', '.join(PROBLEMS)}"
+        raise typer.BadParameter(f"{source.data}: {error} ({problems})", param_hint="DATA") from error
+
+
+def split_names(given: str | None) -> list[str] | None:
+    """`a,b` as a list."""
+    return [name.strip() for name in given.split(",")] if given else None
+
+
+def create_problem(kind: type[Problem], choices: Sequence[str]) -> Problem:
+    """Create a problem with some arguments given as NAME=VALUE."""
+    fields = {field.name: field for field in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
+    types_of_fields = typing.get_type_hints(kind)
+    arguments = {}
+    for choice in choices:
+        name, equals, text = choice.partition("=")
+        if not equals or name not in fields:
+            known = ", ".join(map(name_and_default, fields.values())) or "none"
+            raise typer.BadParameter(
+                f"{choice!r} is not NAME=VALUE for an argument of this problem; its arguments, with defaults: {known}",
+                param_hint="--set",
+            )
+        arguments[name] = parse_value(name, text, types_of_fields[name])
+    if missing := [name for name, field in fields.items() if name not in arguments and is_required(field)]:
+        examples = " ".join(f"--set {name}=..." for name in missing)
+        raise typer.BadParameter(f"this problem needs {examples}", param_hint="--set")
+    try:
+        return kind(**arguments)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--set") from None
+
+
+def is_required(field: dataclasses.Field[Any]) -> bool:
+    """Whether an argument has no default."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def name_and_default(field: dataclasses.Field[Any]) -> str:
+    """An argument with its default."""
+    return f"{field.name} (required)" if is_required(field) else f"{field.name} ({field.default!r})"
+
+
+def parse_value(name: str, text: str, expected: Any) -> Any:
+    """Parse a value written as in TOML, where strings need no quotes, and check its type."""
+    import json
+    import tomllib
+
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    try:  # as JSON, where a list is a tuple, an integer is a number, and true is neither
+        value = TypeAdapter(expected).validate_json(json.dumps(value, default=str), strict=True)
+    except ValidationError:
+        raise typer.BadParameter(f"{name} must be {in_words(expected)}, got {text!r}", param_hint="--set") from None
+    return tuple(value) if isinstance(value, list) else value  # problems are hashed
+
+
+def in_words(expected: Any) -> str:
+    """A type as an error message describes it."""
+    origin, inside = typing.get_origin(expected), typing.get_args(expected)
+    if origin is typing.Literal:
+        return " or ".join(map(repr, inside))
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(in_words(each) for each in inside if each is not type(None))
+    if inside:  # tuple[float, float], tuple[float, ...] or Sequence[int]
+        count = "" if ... in inside or origin is not tuple else f"{len(inside)} "
+        return f"a list of {count}{in_words(inside[0]).split()[-1]}s, such as [1, 2]"
+    return {int: "an integer", float: "a number", bool: "true or false", str: "a string"}.get(expected, str(expected))
+
+
+def open_records(data: str, inputs: str | None, outputs: str | None, sample: str | None, kind: str | None) -> Records:
+    """Open the data of a command."""
+    from loca.data import open as open_data
+
+    try:
+        return open_data(data, inputs=split_names(inputs), outputs=split_names(outputs), sample=sample, format=kind)
+    except (ValueError, OSError, RuntimeError) as problem:
+        raise typer.BadParameter(f"{data}: {problem}", param_hint="DATA") from problem
+
+
+def load_model(model: Path, classes: Sequence[str] | None) -> Operator:
+    """Load a model file, or that of a run directory, with classes given as MODULE:NAME."""
+    from loca.saving import ModelFileError
+    from loca.saving import load as load_file
+
+    own = [import_class(name) for name in classes or ()]
+    try:
+        return load_file(model_file(model), classes=own)
+    except (ModelFileError, OSError) as problem:
+        raise typer.BadParameter(str(problem), param_hint="MODEL") from problem
+
+
+def model_file(model: Path) -> Path:
+    """The path of a model file; for a run directory, of the model in it."""
+    from loca.runs import MODEL_FILE
+
+    if not model.exists():
+        raise typer.BadParameter(f"{model} does not exist; pass a model file or a run directory", param_hint="MODEL")
+    return model / MODEL_FILE if model.is_dir() else model
+
+
+def import_class(path: str) -> Any:
+    """Import a class given as MODULE:NAME; modules in the current directory are found, too."""
+    module_name, colon, name = path.partition(":")
+    if not colon or not module_name or not name:
+        raise typer.BadParameter(f"expected MODULE:NAME, such as kernels:MyKernel, got {path!r}", param_hint="--class")
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:  # the command `loca` starts without it
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
+            message = f"there is no module {module_name!r}, neither installed nor in {Path.cwd()}"
+        else:
+            message = f"importing {module_name!r} failed: {error}"
+        raise typer.BadParameter(message, param_hint="--class") from error
+    if not hasattr(module, name):
+        own = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == module_name]
+        raise typer.BadParameter(
+            f"module {module_name!r} has no {name!r}; it defines {', '.join(own) or 'no class'}", param_hint="--class"
+        )
+    return getattr(module, name)

@@ -1,0 +1,213 @@
+"""`loca generate`, `loca convert`, `loca show` and `loca check`: data before training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loca.cli.arguments import (
+    DataArgument,
+    FormatOption,
+    InputsOption,
+    OutputsOption,
+    SampleOption,
+    SeedOption,
+    SetOption,
+    Source,
+    create_problem,
+    load,
+    split_names,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from loca.checks import CheckReport, Forecast
+
+COLORS = {"error": "bold red", "warning": "yellow", "note": "dim"}
+
+
+def generate(
+    problem: Annotated[str, typer.Argument(help="The problem, such as `darcy`; an unknown name lists them all.")],
+    count: Annotated[int, typer.Option(min=1, help="The number of pairs of functions.")],
+    out: Annotated[Path, typer.Option(help="FILE.zarr; named FILE.zarr.partial until it is complete.")],
+    seed: Annotated[int, typer.Option(min=0, help="The seed of all random choices.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="The number of processes.")] = 1,
+    arguments: SetOption = None,
+) -> None:
+    """Generate pairs of functions of a problem of the paper, and write them to a store.
+
+    The samples depend only on the problem, its arguments and the seed, not on the number of workers. If the command is
+    stopped or killed, the same command resumes it.
+    """
+    from loca.cli.progress import show_progress
+    from loca.problems import PROBLEMS
+    from loca.problems import generate as generate_store
+
+    if problem not in PROBLEMS:
+        raise typer.BadParameter(
+            f"unknown problem {problem!r}; choose one of {', '.join(PROBLEMS)}", param_hint="PROBLEM"
+        )
+    chosen = create_problem(PROBLEMS[problem], arguments or ())
+    existed = out.exists()
+    try:
+        with show_progress(problem) as progress:
+            store = generate_store(chosen, count, out, seed=seed, workers=workers, progress=progress)
+    except (OSError, ValueError, RuntimeError) as error:
+        typer.echo(f"loca generate: {error}", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"{out} {'already exists' if existed else 'is complete'}: {len(store)} samples, sha256 {store.digest}")
+
+
+def convert(
+    source: Annotated[str, typer.Argument(metavar="IN", help="A file or folder, or a pattern such as 'air.*.nc'.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT.zarr", help="The store; it appears when it is complete.")],
+    inputs: InputsOption = None,
+    outputs: OutputsOption = None,
+    sample: SampleOption = None,
+    kind: Annotated[str | None, typer.Option("--format", help="The format of IN; detected unless given.")] = None,
+    split: Annotated[str | None, typer.Option(help="A part of the data by its official name, such as `train`.")] = None,
+) -> None:
+    """Convert files of another format to a store, which can be streamed and detects every changed bit.
+
+    If the command is stopped or killed, the same command resumes it.
+    """
+    from loca.cli.progress import show_progress
+    from loca.data import convert as convert_records
+    from loca.data import open as open_data
+
+    existed = out.exists()
+    try:
+        records = open_data(
+            source,
+            inputs=split_names(inputs),
+            outputs=split_names(outputs),
+            sample=sample,
+            format=kind,
+            split=split,
+        )
+        with show_progress(source) as progress:
+            store = convert_records(records, out, progress=progress)
+    except (OSError, ValueError, RuntimeError) as error:
+        typer.echo(f"loca convert: {error}", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"{out} {'already exists' if existed else 'is complete'}: {len(store)} samples, sha256 {store.digest}")
+
+
+def show(
+    data: DataArgument,
+    out: Annotated[Path, typer.Option(help="The file to write: .png, .pdf or .svg.")] = Path("sheet.png"),
+    rows: Annotated[int, typer.Option(min=1, help="The number of functions.")] = 4,
+    inputs: InputsOption = None,
+    outputs: OutputsOption = None,
+    sample: SampleOption = None,
+    format: FormatOption = None,  # noqa: A002
+    seed: SeedOption = 0,
+    arguments: SetOption = None,
+) -> None:
+    """Draw the first functions: one per row, inputs on the left and outputs on the right."""
+    from loca.figures import sheet
+
+    if out.suffix not in (".png", ".pdf", ".svg"):
+        raise typer.BadParameter(f"expected a name that ends in .png, .pdf or .svg, got {out.name}", param_hint="--out")
+    samples, _ = load(Source(data, inputs, outputs, sample, format, seed, tuple(arguments or ())), rows)
+    try:
+        figure = sheet(samples, rows)
+    except ValueError as problem:
+        raise typer.BadParameter(f"{data}: {problem}") from problem
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, dpi=300)
+    typer.echo(f"{len(samples)} functions of {data} in {out}")
+
+
+def check(
+    data: DataArgument,
+    test: Annotated[str | None, typer.Option(help="Test data to compare with the training data.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="Check at most this many functions, spread evenly.")] = 1000,
+    with_forecast: Annotated[
+        bool, typer.Option("--forecast/--no-forecast", help="Time one training step of each model.")
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    inputs: InputsOption = None,
+    outputs: OutputsOption = None,
+    sample: SampleOption = None,
+    format: FormatOption = None,  # noqa: A002
+    seed: SeedOption = 0,
+    arguments: SetOption = None,
+) -> None:
+    """Check data before training on it: missing values, bad scales, leaks, drift, too few sensors and more.
+
+    Exit code 0: nothing found, or only notes. 1: warnings or errors. 2: the data could not be read.
+    """
+    import dataclasses
+    import json
+
+    from rich.console import Console
+
+    from loca.checks import CheckReport, check_memory, forecast, memory_available
+    from loca.checks import check as check_samples
+
+    source = Source(data, inputs, outputs, sample, format, seed, tuple(arguments or ()))
+    train, total = load(source, count, spread=True)
+    other = load(source._replace(data=test, skip=len(train)), count, spread=True)[0] if test else None
+    report = check_samples(train, other)
+    costs = forecast(train, functions=total) if with_forecast else ()
+    report = CheckReport((*report.findings, *check_memory(costs, memory_available()))) if costs else report
+    checked = f"{len(train)} of {total} functions" + (f", {len(other)} test functions" if other is not None else "")
+    if as_json:
+        found = [dataclasses.asdict(finding) for finding in report.findings]
+        cost = [dataclasses.asdict(each) for each in costs]
+        content = {"looked_at": checked, "findings": found, "forecast": cost}
+        typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+    else:
+        console = Console()
+        print_findings(console, report, f"{data}: {checked}")
+        print_costs(console, costs, len(train))
+    if not report.is_fine:
+        raise typer.Exit(1)
+
+
+def print_findings(console: Console, report: CheckReport, title: str) -> None:
+    """Print what was found, the worst first."""
+    from rich.table import Table
+
+    if not report.findings:
+        console.print(f"{title}: nothing found")
+        return
+    table = Table(title=title, title_justify="left", show_lines=True)
+    for column in ("level", "check", "what"):
+        table.add_column(column)
+    for finding in report.findings:
+        color = COLORS[finding.level]
+        table.add_row(f"[{color}]{finding.level}[/]", finding.name, finding.message.replace("[", r"\["))
+    console.print(table)
+
+
+def print_costs(console: Console, costs: Sequence[Forecast], functions: int) -> None:
+    """Print what training would cost."""
+    from rich.table import Table
+
+    if not costs:
+        return
+    table = Table(title=f"Training on this machine, batches of {min(100, functions)}", title_justify="left")
+    for column in ("model", "parameters", "ms per step", "20 000 steps", "memory"):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for each in costs:
+        if each.obstacle:
+            table.add_row(each.model, "—", "—", "—", "—")
+        else:
+            table.add_row(
+                each.model,
+                f"{each.parameters:,}".replace(",", " "),
+                f"{each.ms_per_step:.1f}",
+                f"{each.minutes:.1f} min" if each.minutes < 120.0 else f"{each.minutes / 60.0:.1f} h",
+                f"{each.megabytes:.0f} MB",
+            )
+    console.print(table)
+    for each in costs:
+        if each.obstacle:
+            console.print(f"{each.model}: {each.obstacle}", markup=False)

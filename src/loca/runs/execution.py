@@ -1,0 +1,182 @@
+"""Carry out a run: train, evaluate and save, in a run directory from which a killed run resumes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import jax
+import optax
+
+from loca import losses
+from loca.domains import area_weights
+from loca.durable import write_atomically
+from loca.evaluation import Report, evaluate
+from loca.models import Operator
+from loca.parameters import count
+from loca.runs.configuration import ConfigurationError, RunConfiguration, TrainingConfiguration, check_configuration
+from loca.runs.models import create_model, mean_error
+from loca.runs.sources import FileSource, RunData
+from loca.saving import save
+from loca.training import Progress, default_optimizer, fit, loggers, paper_optimizer
+
+RUN_FILE = "run.json"
+"""The file of a run directory with the configuration."""
+
+HISTORY_FILE = "history.jsonl"
+"""The file of a run directory with the losses and validation errors during training."""
+
+MODEL_FILE = "model.safetensors"
+"""The file of a run directory with the trained model."""
+
+REPORT_FILE = "report.json"
+"""The file of a run directory with the errors on test data."""
+
+Callback = AbstractContextManager[Callable[[Progress], object]]
+"""A context that provides a callback of `fit`, such as a logger or a progress bar."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RunResult:
+    """What a run measured.
+
+    **Arguments:**
+
+    - `parameters`: the number of learned parameters; a complex one counts as two.
+    - `validation`: the mean relative L2 error on validation functions, by which learning rates are chosen.
+    - `seconds`: the duration of training, with validation and checkpoints.
+    - `reports`: the errors on each set of test functions, by name.
+    """
+
+    parameters: int
+    validation: float
+    seconds: float
+    reports: Mapping[str, Report]
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON content."""
+        return {**vars(self), "reports": {name: report.to_json() for name, report in self.reports.items()}}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> RunResult:
+        """The result that `to_json` described."""
+        reports = {name: Report.from_json(report) for name, report in content["reports"].items()}
+        return cls(**{**content, "reports": reports})
+
+
+def train_and_evaluate(
+    model: Operator,
+    data: RunData,
+    directory: Path,
+    *,
+    training: TrainingConfiguration | None,
+    provenance: Mapping[str, Any],
+    metrics: Sequence[str] | None = None,
+    track_validation: bool = True,
+    callbacks: Sequence[Callback] = (),
+) -> RunResult:
+    """Train a model, evaluate it on every set of test functions, and save it in a run directory.
+
+    Killed at any moment, the same call resumes training and ends in the same model.
+
+    **Arguments:**
+
+    - `model`: the untrained model.
+    - `data`: the data of the run.
+    - `directory`: the run directory, which exists.
+    - `training`: the training settings; None for a model that needs no training.
+    - `provenance`: what the model depends on, as JSON content; saved in the model file.
+    - `metrics`: the errors to measure on test functions, as in `evaluate`.
+    - `track_validation`: whether the validation error is also measured during training.
+    - `callbacks`: contexts that provide a callback of `fit`; they are open while the model trains.
+    """
+    seconds, validation = 0.0, None
+    if training is not None:
+        with contextlib.ExitStack() as stack:
+            if training.precision != "float32":
+                stack.enter_context(jax.default_matmul_precision(training.precision))
+            locations = data.example.y.points
+            model, history = fit(
+                model,
+                data.train,
+                steps=training.steps,
+                optimizer=create_optimizer(training),
+                loss=getattr(losses, training.loss),
+                batch_size=min(training.batch_size, len(data.train)),
+                seed=training.seed,
+                weights=area_weights(data.example.domain, locations) if training.weights == "area" else None,
+                validate=data.validation if track_validation else None,
+                every=training.every,
+                callbacks=[stack.enter_context(callback) for callback in callbacks],
+                directory=directory,
+                checkpoint_seconds=training.checkpoint_seconds,
+            )
+        seconds, validation = history.moments[-1].seconds, history.moments[-1].validation
+    if validation is None:
+        validation = mean_error(model, data.validation)
+    reports = {
+        name: evaluate(model, test, metrics=metrics, weights=data.weights, reference=data.reference)
+        for name, test in data.tests.items()
+    }
+    errors = {"validation_relative_l2": validation}
+    errors |= {
+        f"{name}_relative_l2": float(report.errors["relative_l2"].mean())
+        for name, report in reports.items()
+        if "relative_l2" in report.errors
+    }
+    finite = {name: error for name, error in errors.items() if math.isfinite(error)}  # a model file holds no others
+    save(model, directory / MODEL_FILE, data=data.example, metrics=finite, provenance=provenance)
+    return RunResult(count(model), validation, seconds, reports)
+
+
+def create_optimizer(training: TrainingConfiguration) -> optax.GradientTransformation:
+    """The optimizer of a run, with its own learning rate unless one is given."""
+    rate = {} if training.rate is None else {"rate": training.rate}
+    return paper_optimizer(**rate) if training.optimizer == "paper" else default_optimizer(training.steps, **rate)
+
+
+def execute(configuration: RunConfiguration, directory: Path, *, callbacks: Sequence[Callback] = ()) -> RunResult:
+    """Carry out a run as configured, and keep configuration, model and report in a directory.
+
+    Called again after a kill, it resumes. A run that cannot start leaves nothing behind.
+
+    **Arguments:**
+
+    - `configuration`: the run.
+    - `directory`: the run directory: new, or that of the same run.
+    - `callbacks`: contexts that provide a callback of `fit`, in addition to the configured loggers.
+    """
+    training, description = configuration.training, json.loads(configuration.model_dump_json())
+    data = FileSource(configuration.data).load(training.seed)
+    model = create_model(configuration, data.example)
+    records = [loggers.create(name, directory, description) for name in training.loggers]
+    begin_run(directory, configuration)  # only now: all that can be wrong with a configuration has been found
+    result = train_and_evaluate(
+        model, data, directory, training=training, provenance=description, callbacks=[*records, *callbacks]
+    )
+    for report in result.reports.values():
+        report.save(directory / REPORT_FILE)
+    return result
+
+
+def begin_run(directory: Path, configuration: RunConfiguration) -> None:
+    """Write the configuration to the run directory; refuse the directory of another run."""
+    path, text = directory / RUN_FILE, configuration.model_dump_json(indent=1)
+    if path.exists() and json.loads(path.read_text()) != json.loads(text):
+        raise ValueError(f"{directory} holds another run; choose another directory, or resume that run with --resume")
+    directory.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, lambda file: file.write(text.encode()))
+
+
+def read_run(directory: Path) -> RunConfiguration:
+    """Read the configuration of the run in a directory."""
+    path = directory / RUN_FILE
+    if not path.is_file():
+        raise ConfigurationError(f"{directory} holds no run to resume: it has no {RUN_FILE}")
+    return check_configuration(json.loads(path.read_text()), str(path))
