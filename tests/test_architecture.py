@@ -1,6 +1,7 @@
-"""Imports go down only, as drawn in docs/architecture.md."""
+"""Imports go down the layers of docs/architecture.md, through the doors of the parts, and never in a circle."""
 
 import ast
+import graphlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,24 +24,42 @@ def part_of(path: Path) -> str:
     return path.parts[0].removesuffix(".py")
 
 
-def imported_parts(tree: ast.AST, path: Path) -> Iterator[tuple[int, str]]:
-    """(line, part) for every import of the package, at the top of the file or inside a function."""
+def imports(tree: ast.AST, path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """(line, dotted name) for every import of the package, at the top of the file or inside a function."""
     package = ("loca", *path.parts[:-1])
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            targets = [alias.name.split(".") for alias in node.names]
+            targets = [tuple(alias.name.split(".")) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             start = package[: len(package) - node.level + 1] if node.level else ()
-            module = [*start, *(node.module.split(".") if node.module else [])]
-            targets = [[*module, alias.name] for alias in node.names]
+            module = (*start, *(node.module.split(".") if node.module else ()))
+            targets = [(*module, alias.name) for alias in node.names]
         else:
             continue
-        for target in targets:
-            if target[0] == "loca":
-                yield node.lineno, target[1] if len(target) > 1 else "__init__"
+        yield from ((node.lineno, target) for target in targets if target[0] == "loca")
+
+
+def public_names(door: Path) -> set[str]:
+    """The names in `__all__` of a part's `__init__.py`."""
+    for node in ast.parse(door.read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def is_public(package: Path, target: tuple[str, ...]) -> bool:
+    """Whether a dotted name is a part or is listed in `__all__` of its part, or of a folder that is itself listed."""
+    place = package
+    for depth, name in enumerate(target[1:]):
+        door = place / "__init__.py"
+        if depth and (not door.is_file() or name not in public_names(door)):
+            return place.with_suffix(".py").is_file()  # a part of one file has no door
+        place = place / name
+    return True
 
 
 def violations(package: Path, layers: dict[str, int]) -> list[str]:
+    """Imports that go up or sideways, and imports that bypass a part's door."""
     found = []
     for file in sorted(package.rglob("*.py")):
         path = file.relative_to(package)
@@ -50,14 +69,44 @@ def violations(package: Path, layers: dict[str, int]) -> list[str]:
         if here not in layers:
             found.append(f"{path}: the part `{here}` is not drawn in docs/architecture.md")
             continue
-        for line, there in imported_parts(ast.parse(file.read_text()), path):
+        for line, target in imports(ast.parse(file.read_text()), path):
+            there = target[1] if len(target) > 1 else "__init__"
             if there == here:
                 continue
             if there not in layers:
                 found.append(f"{path}:{line}: imports `{there}`, which is not a part; import from the part itself")
             elif layers[there] >= layers[here]:
                 found.append(f"{path}:{line}: {here} (layer {layers[here]}) imports {there} (layer {layers[there]})")
+            elif not is_public(package, target):
+                found.append(f"{path}:{line}: `{'.'.join(target)}` is not in `__all__` of loca/{there}/__init__.py")
     return found
+
+
+def file_of(package: Path, target: tuple[str, ...]) -> Path | None:
+    """The file that an import of this dotted name runs: that of the module, or of the module that has the name."""
+    for parts in (target[1:], target[1:-1]):
+        for file in (package.joinpath(*parts, "__init__.py"), package.joinpath(*parts).with_suffix(".py")):
+            if parts and file.is_file():
+                return file
+    return None
+
+
+def circle(package: Path) -> list[str]:
+    """Files that import each other in a circle, wherever the imports stand; empty if there is none."""
+    graph = {
+        file: {
+            there
+            for _, target in imports(ast.parse(file.read_text()), file.relative_to(package))
+            if (there := file_of(package, target)) not in (None, file)
+        }
+        for file in package.rglob("*.py")
+        if file != package / "__init__.py"
+    }
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return [str(file.relative_to(package)) for file in error.args[1]]
+    return []
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +119,16 @@ def test_every_part_is_drawn_once():
     assert sorted(names) == sorted(set(names))
 
 
-def test_imports_go_down(layers):
+def test_every_drawn_part_exists(layers):
+    missing = [part for part in layers if not any((ROOT / f"src/loca/{part}{end}").exists() for end in ("", ".py"))]
+    assert not missing
+
+
+def test_no_file_is_part_of_an_import_circle():
+    assert circle(ROOT / "src/loca") == []
+
+
+def test_imports_go_down_and_through_doors(layers):
     found = violations(ROOT / "src/loca", layers)
     assert not found, "\n" + "\n".join(found)
 
@@ -78,7 +136,9 @@ def test_imports_go_down(layers):
 @pytest.mark.parametrize(
     ("file", "line", "allowed"),
     [
-        ("models/loca.py", "from loca.attention import coupling", True),
+        ("models/loca.py", "from loca.attention import Attention", True),
+        ("models/loca.py", "from loca.attention.coupling import kappa", False),  # past the door
+        ("models/loca.py", "from loca.attention import kappa", False),  # not public
         ("models/loca.py", "from loca.models.operator import Operator", True),
         ("models/loca.py", "import jax, numpy as np", True),
         ("__init__.py", "from loca.models import LOCA", True),
@@ -93,7 +153,27 @@ def test_imports_go_down(layers):
     ],
 )
 def test_a_planted_import_is_judged(tmp_path, layers, file, line, allowed):
+    door = tmp_path / "loca/attention/__init__.py"
+    door.parent.mkdir(parents=True)
+    door.write_text('__all__ = ["Attention"]\n')
     planted = tmp_path / "loca" / file
     planted.parent.mkdir(parents=True, exist_ok=True)
     planted.write_text(line + "\n")
     assert (violations(tmp_path / "loca", layers) == []) is allowed
+
+
+@pytest.mark.parametrize(
+    ("imports", "expected"),
+    [
+        ({"a.py": "import loca.b", "b.py": "import loca.c", "c.py": ""}, False),
+        ({"a.py": "import loca.b", "b.py": "def late():\n    from loca.a import x"}, True),
+        ({"p/__init__.py": "from loca.p.q import x", "p/q.py": "x = 1"}, False),
+        ({"p/__init__.py": "from loca.p.q import x", "p/q.py": "from loca.p import y"}, True),
+    ],
+)
+def test_a_planted_circle_is_found(tmp_path, imports, expected):
+    for name, text in imports.items():
+        file = tmp_path / "loca" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n")
+    assert bool(circle(tmp_path / "loca")) is expected

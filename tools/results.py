@@ -1,4 +1,4 @@
-"""Write docs/results.md, its figures, and the short table of the README, from studies/results/*.json alone.
+"""Write docs/results.md and its figures, from studies/results/*.json alone.
 
     make results
 
@@ -12,10 +12,7 @@ from pathlib import Path
 from loca.claims import CLAIMS, Reproduction
 
 ROOT = Path(__file__).parents[1]
-RESULTS, PAGE, FIGURES, README = (
-    ROOT / "studies/results", ROOT / "docs/results.md", ROOT / "docs/results", ROOT / "README.md"
-)  # fmt: skip
-BEGIN, END = "<!-- results: made by `make results` -->", "<!-- end of results -->"
+RESULTS, PAGE, FIGURES = ROOT / "studies/results", ROOT / "docs/results.md", ROOT / "docs/results"
 OPENING = """# The paper, re-run
 
 Every claim of the paper is an experiment that anyone can repeat: `loca reproduce --list` lists them, and
@@ -62,9 +59,6 @@ def main() -> None:
         for name, figure in each.figures().items():
             figure.savefig(FIGURES / f"{each.claim.name}-{name}.png", dpi=200)
     PAGE.write_text("\n\n".join([OPENING.rstrip(), short_table(found), *map(section, found)]) + "\n")
-    text = README.read_text()
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    README.write_text(f"{before}{BEGIN}\n\n{short_table(found)}\n\n{END}{after}")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from saves import is_saving, wait_for_a_save
 from zygote import zygote
 
 from loca.data import CorruptDataError, Samples
-from loca.durable.manifest import NAME, Manifest
+from loca.durable import MANIFEST, Manifest
 from loca.encoders import Sensors
 from loca.models import LOCA
 from loca.parameters import Fixed
@@ -211,7 +211,7 @@ def test_any_changed_bit_is_refused(tmp_path):
             checkpoints.save(numbers(step), step, extras={"history": [1.0, 0.5]}, metric=1 / step)
     files = [path for path in (tmp_path / "2").rglob("*") if path.is_file() and path.stat().st_size]
     assert len(files) > 5
-    assert tmp_path / "2" / NAME in files
+    assert tmp_path / "2" / MANIFEST in files
     like, rng = numbers(0), random.Random(0)
     for i in range(1000):
         path = files[i % len(files)]
@@ -228,7 +228,7 @@ def test_any_changed_bit_is_refused(tmp_path):
         with pytest.raises(CorruptDataError, match=re.escape(str(path))):
             checkpoints.restore(like)
         path.write_bytes(whole)
-    files.remove(tmp_path / "2" / NAME)
+    files.remove(tmp_path / "2" / MANIFEST)
     files[0].unlink()
     with pytest.raises(CorruptDataError, match=f"{re.escape(str(files[0]))} is missing"):
         checkpoints.restore(like)
@@ -247,7 +247,7 @@ def test_damage_stops_nothing_but_its_own_use(tmp_path):
     with Checkpoints(tmp_path, keep=1) as checkpoints:
         checkpoints.save(numbers(1), 1, metric=1.0)
         checkpoints.wait()
-        flip(tmp_path / "1" / NAME, 77)
+        flip(tmp_path / "1" / MANIFEST, 77)
         for step in (2, 3):
             checkpoints.save(numbers(step), step, metric=2.0)
         checkpoints.wait()
@@ -260,7 +260,7 @@ def test_damage_stops_nothing_but_its_own_use(tmp_path):
 def test_an_unknown_version_is_refused(tmp_path):
     (tmp_path / "7").mkdir()
     manifest = Manifest({}, {}, version=2)
-    (tmp_path / "7" / NAME).write_bytes(manifest.encoded())
+    (tmp_path / "7" / MANIFEST).write_bytes(manifest.encoded())
     with pytest.raises(ValueError, match="has version 2, but this version of loca reads version 1"):
         Checkpoints(tmp_path).restore(numbers(0))
 

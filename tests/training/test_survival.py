@@ -13,7 +13,7 @@ from lives import PROBLEM
 from saves import is_saving, wait_for_a_save
 from zygote import Life, zygote
 
-from loca.durable.manifest import NAME
+from loca.durable import MANIFEST
 from loca.encoders import Sensors
 from loca.models import LOCA
 from loca.saving import save
@@ -59,7 +59,7 @@ class Death:
         moment = time.time()
         life.kill()
         kept = list((life.directory / "checkpoints").iterdir())
-        manifests = [path / NAME for path in kept if (path / NAME).exists() and path.suffix != ".old"]
+        manifests = [path / MANIFEST for path in kept if (path / MANIFEST).exists() and path.suffix != ".old"]
         return cls(
             moment,
             {told["step"]: told["time"] for told in life.told()},

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from loca.claims.results import Example
-from loca.data.store import versions
+from loca.data import versions
 from loca.durable import write_atomically
 from loca.runs import RunPool, commit, hardware
 

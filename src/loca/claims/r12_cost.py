@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from loca.benchmarks.scale import measure_step, slope
+from loca.benchmarks import measure_step, slope
 from loca.claims.claim import Claim, Finding, Preset, Verdict
 from loca.claims.figures import bars_beside_paper
 from loca.data import Samples

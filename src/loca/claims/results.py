@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.data import Records, Samples, Variable
-from loca.data.store import samples_from_arrays, samples_to_arrays
+from loca.data import Records, Samples, Variable, samples_from_arrays, samples_to_arrays
 from loca.domains import domain_from_json
 from loca.evaluation import BLOCK, Report
 from loca.figures import draw_predictions

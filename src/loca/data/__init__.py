@@ -19,8 +19,13 @@ from loca.data.store import Progress as Progress
 from loca.data.store import Statistics as Statistics
 from loca.data.store import Store as Store
 from loca.data.store import StoreSchema as StoreSchema
+from loca.data.store import array_digest as array_digest
 from loca.data.store import convert as convert
+from loca.data.store import cut as cut
+from loca.data.store import group_attributes as group_attributes
 from loca.data.store import is_store as is_store
+from loca.data.store import samples_from_arrays as samples_from_arrays
+from loca.data.store import samples_to_arrays as samples_to_arrays
 from loca.data.store import versions as versions
 from loca.data.store import write_store as write_store
 from loca.data.streaming import Stream as Stream
@@ -44,11 +49,16 @@ __all__ = [
     "StoreSchema",
     "Stream",
     "Variable",
+    "array_digest",
     "batch_rows",
     "convert",
+    "cut",
     "grid_shape",
+    "group_attributes",
     "is_store",
     "open",
+    "samples_from_arrays",
+    "samples_to_arrays",
     "stream",
     "versions",
     "write_store",

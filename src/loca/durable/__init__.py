@@ -4,6 +4,7 @@ from loca.durable.files import CorruptDataError as CorruptDataError
 from loca.durable.files import lock as lock
 from loca.durable.files import sync as sync
 from loca.durable.files import write_atomically as write_atomically
+from loca.durable.manifest import MANIFEST as MANIFEST
 from loca.durable.manifest import Manifest as Manifest
 from loca.durable.requests import differences as differences
 from loca.durable.requests import is_started as is_started
@@ -11,6 +12,7 @@ from loca.durable.requests import without_versions as without_versions
 from loca.durable.requests import write_request as write_request
 
 __all__ = [
+    "MANIFEST",
     "CorruptDataError",
     "Manifest",
     "differences",

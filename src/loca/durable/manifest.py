@@ -10,7 +10,7 @@ from typing import Any
 
 from loca.durable.files import CorruptDataError, sync, write_atomically
 
-NAME = "manifest.json"
+MANIFEST = "manifest.json"
 """The last file to be written: a directory without it is incomplete."""
 
 VERSION = 1
@@ -42,14 +42,14 @@ class Manifest:
             sync(path)  # the files must reach the disk before the manifest does
         files = {path.relative_to(directory).as_posix(): digest(path) for path in paths if path.is_file()}
         manifest = cls(about, files)
-        write_atomically(directory / NAME, lambda file: file.write(manifest.encoded()))
+        write_atomically(directory / MANIFEST, lambda file: file.write(manifest.encoded()))
         sync(directory)
         return manifest
 
     @classmethod
     def read(cls, directory: Path) -> Manifest:
         """Read and check the manifest of a directory; `verify` checks the files."""
-        path = directory / NAME
+        path = directory / MANIFEST
         found = path.read_bytes()
         try:
             parsed = json.loads(found)

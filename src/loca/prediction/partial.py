@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from loca.data.store import group_attributes
+from loca.data import group_attributes
 from loca.durable import differences, is_started, sync, without_versions, write_atomically, write_request
 from loca.prediction.tiles import Tiles, TileValues
 

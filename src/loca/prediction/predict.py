@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from loca.data import Records, Samples, Shared, Store
-from loca.data.store import array_digest, versions
+from loca.data import Records, Samples, Shared, Store, array_digest, versions
 from loca.durable import lock
 from loca.models import Operator
 from loca.prediction.grid import QueryGrid

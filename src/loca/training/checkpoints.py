@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from loca.devices import SINGLE_PROCESS, ProcessGroup
-from loca.durable import CorruptDataError, Manifest, lock, manifest, sync
+from loca.durable import MANIFEST, CorruptDataError, Manifest, lock, sync
 from loca.parameters import Fixed
 from loca.typing import Array, PyTree
 
@@ -159,7 +159,7 @@ class Checkpoints:
         """The steps with a complete checkpoint, oldest first."""
         if not self.directory.is_dir():
             return []
-        names = [path.name for path in self.directory.iterdir() if (path / manifest.NAME).is_file()]
+        names = [path.name for path in self.directory.iterdir() if (path / MANIFEST).is_file()]
         return sorted(int(name) for name in names if re.fullmatch("[0-9]+", name))
 
     def latest(self) -> int | None:
@@ -253,7 +253,7 @@ class Checkpoints:
         """Remove what a killed process left unfinished; publish what it had finished."""
         for path in sorted(self.directory.iterdir()):  # .7 sorts before .7.old
             if named := re.fullmatch(r"\.([0-9]+)(\.old)?", path.name):
-                if not named[2] and (path / manifest.NAME).is_file():
+                if not named[2] and (path / MANIFEST).is_file():
                     self._publish(int(named[1]))
                 else:
                     shutil.rmtree(path, ignore_errors=True)
