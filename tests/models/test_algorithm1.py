@@ -105,7 +105,7 @@ def complex_step(loss, leaves, step=1e-30):
     return gradient
 
 
-@pytest.mark.parametrize(("rule", "kernel", "d_s", "form"), cases())
+@pytest.mark.parametrize(("rule", "kernel", "d_s", "form"), list(cases()))
 def test_equals_algorithm1(rule, kernel, d_s, form):
     with jax.enable_x64(True):
         model, forms, codes, s = example(RULES[rule](), KERNELS[kernel](), d_s)
