@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -64,10 +63,3 @@ class Box(Domain):
         low, high = np.array(self.low), np.array(self.high)
         margin = tolerance * (high - low)
         return ~np.any((y < low - margin) | (y > high + margin), axis=-1)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"type": "Box", "low": list(self.low), "high": list(self.high)}
-
-    @classmethod
-    def from_json(cls, description: Mapping[str, Any]) -> Box:
-        return cls(description["low"], description["high"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -88,17 +90,21 @@ class Domain(Fixed):
         return np.full(len(y), 1.0 / len(y))
 
     def to_json(self) -> dict[str, Any]:
-        """A description for data stores: the name of the class under `type`, and what `from_json` needs."""
+        """A description for data stores: the name of the class under `type`, and its fields unless overridden."""
         name = type(self).__name__
-        raise ValueError(
-            f"a domain of type {name} cannot be stored; give {name} the methods `to_json` and `from_json`, or use "
-            "Box, Torus or Sphere"
-        )
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        try:
+            return {"type": name, **json.loads(json.dumps(fields))}
+        except TypeError as error:
+            raise ValueError(
+                f"a {name} cannot be stored, because its fields cannot be written as JSON ({error}); give {name} the "
+                "methods `to_json` and `from_json`"
+            ) from None
 
     @classmethod
     def from_json(cls, description: Mapping[str, Any]) -> Domain:
-        """The domain with the given description."""
-        raise ValueError(f"{cls.__name__} has no method `from_json` to read {dict(description)}; add one")
+        """The domain with the given description; its fields are arguments of the class unless overridden."""
+        return cls(**{name: value for name, value in description.items() if name != "type"})
 
     def sample(self, key: Key, count: int) -> Float[Array, "P d_y"]:
         """Locations drawn uniformly with respect to the measure of Y."""

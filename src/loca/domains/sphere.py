@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -80,13 +78,6 @@ class Sphere(Domain):
         else:
             areas = np.cos(np.radians(y[:, 0]))
         return areas / areas.sum()
-
-    def to_json(self) -> dict[str, Any]:
-        return {"type": "Sphere"}
-
-    @classmethod
-    def from_json(cls, description: Mapping[str, Any]) -> Sphere:
-        return cls()
 
 
 def unit_vectors(y: Float[Array, "*P 2"]) -> Float[Array, "*P 3"]:

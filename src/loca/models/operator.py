@@ -19,7 +19,7 @@ from loca.typing import Input, PyTree
 class Signature(Fixed):
     """What an operator was made for: its domain, its sensors, and the names and units of its channels.
 
-    Predictions do not depend on it, optimizers do not change it, and checkpoints do not contain it.
+    Predictions do not depend on it, and optimizers do not change it.
 
     **Arguments:**
 

@@ -197,7 +197,7 @@ def write_document(
         field.name: np.asarray(getattr(model.normalization, field.name), np.float64)
         for field in dataclasses.fields(model.normalization)
     }
-    inputs, outputs = channels(data, normalization["u_shift"].shape[-1], normalization["s_shift"].shape[-1])
+    inputs, outputs = channels(model, data)
     domain = domain_of(model, data)
     document = Document(
         format=FORMAT,
@@ -216,18 +216,16 @@ def write_document(
 
 
 def channels(
-    data: Samples | Records | Header | None, input_size: int, output_size: int
+    model: Operator, data: Samples | Records | Header | None
 ) -> tuple[tuple[Variable, ...], tuple[Variable, ...]]:
-    """Names and units of the channels of u and s: those of the data, or u1, u2, … and s1, s2, …"""
+    """Names and units of the channels of u and s: those of the data or, without it, of the model."""
     if data is None:
-        return (
-            tuple(Variable(f"u{i + 1}") for i in range(input_size)),
-            tuple(Variable(f"s{i + 1}") for i in range(output_size)),
-        )
-    if (len(data.inputs), len(data.outputs)) != (input_size, output_size):
+        return model.inputs, model.outputs
+    sizes = len(model.inputs), len(model.outputs)
+    if (len(data.inputs), len(data.outputs)) != sizes:
         raise ModelFileError(
             f"the data has {len(data.inputs)} input and {len(data.outputs)} output channels but the model has "
-            f"{input_size} and {output_size}; pass the data that the model was created for"
+            f"{sizes[0]} and {sizes[1]}; pass the data that the model was created for"
         )
     return data.inputs, data.outputs
 
@@ -237,7 +235,9 @@ def domain_of(model: Operator, data: Samples | Records | Header | None) -> Domai
     match model:
         case _ if data is not None:
             domain = data.domain
-        case LOCA(rule=part) | DeepONet(e=part):
+        case Operator(domain=Domain() as domain):
+            pass
+        case LOCA(rule=part) | DeepONet(e=part):  # from a file of version 0.1, which does not store the domain
             domain = getattr(part, "domain", None)
         case _:
             return None

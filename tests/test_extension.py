@@ -1,0 +1,75 @@
+"""A domain, a kernel, an encoder and an operator from outside the package take part in everything, one class each."""
+
+import jax
+import numpy as np
+import pytest
+import xarray
+from typer.testing import CliRunner
+
+import loca
+from loca.cli.app import app
+from loca.data import convert
+from loca.prediction import predict_to
+from loca.saving import ModelFileError
+from outside import Cauchy, Disk, Means, Nomad, samples
+
+CLASSES = {"loca": [Disk, Cauchy, Means], "nomad": [Nomad, Disk, Means]}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Training data, and test data in a store."""
+    store = convert(samples(20, 1), tmp_path_factory.mktemp("data") / "test.zarr")
+    return samples(60, 0), store
+
+
+@pytest.fixture(scope="module", params=CLASSES)
+def trained(request, data, tmp_path_factory):
+    """A model made of outside parts, trained and saved: (the model, its file, its classes)."""
+    train, _ = data
+    key = jax.random.key(0)
+    if request.param == "nomad":
+        model = Nomad.create(train, key=key)
+    else:
+        small = {"num_features": 8, "lift_size": 8, "lift_widths": (16,), "proposal_widths": (16,)}
+        model = loca.LOCA.create(train, key=key, kernel=Cauchy(), encoder=Means(), **small)
+    model, history = loca.fit(model, train, steps=300, batch_size=20)
+    assert history.moments[-1].loss < 0.5, "the mean field has a loss of 1"
+    path = tmp_path_factory.mktemp(request.param) / "model.safetensors"
+    loca.save(model, path, data=train)
+    return model, path, CLASSES[request.param]
+
+
+def test_it_loads_if_its_classes_are_named_and_only_then(trained, data):
+    model, path, classes = trained
+    u, y = data[0].u[:2], data[0].y
+    np.testing.assert_array_equal(loca.load(path, classes=classes).predict(u, y), model.predict(u, y))
+    with pytest.raises(ModelFileError, match="classes="):
+        loca.load(path)
+
+
+def test_it_is_evaluated_and_predicts_to_a_file(trained, data, tmp_path):
+    model, _, _ = trained
+    _, store = data
+    assert loca.evaluate(model, store).errors["relative_l2"].mean() < 0.7
+    written = predict_to(model, store, tmp_path / "prediction.zarr")
+    expected = model.predict(store.load().u, store.load().y)[..., 0]
+    np.testing.assert_allclose(written.s1, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_command_line_takes_it(trained, data, tmp_path):
+    _, path, classes = trained
+    named = [word for cls in classes for word in ("--class", f"outside:{cls.__name__}")]
+    store = str(data[1].path)
+
+    def run(*arguments):
+        done = CliRunner().invoke(app, [*map(str, arguments), *named])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert type(trained[0]).__name__ in run("inspect", path)
+    run("evaluate", path, store, "--out", tmp_path / "report.json")
+    run("predict", path, store, "--out", tmp_path / "prediction.nc")
+    assert xarray.open_dataset(tmp_path / "prediction.nc").s1.shape == (20, 40)
+    run("figures", path, store, "--out", tmp_path / "figures")
+    assert (tmp_path / "figures/fields.png").stat().st_size > 10_000
