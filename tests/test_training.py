@@ -32,6 +32,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
 def test_learns_the_antiderivative(kind, getkey):
     """From a few labels per function to the whole grid, to places between, and to functions never seen: at least ten
@@ -68,10 +69,10 @@ def test_a_step_is_gradient_descent_on_the_learned_numbers_only(getkey):
     model = MODELS["loca"](train, getkey())
     batch, optimizer = Encoded.of(model, train), optax.sgd(0.1)
     before = State.start(model, optimizer)
-    after, loss = advance(before, batch, optimizer)
+    after, loss = eqx.filter_jit(lambda state: advance(state, batch, optimizer))(before)
     learned, given = eqx.partition(before.model, trainable(before.model))
     objective = lambda p: losses.mean_squared(eqx.combine(p, given).respond(batch.codes, batch.queries), batch.s)  # noqa: E731
-    value, gradient = jax.value_and_grad(objective)(learned)
+    value, gradient = jax.jit(jax.value_and_grad(objective))(learned)
     expected = jax.tree.map(lambda p, g: p - 0.1 * g, learned, gradient)
     new_learned, new_given = eqx.partition(after.model, trainable(after.model))
     assert float(loss) == pytest.approx(float(value), rel=1e-6)
@@ -99,15 +100,18 @@ def test_one_compilation(getkey):
     assert len(traces) == 1
 
 
-def test_encoded_data_give_the_same_loss_as_raw(getkey):
+@pytest.mark.parametrize(
+    "kind", ["loca", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("deeponet", "fno"))]
+)
+def test_encoded_data_give_the_same_loss_as_raw(kind, getkey):
     """Encoding and standardizing once is the same as doing it in every call."""
     train = antiderivatives(getkey(), 8).observe(getkey(), 5)
-    for make in MODELS.values():
-        model = make(train, getkey())
-        encoded = Encoded.of(model, train)
-        prepared = model.normalization.restore_output(model.respond(encoded.codes, encoded.queries))
-        assert jnp.allclose(prepared, model.predict(train.u, train.y), rtol=1e-5, atol=1e-5)
-        assert jnp.allclose(model.normalization.restore_output(encoded.s), train.s, atol=1e-5)
+    model = MODELS[kind](train, getkey())
+    encoded = Encoded.of(model, train)
+    respond, predict = eqx.filter_jit(type(model).respond), eqx.filter_jit(type(model).predict)
+    prepared = model.normalization.restore_output(respond(model, encoded.codes, encoded.queries))
+    assert jnp.allclose(prepared, predict(model, train.u, train.y), rtol=1e-5, atol=1e-5)
+    assert jnp.allclose(model.normalization.restore_output(encoded.s), train.s, atol=1e-5)
 
 
 def test_losses_by_hand():

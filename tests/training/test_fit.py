@@ -31,6 +31,10 @@ from loca.training.steps import InMemoryTrainer, StepConfig
 
 PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
 
+OPTIMIZER = paper_optimizer()
+SAME = {"batch_size": 30, "seed": 5, "optimizer": OPTIMIZER}
+"""Arguments of `fit` that tests share, so that their programs are compiled once."""
+
 
 @pytest.fixture(scope="module")
 def data():
@@ -56,51 +60,53 @@ def distance(one, other) -> float:
 
 
 def test_a_loop_by_hand_does_the_same(model, data):
-    optimizer = paper_optimizer()
-    state, encoded = State.start(model, optimizer), Encoded.of(model, data)
-    step = eqx.filter_jit(lambda state: advance(state, encoded.batch(5, state.step, 30), optimizer))
+    state, encoded = State.start(model, OPTIMIZER), Encoded.of(model, data)
+    step = eqx.filter_jit(lambda state: advance(state, encoded.batch(5, state.step, 30), OPTIMIZER))
     losses = []
     for _ in range(60):
         state, loss = step(state)
         losses.append(float(loss))
-    ours, history = fit(model, data, steps=60, optimizer=optimizer, batch_size=30, seed=5, every=20)
+    ours, history = fit(model, data, steps=60, every=20, **SAME)
     assert distance(ours, state.model) < 1e-6
     np.testing.assert_allclose([m.loss for m in history], np.reshape(losses, (3, 20)).mean(1), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_loop_by_hand_over_a_stream_does_the_same(model, store):
-    optimizer = paper_optimizer()
-    state = State.start(model, optimizer)
-    step = eqx.filter_jit(lambda state, batch: advance(state, Encoded.of(model, batch), optimizer))
+    state = State.start(model, OPTIMIZER)
+    step = eqx.filter_jit(lambda state, batch: advance(state, Encoded.of(model, batch), OPTIMIZER))
     batches = stream(store, size=30, seed=5)
     for _ in range(40):
         state, _ = step(state, next(batches))
     batches.close()
-    ours, _ = fit(model, store, steps=40, optimizer=optimizer, batch_size=30, seed=5)
+    ours, _ = fit(model, store, steps=40, **SAME)
     assert distance(ours, state.model) < 1e-6
 
 
 def test_streamed_and_in_memory_are_one_run(model, store):
-    arguments = {"steps": 50, "batch_size": 30, "seed": 2, "every": 25}
+    arguments = {"steps": 50, "every": 25, **SAME}
     one, first = fit(model, store.load(), **arguments)
     other, second = fit(model, store, **arguments)
     assert distance(one, other) < 1e-5
     np.testing.assert_allclose([m.loss for m in first], [m.loss for m in second], rtol=1e-5)
 
 
-def test_labels_without_weight_are_as_good_as_none(model, data):
+@pytest.mark.parametrize(
+    "loss",
+    [pytest.param(mean_squared, marks=pytest.mark.slow), pytest.param(relative_l2_loss, marks=pytest.mark.full)],
+)
+def test_labels_without_weight_are_as_good_as_none(model, data, loss):
     """A weight of zero leaves a label out: so trains a run on the other labels alone."""
     kept = np.array([0, 3, 4, 9, 10, 11, 19])
     fewer = Samples(data.u, data.y.points[kept], data.s[:, kept], x=data.x, domain=data.domain)
     weights = np.zeros(20)
     weights[kept] = 5.0  # a common factor does not matter
-    arguments = {"steps": 30, "batch_size": 30, "every": 10}
-    for loss in (mean_squared, relative_l2_loss):
-        one, first = fit(model, data, weights=weights, validate=data, loss=loss, **arguments)
-        other, second = fit(model, fewer, validate=fewer, loss=loss, **arguments)
-        assert distance(one, other) < 1e-5
-        for a, b in zip(first, second, strict=True):
-            np.testing.assert_allclose([a.loss, a.validation], [b.loss, b.validation], rtol=1e-5)
+    arguments = {"steps": 30, "batch_size": 30, "every": 10, "loss": loss}
+    one, first = fit(model, data, weights=weights, validate=data, **arguments)
+    other, second = fit(model, fewer, validate=fewer, **arguments)
+    assert distance(one, other) < 1e-5
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_allclose([a.loss, a.validation], [b.loss, b.validation], rtol=1e-5)
 
 
 def test_weights_follow_the_labels_that_are_kept(model, data):
@@ -108,7 +114,7 @@ def test_weights_follow_the_labels_that_are_kept(model, data):
     observed = data.observe(jax.random.key(3), 8)
     weights = np.where(np.arange(20) % 2, 3.0, 1.0)
     batch, each = Encoded.of(model, observed, jnp.asarray(weights)), []
-    prediction = model.respond(batch.codes, batch.queries)
+    prediction = eqx.filter_jit(type(model).respond)(model, batch.codes, batch.queries)
     for i in range(len(observed)):
         times = weights[observed.y.index[i]].astype(int)
         each.append(np.repeat(((prediction - batch.s) ** 2)[i, :, 0], times))
@@ -122,7 +128,7 @@ def test_weights_of_other_locations_are_refused(model, data):
         fit(model, data, steps=1, batch_size=10, weights=np.ones(7))
 
 
-def test_a_part_of_a_store_is_the_same_in_pieces_and_in_a_stream(model, store):
+def test_a_part_of_a_store_is_the_same_in_pieces(store):
     part = Part(store, np.arange(100, 20, -1), key=jax.random.key(4), labels=7)
     whole = part.load()
     piece = part.load([5, 60, 2])
@@ -130,12 +136,17 @@ def test_a_part_of_a_store_is_the_same_in_pieces_and_in_a_stream(model, store):
     np.testing.assert_array_equal(piece.s, whole.s[jnp.array([5, 60, 2])])
     full = store.load([95, 40, 98])
     np.testing.assert_array_equal(piece.s, jnp.take_along_axis(full.s, piece.y.index[..., None], axis=1))
-    arguments = {"steps": 30, "batch_size": 30, "seed": 2}
-    one, _ = fit(model, whole, **arguments)
-    other, _ = fit(model, part, **arguments)
+
+
+@pytest.mark.slow
+def test_a_part_of_a_store_is_the_same_in_memory_and_in_a_stream(model, store):
+    part = Part(store, np.arange(100, 20, -1), key=jax.random.key(4), labels=7)
+    one, _ = fit(model, part.load(), steps=30, **SAME)
+    other, _ = fit(model, part, steps=30, **SAME)
     assert distance(one, other) < 1e-5
 
 
+@pytest.mark.slow
 def test_it_learns_and_measures_what_it_has_learned(model, data):
     test = PROBLEM.sample(jax.random.key(7), 50)
     better, history = fit(model, data, steps=600, batch_size=40, validate=test, every=200)
@@ -148,22 +159,20 @@ def test_it_learns_and_measures_what_it_has_learned(model, data):
 
 def test_the_model_passed_in_is_left_alone(model, data):
     before = jax.tree.map(jnp.copy, eqx.filter(model, eqx.is_array))
-    fit(model, data, steps=3, batch_size=10)
+    fit(model, data, steps=3, **SAME)
     assert distance(model, before) == 0.0
 
 
 def test_cutting_a_run_up_changes_no_bit_and_compiles_nothing(model, data):
-    optimizer = default_optimizer(20)
-
     def run(stops):
-        state = jax.tree.map(lambda a: a.copy() if eqx.is_array(a) else a, State.start(model, optimizer))
+        state = State.start(model, OPTIMIZER)
         traced, seen = [], []
 
         def loss(prediction, truth):  # is called whenever a step is compiled, and never again
             traced.append(truth)
             return mean_squared(prediction, truth)
 
-        trainer = InMemoryTrainer(state, data, StepConfig(optimizer, loss, 30, 0))
+        trainer = InMemoryTrainer(state, data, StepConfig(OPTIMIZER, loss, 30, 5))
         for stop in stops:
             state, _ = trainer.run(state, stop)
             seen.append(len(traced))
@@ -174,21 +183,20 @@ def test_cutting_a_run_up_changes_no_bit_and_compiles_nothing(model, data):
 
 
 @pytest.mark.parametrize("form", ["memory", "store"])
-def test_a_broken_loss_is_told_with_its_step(form, model, data, store, monkeypatch):
-    bad = 77
+def test_a_loss_that_is_not_finite_is_reported_with_its_step(form, model, data, store, monkeypatch):
+    rows = [np.asarray(batch_rows(5, step, 30, 120)) for step in range(4)]
+    bad = int(rows[2][7])
+    assert all(bad not in rows[step] for step in (0, 1))
     broken = eqx.tree_at(lambda samples: samples.s, data, data.s.at[bad, 3].set(jnp.nan))
-    rows = [np.asarray(batch_rows(4, step, 20, 120)) for step in range(20)]
-    first = next(step for step, chosen in enumerate(rows) if bad in chosen)
-    assert first > 0
     if form == "store":
         monkeypatch.setattr(Store, "load", lambda self, chosen: broken.take(jnp.asarray(chosen)))
-    with pytest.raises(BrokenLossError, match=f"not finite from step {first} on"):
-        fit(model, store if form == "store" else broken, steps=20, batch_size=20, seed=4, optimizer=optax.adam(1e-3))
+    with pytest.raises(BrokenLossError, match="not finite from step 2 on"):
+        fit(model, store if form == "store" else broken, steps=20, **SAME)
 
 
 def test_callbacks_see_the_run_go_on(model, data):
     seen = []
-    _, history = fit(model, data, steps=45, batch_size=10, every=20, callbacks=[seen.append])
+    _, history = fit(model, data, steps=45, every=20, callbacks=[seen.append], **SAME)
     steps = [progress.step for progress in seen]
     assert steps == sorted(set(steps))
     assert {20, 40, 45} <= set(steps)
@@ -199,8 +207,9 @@ def test_callbacks_see_the_run_go_on(model, data):
 def test_the_papers_rate(model):
     optimizer, gradient = paper_optimizer(), jnp.ones(())
     state, sizes = optimizer.init(jnp.zeros(())), []
+    step = jax.jit(optimizer.update)
     for _ in range(201):
-        update, state = optimizer.update(gradient, state)
+        update, state = step(gradient, state)
         sizes.append(-float(update))
     # a constant gradient moves Adam by its rate
     np.testing.assert_allclose([sizes[0], sizes[100], sizes[200]], [1e-3, 0.99e-3, 0.99**2 * 1e-3], rtol=1e-4)
@@ -209,8 +218,9 @@ def test_the_papers_rate(model):
 def test_the_default_rate_rises_and_falls_to_nothing():
     optimizer = default_optimizer(200, rate=1e-2)
     state, sizes = optimizer.init(jnp.zeros(())), []
+    step = jax.jit(optimizer.update)
     for _ in range(200):
-        update, state = optimizer.update(jnp.ones(()), state, jnp.zeros(()))
+        update, state = step(jnp.ones(()), state, jnp.zeros(()))
         sizes.append(-float(update))
     assert np.argmax(sizes) == 10
     assert max(sizes) == pytest.approx(1e-2, rel=1e-3)
@@ -234,8 +244,9 @@ def test_an_average_of_weights():
 def test_the_average_is_what_a_run_gives(model, data):
     optimizer = average_weights(optax.adam(1e-3))
     state, encoded = State.start(model, optimizer), Encoded.of(model, data)
+    step = eqx.filter_jit(lambda state: advance(state, encoded, optimizer)[0])
     for _ in range(3):
-        state, _ = advance(state, encoded, optimizer)
+        state = step(state)
     averaged = trained(state)
     assert distance(averaged.f, state.model.f) > 0.0
     assert distance(averaged.normalization, state.model.normalization) == 0.0
