@@ -13,7 +13,7 @@ from loca.models import Operator, Signature
 from loca.nets import MLP
 
 
-class Disk(Domain):
+class UnitDisk(Domain):
     """The unit disk; a location is (x₁, x₂)."""
 
     @property
@@ -78,7 +78,7 @@ class Nomad(Operator):
 def samples(count, key):
     """s(y) = a₁ y₁ + a₂ |y|² on the disk, from u = (a₁, …, a₁, a₂, …, a₂)."""
     a = jax.random.normal(jax.random.key(key), (count, 2))
-    y = Disk().sample(jax.random.key(99), 40)
+    y = UnitDisk().sample(jax.random.key(99), 40)
     u = jnp.repeat(a, 3, axis=1)[:, :, None]
     s = a[:, :1] * y[:, 0] + a[:, 1:] * jnp.sum(y**2, axis=-1)
-    return Samples(u, y, s[:, :, None], x=jnp.linspace(0.0, 1.0, 6)[:, None], domain=Disk())
+    return Samples(u, y, s[:, :, None], x=jnp.linspace(0.0, 1.0, 6)[:, None], domain=UnitDisk())

@@ -4,6 +4,7 @@ import ast
 import math
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -201,13 +202,6 @@ class Ring(Domain):
     def to_unit(self, y):
         return jnp.mod(y / (2.0 * math.pi), 1.0)
 
-    def to_json(self):
-        return {"type": "Ring"}
-
-    @classmethod
-    def from_json(cls, description):
-        return cls()
-
 
 def test_a_domain_without_facts_has_defaults():
     disk = Disk()
@@ -219,8 +213,17 @@ def test_a_domain_without_facts_has_defaults():
     assert isinstance(rule, QuasiMonteCarlo)
     assert rule.integrate(jnp.sum(rule.z**2, axis=1)) == pytest.approx(math.pi / 2, rel=1e-3)
     assert isinstance(position_on(disk), Harmonic)
-    with pytest.raises(ValueError, match="type Disk cannot be stored; give Disk the methods `to_json` and `from_json`"):
-        disk.to_json()
+    assert domain_from_json(disk.to_json()) == disk
+
+
+def test_a_domain_whose_fields_are_no_json_needs_methods():
+    class Cloud(Disk):
+        points: jax.Array = eqx.field(default_factory=lambda: jnp.zeros((3, 2)))
+
+    with pytest.raises(
+        ValueError, match=r"a Cloud cannot be stored.* give Cloud the methods `to_json` and `from_json`"
+    ):
+        Cloud().to_json()
 
 
 def test_a_domain_with_facts_is_treated_as_a_built_in_one():

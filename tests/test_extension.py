@@ -8,19 +8,27 @@ from typer.testing import CliRunner
 
 import loca
 from loca.cli.app import app
-from loca.data import convert
+from loca.data import StoreSchema, samples_to_arrays, write_store
 from loca.prediction import predict_to
 from loca.saving import ModelFileError
-from outside import Cauchy, Disk, Means, Nomad, samples
+from outside import Cauchy, Means, Nomad, UnitDisk, samples
 
-CLASSES = {"loca": [Disk, Cauchy, Means], "nomad": [Nomad, Disk, Means]}
+CLASSES = {"loca": [UnitDisk, Cauchy, Means], "nomad": [Nomad, UnitDisk, Means]}
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """Training data, and test data in a store."""
-    store = convert(samples(20, 1), tmp_path_factory.mktemp("data") / "test.zarr")
-    return samples(60, 0), store
+    test = samples(20, 1)
+    once, each = samples_to_arrays(test)
+    example = {name: array[0] for name, array in each.items()}
+    schema = StoreSchema(len(test), test.domain, test.inputs, test.outputs, once, example)
+
+    def read(rows):
+        return {name: array[rows.start : rows.stop] for name, array in each.items()}
+
+    path = tmp_path_factory.mktemp("data") / "test.zarr"
+    return samples(60, 0), write_store(path, schema, read, provenance={}, block=20)
 
 
 @pytest.fixture(scope="module", params=CLASSES)
