@@ -666,7 +666,7 @@ def test_records_travel_to_other_processes(tmp_path):
 def test_own_stores_are_told_from_other_zarr(tmp_path):
     group = {"zarr_format": 3, "node_type": "group", "attributes": {"loca": {"format": 10**6}}}
     (tmp_path / "zarr.json").write_text(json.dumps(group))
-    with pytest.raises(ValueError, match="has format 1000000, this version of loca reads up to"):
+    with pytest.raises(ValueError, match="has format 1000000, but this version of loca reads formats up to"):
         open_records(tmp_path)
     with pytest.raises(ValueError, match="roles are fixed"):
         open_records(tmp_path, inputs="u")

@@ -1,5 +1,6 @@
 """What is saved is loaded: the same tree, the same predictions to the last bit, and the same header."""
 
+import dataclasses
 import functools
 import importlib
 import inspect as python_inspect
@@ -271,8 +272,13 @@ def test_what_a_file_says_of_itself(small, data, contents, tmp_path):
     assert contents.count(header.digest.encode()) == 1
 
 
-def test_names_are_made_up_where_none_are_given(small, tmp_path):
-    save(small, tmp_path / "a")
+def test_without_data_names_are_those_of_the_model_or_made_up(small, tmp_path):
+    signature = dataclasses.replace(small.signature, input_names=("depth",), input_units=("m",))
+    save(dataclasses.replace(small, signature=signature), tmp_path / "a")
+    header = inspect(tmp_path / "a")
+    assert header.inputs == (Variable("depth", "m"),)
+    assert header.domain == small.domain
+    save(dataclasses.replace(small, signature=None), tmp_path / "a")
     header = inspect(tmp_path / "a")
     assert header.inputs == (Variable("u1"),)
     assert header.outputs == (Variable("s1"),)

@@ -147,7 +147,7 @@ def domain_from_json(description: Mapping[str, Any]) -> Domain:
     known = {cls.__name__: cls for cls in classes}
     try:
         return known[description["type"]].from_json(description)
-    except KeyError:
+    except (KeyError, TypeError):
         raise ValueError(
             f"unknown domain {dict(description)}, expected one of {', '.join(sorted(known))} with its corners; define "
             "or import the class of any other domain first"
