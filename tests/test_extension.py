@@ -10,6 +10,7 @@ import loca
 from loca.cli.app import app
 from loca.data import StoreSchema, samples_to_arrays, write_store
 from loca.prediction import predict_to
+from loca.rules import QuasiMonteCarlo
 from loca.saving import ModelFileError
 from outside import Cauchy, Means, Nomad, UnitDisk, samples
 
@@ -40,7 +41,8 @@ def trained(request, data, tmp_path_factory):
         model = Nomad.create(train, key=key)
     else:
         small = {"num_features": 8, "lift_size": 8, "lift_widths": (16,), "proposal_widths": (16,)}
-        model = loca.LOCA.create(train, key=key, kernel=Cauchy(), encoder=Means(), **small)
+        rule = QuasiMonteCarlo(train.domain, 32, key=key)
+        model = loca.LOCA.create(train, key=key, kernel=Cauchy(), encoder=Means(), rule=rule, **small)
     model, history = loca.fit(model, train, steps=300, batch_size=20)
     assert history.moments[-1].loss < 0.5, "the mean field has a loss of 1"
     path = tmp_path_factory.mktemp(request.param) / "model.safetensors"

@@ -276,6 +276,7 @@ CHANGES = ((partial, "sync"), (xarray.Dataset, "to_zarr"))
 """What changes the disk here, besides moving and removing files."""
 
 
+@pytest.mark.slow
 def test_crashing_before_any_change_of_the_disk_changes_nothing(tmp_path, small_tiles):
     data = Labeled(weather(days=3), "air", ["pres", "air"], "time")
     model = deeponet(data.load())
