@@ -258,5 +258,5 @@ def test_a_new_domain_works_everywhere(domain, tmp_path):
     assert np.isfinite(np.asarray(report.errors["relative_l2"])).all()
     assert loca.figures.sheet(data, rows=1).axes
     loca.save(model, tmp_path / "model", data=data)
-    again = loca.load(tmp_path / "model", extra=[type(domain)])
+    again = loca.load(tmp_path / "model", classes=[type(domain)])
     np.testing.assert_array_equal(again(data.u[0], data.y.points), model(data.u[0], data.y.points))
