@@ -168,6 +168,11 @@ def test_the_readme_quotes_the_results():
         assert [cell.startswith("**") for cell in quoted] == [error == min(errors) for error in errors]
 
 
+def test_every_planted_defect_still_fits_the_source():
+    done = subprocess.run([sys.executable, "tools/mutants.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_types_are_shipped():
     assert (ROOT / "src/loca/py.typed").exists()
 
