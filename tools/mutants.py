@@ -4,8 +4,8 @@
     python tools/mutants.py --only kernels --out found.json
 
 The defects are in `mutants.toml`: for each the file below `src/loca`, a snippet that occurs there once, what to put in
-its place, and the tests of the part concerned. Each is planted in a copy of the checkout, so the checkout itself stays
-as it is. What was found goes to the file `--out` after every defect; the same command goes on where it was stopped.
+its place, and the tests of the part concerned. Each is planted in a copy of the checkout; the checkout itself does
+not change. Results are written to the file `--out` after every defect; the same command resumes an interrupted run.
 """
 
 import argparse
