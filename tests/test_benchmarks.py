@@ -56,7 +56,7 @@ def test_command_prints_json():
     assert figures["speedup_over_paper_layout"] > 2
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_million_queries_in_bounded_memory():
     """In a new process: at most 200 MB more, and the same values as in one piece."""
     command = [sys.executable, "-c", "from loca.cli import main; main()", "bench", "predict", "--json"]

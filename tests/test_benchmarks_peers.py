@@ -9,7 +9,7 @@ from loca.benchmarks.peers import Comparison, Worker, check_sizes, command, meas
 from loca.benchmarks.peers_worker import FEATURES
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_built_in_models_take_turns_and_reach_the_target():
     comparison = Comparison("ours", ("deeponet", "loca"), batch_size=100, target=0.2, every=50)
     (figures,) = measure_peers(comparisons=(comparison,), rounds=1, seconds=0.05, runs=1, limit=60.0)

@@ -460,7 +460,7 @@ def test_memory_is_bounded(tmp_path):
     shutil.rmtree(tmp_path / "p.zarr")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_benchmark_measures_what_it_asks_for(tmp_path):
     figures = measure_streamed_prediction(queries=90_000, few=22_500, directory=tmp_path)
     assert (figures.few_queries, figures.queries) == (150**2, 300**2)
