@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from importlib.metadata import version
 from pathlib import Path
 
 CACHE = Path(__file__).parents[1] / ".jax-cache"
@@ -9,6 +10,9 @@ CACHE = Path(__file__).parents[1] / ".jax-cache"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+# Most time goes into compiling, and the emitters double it. The full tests compile as users do.
+if not os.environ.get("LOCA_FULL") and version("jaxlib").startswith("0.10."):
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 import hypothesis
 import jax

@@ -20,7 +20,7 @@ FIGURES = {
 
 @pytest.mark.parametrize(
     "name",
-    ["darcy-128", *(pytest.param(name, marks=pytest.mark.slow) for name in ("antiderivative", "mechanical-mnist"))],
+    ["darcy-128", *(pytest.param(name, marks=pytest.mark.full) for name in ("antiderivative", "mechanical-mnist"))],
 )
 def test_all_implementations_agree(name, getkey):
     """Losses agree before any step and after three of them: values, gradients and Adam are the same arithmetic."""
@@ -80,7 +80,7 @@ def test_version():
     assert result.output.startswith("loca ")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_compiles_its_step_once():
     figures = measure_fit("antiderivative", seconds=0.5, turns=1, every=20)
     assert figures.step_compilations == 1
@@ -94,7 +94,7 @@ def test_slope_recovers_the_exponent_of_a_power_law():
     assert slope(x, [7.0 * each**1.5 for each in x]) == pytest.approx(1.5)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_memory_of_a_step_grows_as_its_attention_implies(monkeypatch):
     """`Dense` stores matrices of all queries and nodes; `Blocked` does not."""
     monkeypatch.setitem(scale.AXES, "both", (1000, 4000))

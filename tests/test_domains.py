@@ -246,7 +246,7 @@ def samples_on(domain):
     return loca.Samples(jnp.asarray(u, float), y, jnp.asarray(s, float), x=x, domain=domain)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("domain", [Disk(), pytest.param(Ring(), marks=pytest.mark.full)], ids=["Disk", "Ring"])
 def test_a_new_domain_works_everywhere(domain, tmp_path):
     """Checks, default models, training, evaluation, figures and model files need nothing but the class."""

@@ -126,7 +126,7 @@ def test_a_killed_worker_is_replaced(tmp_path, undisturbed):
     assert store.digest == undisturbed
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_workers_that_always_die_end_the_run_and_lose_nothing(tmp_path, undisturbed, monkeypatch):
     monkeypatch.setattr(workers, "DEATHS", 1)
     sword = tmp_path / "sword"
@@ -141,6 +141,9 @@ def test_workers_that_always_die_end_the_run_and_lose_nothing(tmp_path, undistur
 
 CHANGES = ((writing, "write_rows"), (writing, "sync"), (Store, "open"))
 """What changes the disk here, besides moving and removing files."""
+
+STRIDE = 1 if os.environ.get("LOCA_FULL") else 4
+"""The full tests crash at every moment, the gate at every fourth."""
 
 
 @pytest.mark.slow
@@ -162,7 +165,7 @@ def test_crashing_before_any_change_of_the_disk_changes_nothing(tmp_path, undist
         store.verify()
         assert not path.with_name(f"{moment}.zarr.partial").exists()
         assert not list(path.rglob("*.partial")) + list(path.rglob("*.__lock"))
-        moment += 1
+        moment += STRIDE
     assert moment > 40  # pieces, shards, summaries, the last rename, the removal of the partial store
 
 
@@ -321,14 +324,8 @@ def digest(tmp_path_factory):
     return Store.open(path).digest
 
 
-@pytest.mark.parametrize(
-    ("processes", "longest", "times"),
-    [
-        pytest.param(2, 3.5, 3, marks=pytest.mark.slow),
-        pytest.param(1, 1.5, 20, marks=pytest.mark.full),
-        pytest.param(2, 3.5, 20, marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("processes", "longest", "times"), [(1, 1.5, 20), (2, 3.5, 20)])
 def test_killed_at_random_moments(processes, longest, times, digest, tmp_path):
     """SIGKILL for all processes, or for the first one only, whose orphans then meet the next run."""
     path, log = tmp_path / "darcy.zarr", tmp_path / "log"

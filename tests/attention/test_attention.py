@@ -46,7 +46,7 @@ def test_the_gradient_of_the_amplitude_is_zero(getkey):
     with jax.enable_x64(True):
         g, q_y, q_z, w = example(getkey())
         k, method = 2.0 * RBF(0.5), Dense()
-        gradient = eqx.filter_grad(lambda k: jnp.sum(jnp.sin(scores(method, k, g, q_y, q_z, w))))(k)
+        gradient = eqx.filter_jit(eqx.filter_grad(lambda k: jnp.sum(jnp.sin(scores(method, k, g, q_y, q_z, w)))))(k)
         assert abs(gradient.amplitude.log) < 1e-12 < abs(gradient.kernel.rate.log)
 
 
@@ -100,8 +100,8 @@ def test_blocked_equals_dense(k, block, getkey):
             k, g, q_y, q_z = parts
             return jnp.sum(jnp.sin(scores(method, k, g, q_y, q_z, w)))
 
-        value, gradient = eqx.filter_value_and_grad(total)((k, g, q_y, q_z), Dense())
-        value_, gradient_ = eqx.filter_value_and_grad(total)((k, g, q_y, q_z), Blocked(block))
+        value, gradient = eqx.filter_jit(eqx.filter_value_and_grad(total))((k, g, q_y, q_z), Dense())
+        value_, gradient_ = eqx.filter_jit(eqx.filter_value_and_grad(total))((k, g, q_y, q_z), Blocked(block))
         assert float(value) == pytest.approx(float(value_), rel=1e-12)
         for a, b in zip(jax.tree.leaves(gradient), jax.tree.leaves(gradient_), strict=True):
             assert jnp.allclose(a, b, atol=1e-11)
@@ -132,7 +132,7 @@ def test_a_query_out_of_reach_is_finite_with_finite_gradient():
     k, method = RBF(1.0), Dense()
     g, _, q_z, w = example(jax.random.key(0))
     far = jnp.full((1, L), 1e3)
-    value, gradient = jax.value_and_grad(lambda q: jnp.sum(scores(method, k, g, q, q_z, w)))(far)
+    value, gradient = jax.jit(jax.value_and_grad(lambda q: jnp.sum(scores(method, k, g, q, q_z, w))))(far)
     assert value == 0.0
     assert jnp.isfinite(gradient).all()
 

@@ -61,8 +61,9 @@ def test_with_all_nodes_as_landmarks_it_is_dense(k, count, getkey):
             value = scores(method, k, g, q_y, q_z, w)
             return jnp.sum(jnp.sin(value)), value
 
-        (_, value), gradient = eqx.filter_value_and_grad(total, has_aux=True)((k, g, q_y, q_z), Dense())
-        (_, value_), gradient_ = eqx.filter_value_and_grad(total, has_aux=True)((k, g, q_y, q_z), Nystrom(count))
+        run = eqx.filter_jit(eqx.filter_value_and_grad(total, has_aux=True))
+        (_, value), gradient = run((k, g, q_y, q_z), Dense())
+        (_, value_), gradient_ = run((k, g, q_y, q_z), Nystrom(count))
         assert jnp.allclose(value, value_, rtol=0.0, atol=1e-8)
         for a, b in zip(jax.tree.leaves(gradient), jax.tree.leaves(gradient_), strict=True):
             assert jnp.allclose(a, b, atol=1e-8)
@@ -226,7 +227,7 @@ def test_the_variance_around_one_landmark_is_as_derived(getkey):
         assert float(relative) == pytest.approx(float(expected), rel=0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_landmarks_save_the_features_of_points_far_from_each_other(getkey):
     """With one landmark in the middle the derived variance is e^(4‖x‖²), and no count of features is enough; with
     landmarks everywhere the error falls as r^(−1/2)."""
@@ -244,7 +245,7 @@ def test_landmarks_save_the_features_of_points_far_from_each_other(getkey):
         assert error(around, 100) < 0.5 < error(middle, 1600)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_right_angles_lower_the_variance(getkey):
     """Of features that share a landmark; Choromanski et al. (2021), theorem 2."""
     with jax.enable_x64(True):
@@ -346,7 +347,7 @@ def test_gradients_are_those_of_finite_differences(index, getkey):
         def function(parts):
             return scores(method, *eqx.combine(jax.tree.map(jnp.asarray, parts), static))
 
-        check_grads(function, (parts,), order=1, modes=["rev"], rtol=1e-6, atol=1e-6)
+        check_grads(jax.jit(function), (parts,), order=1, modes=["rev"], rtol=1e-6, atol=1e-6)
 
 
 @each_method()
@@ -366,7 +367,7 @@ def test_draws_are_trained_only_if_asked_for(getkey):
     assert jnp.array_equal(scores(fixed, RBF(), g, q_y, q_z, w), scores(free, RBF(), g, q_y, q_z, w))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_features_that_learn_from_dense_scores_come_closer_at_other_points(getkey):
     """By an order of magnitude: the draw is a start, and its r^(−1/2) no bound."""
     g, *_ = example(getkey())

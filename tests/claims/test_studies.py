@@ -89,7 +89,7 @@ def test_what_is_written_is_rebuilt_from_the_json_alone(undisturbed, tmp_path):
         assert path.read_bytes() == (directory / "R0-quick" / path.name).read_bytes(), path.name
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_second_run_and_several_workers_find_the_same(undisturbed, tmp_path):
     reproduce_small(tmp_path, workers=2)
     first, second = written(undisturbed[0]), written(tmp_path)
@@ -101,12 +101,11 @@ def test_a_second_run_and_several_workers_find_the_same(undisturbed, tmp_path):
         )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.full)])
-def test_killed_several_times_it_finds_the_same(kills, undisturbed, tmp_path):
+@pytest.mark.full
+def test_killed_several_times_it_finds_the_same(undisturbed, tmp_path):
     """Each time at a random moment, some of them while a model is trained."""
     rng, unfinished = random.Random(0), 0
-    for _ in range(kills):
+    for _ in range(5):
         life = subprocess.Popen([sys.executable, str(Path(__file__).with_name("small.py")), str(tmp_path)])
         before = len(list((tmp_path / "runs").glob("*/outcome-*.json"))) if (tmp_path / "runs").exists() else 0
         deadline = time.monotonic() + 120.0

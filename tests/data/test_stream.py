@@ -140,7 +140,7 @@ def test_what_cannot_be_streamed_is_refused(store, monkeypatch):
         stream(store, size=12, seed=0)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_streaming_is_measured_in_bounded_memory(tmp_path):
     """32 MB in a process of its own, which mostly holds JAX itself; nothing is left behind."""
     command = ["bench", "stream", "--gigabytes", "0.03", "--dir", str(tmp_path), "--seconds", "0.5"]

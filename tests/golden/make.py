@@ -35,7 +35,8 @@ def machine() -> str:
     """What the bits of a prediction depend on besides the package: the processor's instructions and XLA."""
     flags = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")), "")
     wide = [flag for flag in ("avx2", "avx512f", "amx_tile") if f" {flag}" in flags]
-    return " ".join([platform.machine(), *wide, jax.__version__, os.environ.get("NPROC", "")])
+    quick_compilation = os.environ.get("XLA_FLAGS", "").split()  # that of the gate
+    return " ".join([platform.machine(), *wide, jax.__version__, os.environ.get("NPROC", ""), *quick_compilation])
 
 
 def samples(domain: loca.domains.Domain, outputs: int) -> loca.Samples:

@@ -71,7 +71,7 @@ def test_a_training_run_resumes_from_its_checkpoint(tmp_path):
         np.testing.assert_allclose([moment.loss for moment in history], expected["loss"], rtol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_killed_run_resumes_and_ends_as_the_finished_one(tmp_path, monkeypatch):
     for name in ("killed", "antiderivative.zarr"):
         shutil.copytree(HERE / name, tmp_path / name)

@@ -117,7 +117,7 @@ def test_equals_algorithm1(rule, kernel, d_s, form):
             prediction = eqx.combine(learned, given).respond(codes, queries)
             return jnp.sum((prediction - target) ** 2), prediction
 
-        (_, prediction), gradient = jax.value_and_grad(ours, has_aux=True)(learned)
+        (_, prediction), gradient = jax.jit(jax.value_and_grad(ours, has_aux=True))(learned)
 
         leaves, tree = jax.tree.flatten(learned)
         leaves, y = [np.asarray(leaf) for leaf in leaves], np.asarray(queries.locations(N))

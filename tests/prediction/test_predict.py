@@ -275,6 +275,9 @@ def content(path):
 CHANGES = ((partial, "sync"), (xarray.Dataset, "to_zarr"))
 """What changes the disk here, besides moving and removing files."""
 
+STRIDE = 1 if os.environ.get("LOCA_FULL") else 4
+"""The full tests crash at every moment, the gate at every fourth."""
+
 
 @pytest.mark.slow
 def test_crashing_before_any_change_of_the_disk_changes_nothing(tmp_path, small_tiles):
@@ -296,7 +299,7 @@ def test_crashing_before_any_change_of_the_disk_changes_nothing(tmp_path, small_
         predict_to(model, data, path)
         assert content(path) == undisturbed
         assert not path.with_name(f"{moment}.zarr.partial").exists()
-        moment += 1
+        moment += STRIDE
     assert moment > 20
 
 
@@ -400,7 +403,7 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_killed_at_random_moments(place, tmp_path):
     """SIGKILL three times, while tiles are made and written; then every file is that of an undisturbed run."""
     line = ["predict", str(place / "model.safetensors"), str(place / "data.zarr"), "--grid", "2000x1000", "--out"]
@@ -448,7 +451,7 @@ print(found.s.nbytes / 1e6, peak_megabytes() - before)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_memory_is_bounded(tmp_path):
     """128 functions at a million queries are 512 MB; the process grows by much less."""
     line = [sys.executable, "-W", "ignore", "-c", MEMORY, str(tmp_path / "p.zarr")]

@@ -171,9 +171,10 @@ def main():
         found = list(gradients([*single, *mixed], jnp.float32, ["shared"]))
         bits = list(same_bits(jnp.float32, (1, 2, 4, 8) if FULL else (8,)))
         with jax.enable_x64(True):
-            found += gradients([*(ONE_AXIS if FULL else []), *mixed], jnp.float64, ["shared"])
-            forms = [{"functions": 8}, {"queries": 4}, ALL_AXES] if FULL else [ALL_AXES]
-            found += gradients(forms, jnp.float64, ["indexed", "few", "free"])
+            found += gradients([*(ONE_AXIS if FULL else []), *mixed], jnp.float64, ["shared" if FULL else "indexed"])
+            if FULL:
+                meshes = [{"functions": 8}, {"queries": 4}, ALL_AXES]
+                found += gradients(meshes, jnp.float64, ["indexed", "few", "free"])
             bits += same_bits(jnp.float64, (8,)) if FULL else []
             told = {"steps": found, "bits": bits, "sharded": sharded_alone(), "evaluations": list(evaluations())}
         told["refused"] = list(refusals())

@@ -5,7 +5,7 @@ import pytest
 from loca.benchmarks.collectives import measure_collectives, tally
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_data_parallel_training_sends_the_gradient_once_and_nothing_else():
     """One all-reduce, of the gradient and the loss, however many locations there are."""
     (few,), (many,) = (measure_collectives(8, meshes=[{"functions": 8}], locations=count) for count in (256, 1024))

@@ -51,21 +51,22 @@ def check_steps(steps):
 
 @pytest.mark.slow
 def test_the_gradient_is_that_of_one_device(told):
-    """On a mesh with all axes, for all forms of queries, in single and double precision."""
+    """On a mesh with all axes, for two forms of queries, in single and double precision."""
     check_steps(told["steps"])
     with_all_axes = [step for step in told["steps"] if len(step["axes"]) == 3 and min(step["axes"].values()) > 1]
-    assert {step["form"] for step in with_all_axes if step["bits"] == 64} == {"shared", "indexed", "few", "free"}
+    assert {step["form"] for step in with_all_axes} >= {"shared", "indexed"}
     assert {step["bits"] for step in with_all_axes} == {32, 64}
 
 
 @pytest.mark.full
-def test_the_gradient_is_that_of_one_device_for_all_numbers_of_devices(told):
+def test_the_gradient_is_that_of_one_device_for_all_forms_of_queries_and_numbers_of_devices(told):
     check_steps(told["steps"])
+    with_all_axes = [step for step in told["steps"] if len(step["axes"]) == 3 and min(step["axes"].values()) > 1]
+    assert {step["form"] for step in with_all_axes if step["bits"] == 64} == {"shared", "indexed", "few", "free"}
     one_axis = {
         (axis, count) for step in told["steps"] if len(step["axes"]) == 1 for axis, count in step["axes"].items()
     }
     assert one_axis == {(axis, count) for axis in ("functions", "queries", "nodes") for count in (1, 2, 4, 8)}
-    assert {step["form"] for step in told["steps"]} == {"shared", "indexed", "few", "free"}
 
 
 @pytest.mark.slow

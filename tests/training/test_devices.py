@@ -91,7 +91,7 @@ print(json.dumps(told))
 """
 
 
-RESUMED = ["mixed", "in parts", *("1248" if os.environ.get("LOCA_FULL") else "")]
+RESUMED = ["mixed", *(["in parts", *"1248"] if os.environ.get("LOCA_FULL") else [])]
 """What a run resumes on: devices along one axis, eight along three ("mixed"), or four with split parameters."""
 
 pytestmark = pytest.mark.slow
@@ -108,7 +108,7 @@ def told(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("count", ["mixed", "in parts", *(pytest.param(n, marks=pytest.mark.full) for n in "1248")])
+@pytest.mark.parametrize("count", ["mixed", *(pytest.param(n, marks=pytest.mark.full) for n in ("in parts", *"1248"))])
 def test_saved_on_two_devices_it_resumes_on_any_number(told, count):
     assert "stopped at step 100" in told["stopped"]
     assert told[count]["devices"] == [{"mixed": 8, "in parts": 4}.get(count) or int(count)]

@@ -138,7 +138,7 @@ def test_a_part_of_a_store_is_the_same_in_pieces(store):
     np.testing.assert_array_equal(piece.s, jnp.take_along_axis(full.s, piece.y.index[..., None], axis=1))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_part_of_a_store_is_the_same_in_memory_and_in_a_stream(model, store):
     part = Part(store, np.arange(100, 20, -1), key=jax.random.key(4), labels=7)
     one, _ = fit(model, part.load(), steps=30, **SAME)

@@ -194,10 +194,8 @@ for logger in kept:
 """
 
 
-@pytest.mark.parametrize(
-    "names", [pytest.param(["tensorboard"], marks=pytest.mark.slow), pytest.param(NAMES, marks=pytest.mark.full)]
-)
-def test_killed_outright_a_record_loses_nothing_and_nobody_is_called(names, tmp_path, monkeypatch):
+@pytest.mark.full
+def test_killed_outright_a_record_loses_nothing_and_nobody_is_called(tmp_path, monkeypatch):
     calls = tmp_path / "calls"
     calls.touch()
     monkeypatch.delenv("WANDB_SERVICE", raising=False)  # that of this process, which would outlive the killed
@@ -211,7 +209,7 @@ def test_killed_outright_a_record_loses_nothing_and_nobody_is_called(names, tmp_
 
         def run(*arguments):
             (tmp_path / "wandb_calls").unlink(missing_ok=True)
-            line = [sys.executable, "-W", "ignore", "-c", CHILD, str(tmp_path / "run"), str(calls), *arguments, *names]
+            line = [sys.executable, "-W", "ignore", "-c", CHILD, str(tmp_path / "run"), str(calls), *arguments, *NAMES]
             path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
             return subprocess.run(line, timeout=120, env={**os.environ, "PYTHONPATH": path}).returncode
 
@@ -225,7 +223,7 @@ def test_killed_outright_a_record_loses_nothing_and_nobody_is_called(names, tmp_
     # wandb talks to its own service, on this machine
     assert [line for line in calls.read_text().splitlines() if not LOCAL.search(line)] == []
 
-    for name in names:
+    for name in NAMES:
         stored = Expected(name).stored
         expected = {("loss", step): stored(1 / step) for step in range(12, 41)}
         expected |= {("steps_per_second", step): float(step) for step in range(12, 41)}
@@ -233,10 +231,9 @@ def test_killed_outright_a_record_loses_nothing_and_nobody_is_called(names, tmp_
         scalars, descriptions = READ[name](tmp_path / "run")
         assert as_mapping(scalars) == expected
         assert len(descriptions) == 1
-    if "wandb" in names:
-        *killed, ended = sorted((tmp_path / "run/logs/wandb").glob("offline-run-*/*.wandb"), key=os.path.getmtime)
-        assert len(killed) == 2
-        assert all(str(1 / step).encode() in ended.read_bytes() for step in range(12, 41))
+    *killed, ended = sorted((tmp_path / "run/logs/wandb").glob("offline-run-*/*.wandb"), key=os.path.getmtime)
+    assert len(killed) == 2
+    assert all(str(1 / step).encode() in ended.read_bytes() for step in range(12, 41))
 
 
 def test_an_event_that_was_cut_off_is_written_again(tmp_path):

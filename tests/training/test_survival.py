@@ -86,17 +86,16 @@ class Death:
         return self.done.get(resumed, min(self.done.values()))
 
 
-@pytest.mark.parametrize(
-    "kills", [pytest.param(3, marks=pytest.mark.slow), pytest.param(KILLS, marks=pytest.mark.full, id="many")]
-)
-def test_killed_at_random_moments_it_ends_in_the_same_state(start, tmp_path, kills):
+@pytest.mark.full
+def test_killed_at_random_moments_it_ends_in_the_same_state(start, tmp_path):
     """The same bits and the same history as the run that nobody disturbed, and little work lost by each kill.
 
     A checkpoint is due once the interval has passed; it is begun when the dispatch ends in which that happens, and
     counts when it is written. So a kill costs at most the interval, one dispatch, whose end the run reports, and one
     save: twice the longest that was seen to end is allowed, for a killed one could have been the longest.
     """
-    steps, directory, rng = 700 * (kills + 1), tmp_path / "killed", random.Random(0)
+    kills, directory, rng = KILLS, tmp_path / "killed", random.Random(0)
+    steps = 700 * (kills + 1)
     undisturbed = start(tmp_path / "undisturbed", steps)
     assert undisturbed.status() == 0, undisturbed.told()
     deaths, resumed = [], []
