@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
+import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -286,6 +287,15 @@ def test_the_command_converts(tmp_path):
     refused = command("convert", tmp_path / "nothing.nc", tmp_path / "b.zarr")
     assert refused.exit_code == 1
     assert "nothing.nc" in refused.output
+
+
+def test_the_command_converts_an_official_part(tmp_path):
+    with h5py.File(tmp_path / "flat.hdf5", "w") as file:  # as PDEBench publishes it, which tests on the first tenth
+        file["tensor"] = np.broadcast_to(np.float32(np.arange(20))[:, None, None], (20, 2, 3))
+        file["x-coordinate"], file["t-coordinate"] = np.float32([0, 1, 2]), np.float32([0, 1])
+    result = command("convert", tmp_path / "flat.hdf5", tmp_path / "test.zarr", "--split", "test")
+    assert result.exit_code == 0, result.output
+    assert Store.open(tmp_path / "test.zarr").load().u[:, 0, 0].tolist() == [0.0, 1.0]
 
 
 DRIVER = """

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from loca.checks import Forecast, check, check_memory, forecast
 from loca.checks.locations import check_locations, edge_jump, input_fields, rough_part
-from loca.checks.pairs import critical_distance, distances, nearly_in, relation
+from loca.checks.pairs import EFFECT, check_drift, critical_distance, distances, nearly_in, relation
 from loca.cli.app import app
 from loca.cli.arguments import Source, load
 from loca.data import Samples, Shared, Variable
@@ -304,6 +304,16 @@ def test_false_alarms_about_drift_are_rare(sizes):
     ]
     # false alarms are at most as frequent as promised, up to three standard deviations of counting
     assert np.mean(found) < level + 3 * np.sqrt(level * (1 - level) / 2000)
+
+
+def test_drift_is_both_significant_and_large():
+    """A large distance of few functions may be chance; a small one of many is none, but harmless."""
+    for count, shift in [(40, 0.6), (2000, 0.3)]:
+        train, test = pairs(0, count), edit(pairs(1, count), u=lambda u, shift=shift: u + shift)
+        means = (np.asarray(part.u).mean(axis=(1, 2)) for part in (train, test))
+        limit, distance = critical_distance(count, count, 1e-3), kolmogorov_smirnov(*means)
+        assert min(limit, EFFECT) < distance < max(limit, EFFECT)
+        assert not list(check_drift(train, test))
 
 
 def field_of(values):

@@ -7,21 +7,27 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from small import Small, reproduce_small
 
 from commands import command
-from loca.claims import CLAIMS, Reproduction, Results
+from loca.claims import CLAIMS, Preset, Reproduction, Results
 from loca.claims.claim import RESULT_FILE
+from loca.data import Variable
 from loca.evaluation import Report
 from loca.problems import Antiderivative, Darcy, MechanicalMNIST
-from loca.runs import Drawn, Run, RunPool, sources
-from loca.runs.sources import MIN_CACHED_BLOCKS, draw
+from loca.runs import LEARNED, Drawn, Run, RunPool, RunResult, sources
+from loca.runs.sources import MIN_CACHED_BLOCKS, TEST_SEED, draw
 from loca.saving import inspect
+
+SUMS = Antiderivative(sensors=20, queries=5)
+"""A problem whose functions are quickly drawn."""
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +52,64 @@ def test_rates_are_chosen_on_validation_functions(undisturbed):
     chosen = results.select(model="DeepONet", seed=0)[0]
     assert chosen.validation == pytest.approx(min(each["validation"] for each in tried), rel=1e-4)
     assert {row.rate for row in results.select(model="DeepONet")} == {chosen.rate}
+
+
+class Invented(RunPool):
+    """Validation errors by rate, without any training."""
+
+    def run_all(self, runs):
+        report = Report((Variable("s"),), {"relative_l2": np.ones((1, 1))})
+        return {run: RunResult(1, abs(run.rate - 4e-3), 0.0, {"test": report}) for run in runs}
+
+
+class ThreeRates(Small):
+    """The rate in the middle is the best."""
+
+    shows_fields = False
+    rates: Mapping[Preset, Sequence[float]] = {"quick": (1e-3, 4e-3, 1.6e-2)}
+
+
+def test_the_rate_with_the_least_validation_error_is_chosen(tmp_path):
+    rows = Results.from_json(ThreeRates().measure("quick", None, Invented(tmp_path)).numbers["rows"])
+    assert [(row.seed, row.rate) for row in rows.select(model="DeepONet")] == [(0, 4e-3), (1, 4e-3)]
+
+
+def test_every_seed_has_its_own_first_weights_and_batches(tmp_path, monkeypatch):
+    monkeypatch.setitem(LEARNED, "LOCA", lambda setting, data, *, key: jax.random.key_data(key).tolist())
+    started = []
+
+    def train(key, data, directory, *, training, **_):
+        started.append((key, training.seed))
+        return RunResult(1, 0.0, 0.0, {})
+
+    monkeypatch.setattr("loca.runs.pool.train_and_evaluate", train)
+    source = Drawn(SUMS, 2, validation=1, test=1, same=True)  # the functions are the same
+    for seed in (0, 1):
+        Run("LOCA", source, "antiderivative", seed, 1, 1e-3, 2).execute(tmp_path, tmp_path)
+    (first, _), (second, _) = started
+    assert first != second
+    assert [seed for _, seed in started] == [0, 1]
+
+
+def test_validation_functions_are_those_after_the_training_functions(tmp_path):
+    data = Drawn(SUMS, 6, validation=3, test=1).load(0, tmp_path)
+    drawn = SUMS.sample(jax.random.key(0), 9)
+    np.testing.assert_array_equal(data.train.u, drawn.u[:6])
+    np.testing.assert_array_equal(data.validation.u, drawn.u[6:])
+
+
+def test_noise_is_where_the_source_puts_it(tmp_path):
+    tests = (("clean", sources.Test()), ("noisy", sources.Test(noise=0.5)))
+    for train_noise in (0.0, 0.25):
+        source = Drawn(SUMS, 6, train_noise=train_noise, tests=tests, validation=3, test=9)
+        data, drawn, unseen = (
+            source.load(0, tmp_path), SUMS.sample(jax.random.key(0), 9), SUMS.sample(jax.random.key(TEST_SEED), 9)
+        )  # fmt: skip
+        pairs = [(data.train, drawn.u[:6]), (data.validation, drawn.u[6:])]
+        pairs += [(data.tests["clean"], unseen.u), (data.tests["noisy"], unseen.u)]
+        for (samples, u), noise in zip(pairs, (train_noise, train_noise, 0.0, 0.5), strict=True):
+            # 60 numbers or more: their standard deviation is known to 10 %
+            assert np.std(samples.u - u) == pytest.approx(noise, rel=0.3)
 
 
 @pytest.mark.slow

@@ -12,7 +12,9 @@ import pytest
 import xarray
 
 from commands import command
+from loca import losses
 from loca.data import Store
+from loca.domains import area_weights
 from loca.evaluation import Report
 from loca.metrics import relative_l2
 from loca.models import SETTINGS
@@ -22,11 +24,12 @@ from loca.runs import (
     FileSource,
     check_configuration,
     create_model,
+    execute,
     read_configuration,
     sources,
 )
 from loca.saving import inspect, load, save
-from loca.training import History
+from loca.training import History, StoppedError
 
 PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
 TOML = """
@@ -49,11 +52,17 @@ every = 200
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def files(tmp_path_factory):
     place = tmp_path_factory.mktemp("run")
     generate(PROBLEM, 150, place / "train.zarr")
     generate(PROBLEM, 30, place / "test.zarr", seed=1)
     (place / "run.toml").write_text(TOML.format(path=place / "train.zarr"))
+    return place
+
+
+@pytest.fixture(scope="module")
+def place(files):
+    place = files
     line = ["train", place / "run.toml", "--out", place / "run", "--steps", 300, "--test", place / "test.zarr"]
     (place / "said.txt").write_text(command(*line))
     return place
@@ -98,8 +107,58 @@ def test_a_run_that_streams_is_the_same_run(place):
     np.testing.assert_allclose([m.validation for m in one], [m.validation for m in other], rtol=1e-3)
 
 
-def test_what_would_fill_the_memory_streams(place, monkeypatch):
-    source = FileSource(read_configuration(place / "run.toml", {}).data)
+def test_functions_are_trained_on_or_validated_on(files):
+    data = FileSource(read_configuration(files / "run.toml", {}).data).load(0)
+    assert (len(data.train), len(data.validation)) == (135, 15)
+    found = np.concatenate([data.train.u, data.validation.u])
+    assert len(np.unique(found, axis=0)) == 150
+
+
+@pytest.mark.parametrize(("loss", "weights"), [("relative_l2", "area"), ("mean_squared", "equal")])
+def test_training_minimizes_the_configured_loss(loss, weights, files, tmp_path, monkeypatch):
+    asked = {}
+
+    def fit(model, data, **arguments):
+        asked.update(arguments)
+        raise StoppedError
+
+    monkeypatch.setattr("loca.runs.execution.fit", fit)
+    with pytest.raises(StoppedError):
+        execute(read_configuration(files / "run.toml", {"training": {"loss": loss, "weights": weights}}), tmp_path)
+    assert asked["loss"] is getattr(losses, loss)
+    if weights == "area":
+        np.testing.assert_array_equal(asked["weights"], area_weights(PROBLEM.domain, PROBLEM.y))
+    else:
+        assert asked["weights"] is None
+
+
+def test_options_of_training_override_the_file(tmp_path, monkeypatch):
+    (tmp_path / "run.toml").write_text('[data]\npath = "a.zarr"\n[training]\nseed = 1\nsteps = 2')
+    data = {"path": "d.zarr", "labels": 3, "test": "t.zarr", "stream": True}
+    model = {"kind": "deeponet", "setting": "darcy"}
+    numbers = {"steps": 5, "batch_size": 6, "rate": 0.01, "seed": 7}
+    words = {"optimizer": "paper", "loss": "relative_l2", "precision": "bfloat16", "loggers": ("wandb",)}
+    expected = {"data": data, "model": model, "training": {**numbers, **words}}
+    options = {"path": "--data", "kind": "--model", "loggers": "--log"}
+    line = ["--stream"]
+    for table in expected.values():
+        for name, value in table.items():
+            if value is not True:
+                option = options.get(name, f"--{name.replace('_', '-')}")
+                line += [option, value[0] if isinstance(value, tuple) else value]
+    asked = []
+
+    def execute(configuration, directory, **options):
+        asked.append(configuration)
+        raise StoppedError
+
+    monkeypatch.setattr("loca.runs.execute", execute)
+    command("train", tmp_path / "run.toml", "--out", tmp_path / "run", *line)
+    assert asked == [check_configuration(expected, "test")]
+
+
+def test_what_would_fill_the_memory_streams(files, monkeypatch):
+    source = FileSource(read_configuration(files / "run.toml", {}).data)
     assert not source.load(0).is_streamed
     functions, numbers = 135, 40 + 15
     monkeypatch.setattr(sources, "physical_memory", lambda: 2 * 4 * functions * numbers - 1)

@@ -158,6 +158,14 @@ def test_the_mean_field_is_beside_and_beaten(data):
     np.testing.assert_array_equal(each.errors["skill"], report.errors["skill"])
 
 
+def test_each_function_is_compared_with_its_own_reference_field(data):
+    truth = np.asarray(data.s, np.float64)
+    reference = np.linspace(0.5, 1.5, len(data))[:, None, None] * mean_field(data)
+    report = evaluate(Scaled(1.1), data, reference=reference, batch_size=10)
+    np.testing.assert_allclose(report.baseline["rmse"], rmse(reference, truth), rtol=1e-12)
+    np.testing.assert_allclose(report.errors["skill"], skill(1.1 * truth, truth, reference), rtol=1e-4)
+
+
 def test_the_mean_field_of_few_labels_is_the_mean_of_what_is_there():
     data = lines(count=400, points=6)
     few = data.observe(jax.random.key(0), count=2)
@@ -181,9 +189,9 @@ def test_errors_on_a_sphere_are_weighted_by_area():
     report = evaluate(Scaled(), data, weights=weights)
     assert report.is_weighted
     assert not any("rmse_" in name for name in report.errors)  # latitudes and longitudes have no common waves
-    prediction = jax.vmap(lambda u: Scaled()(u, y))(u)
-    expected = rmse(np.asarray(prediction, np.float64), np.asarray(s, np.float64), weights)
-    np.testing.assert_allclose(report.errors["rmse"], expected, rtol=1e-12)
+    prediction, truth = (np.asarray(each, np.float64) for each in (jax.vmap(lambda u: Scaled()(u, y))(u), s))
+    np.testing.assert_allclose(report.errors["rmse"], rmse(prediction, truth, weights), rtol=1e-12)
+    np.testing.assert_allclose(report.errors["relative_l2"], relative_l2(prediction, truth, weights), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

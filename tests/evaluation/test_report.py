@@ -78,22 +78,25 @@ def test_reports_differ_where_a_number_differs():
 def test_the_table_says_what_is_worst_in_which_unit():
     report = Report(
         (Variable("T", "K"), Variable("speed", "[m/s]")),  # brackets are not markup
-        {"rmse": np.array([[1.0, 4.0], [3.0, 2.0]]), "skill": np.array([[0.9, 0.1], [0.2, 0.8]])},
-        {"rmse": np.array([[7.0, 8.0], [9.0, 8.0]])},
+        {
+            "rmse": np.array([[1.0, 4.0], [3.0, 2.0], [8.0, 3.0]]),
+            "skill": np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.6]]),
+        },
+        {"rmse": np.array([[7.0, 8.0], [9.0, 8.0], [11.0, 8.0]])},
     )
     heads = ["mean", "25", "%", "median", "75", "%", "worst", "outliers"]
     assert [line.split() for line in str(report).splitlines() if line and "─" not in line] == [
-        ["Errors", "of", "2", "functions"],
+        ["Errors", "of", "3", "functions"],
         ["T", "(K)"],
         heads,
-        ["RMSE", "2", "1.5", "2", "2.5", "3", "(#1)", "0"],
-        ["reference", "8", "7.5", "8", "8.5"],
-        ["skill", "0.55", "0.375", "0.55", "0.725", "0.2", "(#1)", "0"],
+        ["RMSE", "4", "2", "3", "5.5", "8", "(#2)", "0"],
+        ["reference", "9", "8", "9", "10"],
+        ["skill", "0.6", "0.45", "0.7", "0.8", "0.2", "(#1)", "0"],
         ["speed", "([m/s])"],
         heads,
         ["RMSE", "3", "2.5", "3", "3.5", "4", "(#0)", "0"],
         ["reference", "8", "8", "8", "8"],
-        ["skill", "0.45", "0.275", "0.45", "0.625", "0.1", "(#0)", "0"],
+        ["skill", "0.5", "0.35", "0.6", "0.7", "0.1", "(#0)", "0"],
     ]
 
 

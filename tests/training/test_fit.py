@@ -27,7 +27,7 @@ from loca.training import (
     paper_optimizer,
     trained,
 )
-from loca.training.steps import InMemoryTrainer, StepConfig
+from loca.training.steps import InMemoryTrainer, StepConfig, StreamingTrainer
 
 PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
 
@@ -182,6 +182,23 @@ def test_cutting_a_run_up_changes_no_bit_and_compiles_nothing(model, data):
     assert distance(run([20]), run([1, 2, 7, 19, 20])) == 0.0
 
 
+def test_a_resumed_stream_continues_with_the_next_batch(model, store):
+    state, seen = State.start(model, OPTIMIZER), []
+
+    def one(variable, tally, batch):  # takes no step
+        seen.append(batch.u)
+        return variable, tally
+
+    resumed = eqx.tree_at(lambda state: state.step, state, jnp.asarray(2, jnp.int32))
+    for start, until in [(state, 2), (resumed, 4)]:
+        trainer = StreamingTrainer(state, store, StepConfig(OPTIMIZER, mean_squared, 30, 5))
+        trainer.one = one
+        trainer.run(start, until)
+        trainer.close()
+    rows = [np.asarray(batch_rows(5, step, 30, 120)) for step in range(4)]
+    np.testing.assert_array_equal(np.stack(seen), np.asarray(store.load().u)[np.stack(rows)])
+
+
 @pytest.mark.parametrize("form", ["memory", "store"])
 def test_a_loss_that_is_not_finite_is_reported_with_its_step(form, model, data, store, monkeypatch):
     rows = [np.asarray(batch_rows(5, step, 30, 120)) for step in range(4)]
@@ -226,6 +243,21 @@ def test_the_default_rate_rises_and_falls_to_nothing():
     assert max(sizes) == pytest.approx(1e-2, rel=1e-3)
     assert sizes[0] < 1e-9
     assert sizes[-1] < 1e-5
+
+
+def test_the_default_optimizer_clips_gradients_to_norm_1():
+    """Larger gradients of any size have the same effect."""
+
+    def updates(sizes):
+        optimizer, theta, found = default_optimizer(5), jnp.zeros(2), []
+        state, step = optimizer.init(theta), jax.jit(optimizer.update)
+        for size in sizes:
+            update, state = step(size * jnp.array([0.6, 0.8]), state, theta)
+            found.append(update)
+        return np.stack(found)
+
+    np.testing.assert_allclose(updates([2.0, 1000.0, 1.5]), updates([1.0, 1.0, 1.0]), rtol=1e-5)
+    assert np.any(updates([1.0, 0.5, 1.0]) != updates([1.0, 1.0, 1.0]))  # smaller ones keep their size
 
 
 def test_an_average_of_weights():

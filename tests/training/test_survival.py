@@ -7,7 +7,10 @@ import random
 import signal
 import time
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
+import optax
 import pytest
 from lives import PROBLEM
 from saves import is_saving, wait_for_a_save
@@ -17,7 +20,9 @@ from loca.durable import MANIFEST
 from loca.encoders import Sensors
 from loca.models import LOCA
 from loca.saving import save
-from loca.training import Checkpoints, History, StoppedError, fit
+from loca.training import Checkpoints, History, State, StoppedError, fit
+from loca.training.history import HistoryWriter
+from loca.training.run_directory import RunDirectory
 
 KILLS = int(os.environ.get("LOCA_KILLS", "100"))
 """How often the run is killed in the full tier; `--log-cli-level=INFO` prints the record."""
@@ -163,6 +168,20 @@ def test_the_directory_tells_what_happened_and_knows_its_run(model, data, tmp_pa
     assert again == history
     with pytest.raises(ValueError, match="has seed=0, but got seed=1"):
         fit(model, data, seed=1, **arguments)
+
+
+def test_a_checkpoint_between_two_validations_is_not_the_best(model, tmp_path):
+    """Its own error is unknown; that of the last validation belongs to other weights."""
+    state, writer = State.start(model, optax.sgd(0.1)), HistoryWriter()
+    with RunDirectory(tmp_path, {}, every_seconds=1e9) as directory:
+        for step, error in [(1, 0.5), (2, None)]:
+            writer.add(1.0, 1)
+            if error is not None:
+                writer.record(step, error, 0.0)
+            directory.update(eqx.tree_at(lambda s: s.step, state, jnp.asarray(step)), writer, 0.0, last=True)
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    assert checkpoints.steps() == [1, 2]
+    assert checkpoints.best() == 1
 
 
 def test_two_at_once_are_refused(model, data, tmp_path):
