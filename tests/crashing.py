@@ -1,5 +1,6 @@
-"""The end of a process at any change that it makes to the disk."""
+"""The end of a process at any change that it makes to the disk, and what a power failure would lose."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -28,3 +29,27 @@ def crash_at(monkeypatch, moment, *places):
     for place, name in [(Path, "replace"), (Path, "rename"), (Path, "unlink"), (shutil, "rmtree"), *places]:
         monkeypatch.setattr(place, name, counted(getattr(place, name)))
     return lambda: changes
+
+
+def find_unsynced(monkeypatch, move):
+    """What a power failure may lose below the directory of a file or directory that gets its name by `Path.<move>`.
+
+    Gives a dictionary that is filled from now on: for each new name, the paths that were not synced since they changed.
+    """
+    synced, unsynced = {}, {}
+    sync, rename = os.fsync, getattr(Path, move)
+
+    def recorded_sync(descriptor):
+        sync(descriptor)
+        status = os.fstat(descriptor)
+        synced[status.st_ino] = status.st_mtime_ns
+
+    def recorded_rename(path, target):
+        tree = path if path.is_dir() else path.parent
+        found = ((each, each.stat()) for each in tree.rglob("*"))
+        unsynced[Path(target)] = [each for each, status in found if synced.get(status.st_ino) != status.st_mtime_ns]
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", recorded_sync)
+    monkeypatch.setattr(Path, move, recorded_rename)
+    return unsynced

@@ -56,6 +56,14 @@ def test_the_sphere_knows_no_date_line():
     assert jnp.allclose(sphere.to_unit(west), sphere.to_unit(east), atol=1e-6)
 
 
+def test_the_torus_has_no_edges():
+    torus = Torus((1.0, 0.0), (3.0, 7.0))
+    y = jnp.array([[1.5, 6.0]])
+    for periods in ([1.0, 0.0], [0.0, -1.0], [-2.0, 3.0]):
+        shifted = y + jnp.array(periods) * jnp.array(torus.periods)
+        assert jnp.allclose(torus.to_unit(shifted), torus.to_unit(y), atol=1e-6)
+
+
 def test_wrong_corners_are_refused():
     with pytest.raises(ValueError, match="low < high"):
         Box((0.0, 1.0), (1.0, 1.0))

@@ -23,7 +23,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from crashing import Crash, crash_at
+from crashing import Crash, crash_at, find_unsynced
 from loca import workers
 from loca.cli.app import app
 from loca.cli.arguments import create_problem
@@ -140,7 +140,7 @@ def test_workers_that_always_die_end_the_run_and_lose_nothing(tmp_path, undistur
     assert generate(Deadly(sword=str(sword)), 40, path).digest == undisturbed
 
 
-CHANGES = ((writing, "write_rows"), (writing, "sync"), (Store, "open"))
+CHANGES = ((writing, "write_rows"), (writing, "sync"), (writing, "sync_tree"), (Store, "open"))
 """What changes the disk here, besides moving and removing files."""
 
 STRIDE = 1 if os.environ.get("LOCA_FULL") else 4
@@ -168,6 +168,28 @@ def test_crashing_before_any_change_of_the_disk_changes_nothing(tmp_path, undist
         assert not list(path.rglob("*.partial")) + list(path.rglob("*.__lock"))
         moment += STRIDE
     assert moment > 40  # pieces, shards, summaries, the last rename, the removal of the partial store
+
+
+def test_a_crash_before_a_shard_is_written_loses_nothing(tmp_path, undisturbed, monkeypatch):
+    path = tmp_path / "sums.zarr"
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "write_rows", crash)
+        with pytest.raises(Crash):
+            generate(Sums(), 40, path)
+    store = generate(Sums(), 40, path)
+    store.verify()
+    assert store.digest == undisturbed
+
+
+def crash(*arguments):
+    raise Crash
+
+
+def test_a_store_gets_its_name_when_all_of_it_is_on_the_disk(tmp_path, small_shards, monkeypatch):
+    """Zarr reads a file that a power failure lost as zeros."""
+    unsynced = find_unsynced(monkeypatch, "rename")
+    store = generate(Sums(), 40, tmp_path / "sums.zarr")
+    assert unsynced[store.path] == []
 
 
 def test_other_arguments_are_refused(tmp_path, small_shards):

@@ -59,7 +59,7 @@ def test_on_fields_of_rank_one_both_norms_agree():
 
 def test_errors_are_per_function_and_channel_and_relative_to_the_truth():
     truth = jnp.array([[[1.0, 10.0], [0.0, 0.0]], [[3.0, 1.0], [4.0, 0.0]]])
-    prediction = truth + jnp.array([[[0.5, 0.0], [0.0, 5.0]], [[0.0, 1.0], [10.0, 0.0]]])
+    prediction = truth + jnp.array([[[0.5, 0.0], [0.0, 5.0]], [[0.0, 1.0], [-10.0, 0.0]]])
     assert np.allclose(relative_l2(prediction, truth), [[0.5, 0.5], [2.0, 1.0]])
     assert np.allclose(rmse(prediction, truth), np.sqrt([[0.125, 12.5], [50.0, 0.5]]))
     assert np.allclose(max_absolute(prediction, truth), [[0.5, 5.0], [10.0, 1.0]])

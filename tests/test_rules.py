@@ -106,6 +106,13 @@ def test_nodes_lie_inside_their_domain():
         assert ((t > 0) & (t < 1)).all()
 
 
+@pytest.mark.parametrize("rule", [MonteCarlo, QuasiMonteCarlo])
+def test_random_nodes_depend_on_the_key_only(rule):
+    first, again, other = (rule(SHIFTED[2], 8, key=jax.random.key(seed)).z for seed in (0, 0, 1))
+    assert jnp.array_equal(first, again)
+    assert not jnp.isclose(first, other).any()
+
+
 def test_own_queries_weigh_the_domain():
     rule = OwnQueries(SHIFTED[2])
     y = rule.domain.sample(jax.random.key(0), 9)

@@ -319,6 +319,22 @@ def test_integrals_by_landmarks_stay_between_what_is_known(rate, getkey):
         assert jnp.abs(g_tilde).max() < 3.0
 
 
+def test_a_negative_approximation_of_an_integral_is_not_used():
+    """Landmarks 1 and 0, a query at −1: k̃ is negative at the heavy node 1.9, and its integral would be so, too.
+
+    What the landmarks have of ∫k takes its place.
+    """
+    z, w, y = np.array([1.0, 0.0, 1.9]), np.array([0.05, 0.05, 0.9]), np.array([-1.0])
+    k = lambda a, b: np.exp(-((a[:, None] - b) ** 2))  # noqa: E731
+    approximate = lambda a: k(a, z[:2]) @ np.linalg.solve(k(z[:2], z[:2]), k(z[:2], z))  # noqa: E731
+    assert approximate(y) @ w < -0.01
+    r_z = np.maximum(approximate(z) @ w, k(z, z[:2]) @ w[:2]) ** -0.5
+    expected = (k(y, z[:2]) @ w[:2]) ** -0.5 * (approximate(y) @ (w * r_z))
+    q_y, q_z = (jnp.asarray(each[:, None], jnp.float32) for each in (y, z))
+    found = scores(Nystrom(2), RBF(1.0), lambda q: (jnp.ones_like(q),), q_y, q_z, jnp.asarray(w, jnp.float32))
+    assert found[0, 0, 0] == pytest.approx(expected[0], rel=1e-4)
+
+
 @each_kernel
 def test_no_landmark_is_chosen_twice(k, getkey):
     few = jnp.repeat(jax.random.normal(getkey(), (4, L)), 5, axis=0)  # five copies of four nodes

@@ -112,7 +112,7 @@ def test_query_forms_agree(getkey, count, own):
 
 
 def test_deeponet_is_loca_minus_three_things(getkey):
-    """Without coupling, without softmax, with point sensors: §6.1 of the paper."""
+    """Without coupling, without softmax, with point sensors, and with a bias: §6.1 of the paper."""
     samples = data(getkey())
     loca = model(samples, attention=Uncoupled())
     don = DeepONet(
@@ -121,10 +121,10 @@ def test_deeponet_is_loca_minus_three_things(getkey):
         branch=loca.f,
         e=loca.e,
         trunk=lambda e_y: loca.g(loca.q(e_y)),
-        bias=jnp.zeros(2),
+        bias=jnp.array([0.3, -2.0]),
     )
     u, y = samples.u[0], samples.y.points
-    expected = loca.normalization.restore_output(expectation(loca.scores(y), loca.features(u)))
+    expected = loca.normalization.restore_output(expectation(loca.scores(y), loca.features(u)) + don.bias)
     assert jnp.allclose(don(u, y), expected, rtol=1e-5)
 
 

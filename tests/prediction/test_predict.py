@@ -18,7 +18,7 @@ import pytest
 import xarray
 from typer.testing import CliRunner
 
-from crashing import Crash, crash_at
+from crashing import Crash, crash_at, find_unsynced
 from loca.benchmarks import measure_streamed_prediction
 from loca.cli.app import app
 from loca.data import Free, Indexed, Labeled, Part, Records, Samples, Shared, convert
@@ -272,7 +272,7 @@ def content(path):
     return {str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-CHANGES = ((partial, "sync"), (xarray.Dataset, "to_zarr"))
+CHANGES = ((partial, "sync"), (partial, "sync_tree"), (xarray.Dataset, "to_zarr"))
 """What changes the disk here, besides moving and removing files."""
 
 STRIDE = 1 if os.environ.get("LOCA_FULL") else 4
@@ -301,6 +301,13 @@ def test_crashing_before_any_change_of_the_disk_changes_nothing(tmp_path, small_
         assert not path.with_name(f"{moment}.zarr.partial").exists()
         moment += STRIDE
     assert moment > 20
+
+
+def test_a_prediction_gets_its_name_when_all_of_it_is_on_the_disk(tmp_path, monkeypatch):
+    data = Labeled(weather(), "air", "pres", "time")
+    unsynced = find_unsynced(monkeypatch, "rename")
+    predict_to(deeponet(data.load()), data, tmp_path / "a.zarr")
+    assert unsynced[tmp_path / "a.zarr"] == []
 
 
 def test_a_changed_bit_is_noticed(tmp_path):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 from loca.data import grid_shape
 from loca.problems import Antiderivative, Darcy, ShallowWater
@@ -59,6 +60,17 @@ EXPECTED = [
     0.4520639433098797, 0.25304287767764866, 1.036821828446938,
     0.5827606666838917, 1.110732070040172, 0.04426380008654009,
 ]  # fmt: skip
+
+
+def test_scales_of_antiderivatives_are_log_uniform():
+    """The same draws with variance 1 leave √o as the ratio; log o is uniform by the test of Kolmogorov and Smirnov."""
+    sizes = {"length": 1.0, "sensors": 2, "queries": 2}
+    key, rows = jax.random.key(0), range(300)
+    ranged, fixed = (Antiderivative(variance=o, **sizes).pairs(key, rows)[0] for o in ((0.01, 100.0), 1.0))
+    ratio = ranged / fixed
+    np.testing.assert_allclose(ratio[:, 0], ratio[:, 1], rtol=1e-9)
+    t = (np.log10(ratio[:, 0, 0] ** 2) + 2.0) / 4.0
+    assert scipy.stats.kstest(t, "uniform").pvalue > 0.01
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from lives import numbers
 from saves import is_saving, wait_for_a_save
 from zygote import zygote
 
+from crashing import find_unsynced
 from loca.data import CorruptDataError, Samples
 from loca.durable import MANIFEST, Manifest
 from loca.encoders import Sensors
@@ -357,6 +358,14 @@ def test_killed_at_random_moments_of_saving(lives, tmp_path, kills):
     assert hits
     with Checkpoints(directory, keep=2):
         assert not is_saving(directory)
+
+
+def test_a_manifest_gets_its_name_when_what_it_lists_is_on_the_disk(tmp_path, monkeypatch):
+    unsynced = find_unsynced(monkeypatch, "replace")
+    (tmp_path / "arrays").mkdir()
+    (tmp_path / "arrays" / "weights").write_bytes(b"1234")
+    Manifest.seal(tmp_path, {})
+    assert unsynced == {tmp_path / MANIFEST: []}
 
 
 def test_killed_between_finishing_and_publishing(tmp_path):

@@ -3,6 +3,7 @@
 from loca.durable.files import CorruptDataError as CorruptDataError
 from loca.durable.files import lock as lock
 from loca.durable.files import sync as sync
+from loca.durable.files import sync_tree as sync_tree
 from loca.durable.files import write_atomically as write_atomically
 from loca.durable.manifest import MANIFEST as MANIFEST
 from loca.durable.manifest import Manifest as Manifest
@@ -19,6 +20,7 @@ __all__ = [
     "is_started",
     "lock",
     "sync",
+    "sync_tree",
     "without_versions",
     "write_atomically",
     "write_request",

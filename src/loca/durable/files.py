@@ -43,6 +43,12 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_tree(directory: Path) -> None:
+    """Wait until a directory and everything below it are on the disk."""
+    for path in [*directory.rglob("*"), directory]:
+        sync(path)
+
+
 @contextlib.contextmanager
 def lock(directory: Path, *, wait: bool = False) -> Iterator[None]:
     """Create a directory and lock it for this process; the system releases the lock when the process ends.

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from loca.durable.files import CorruptDataError, sync, write_atomically
+from loca.durable.files import CorruptDataError, sync, sync_tree, write_atomically
 
 MANIFEST = "manifest.json"
 """The last file to be written: a directory without it is incomplete."""
@@ -37,10 +37,9 @@ class Manifest:
     @classmethod
     def seal(cls, directory: Path, about: dict[str, Any]) -> Manifest:
         """Write the manifest of a directory that is otherwise complete, and sync everything to the disk."""
-        paths = sorted(directory.rglob("*"))
-        for path in paths:
-            sync(path)  # the files must reach the disk before the manifest does
-        files = {path.relative_to(directory).as_posix(): digest(path) for path in paths if path.is_file()}
+        sync_tree(directory)  # the files must reach the disk before the manifest does
+        paths = sorted(path for path in directory.rglob("*") if path.is_file())
+        files = {path.relative_to(directory).as_posix(): digest(path) for path in paths}
         manifest = cls(about, files)
         write_atomically(directory / MANIFEST, lambda file: file.write(manifest.encoded()))
         sync(directory)

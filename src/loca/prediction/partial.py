@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from loca.data import group_attributes
-from loca.durable import differences, is_started, sync, without_versions, write_atomically, write_request
+from loca.durable import differences, is_started, sync, sync_tree, without_versions, write_atomically, write_request
 from loca.prediction.tiles import Tiles, TileValues
 
 DESCRIPTION = "loca_prediction"
@@ -99,7 +99,7 @@ class PartialPrediction:
         with warnings.catch_warnings():  # not yet part of the Zarr v3 standard, but without it xarray warns its users
             warnings.filterwarnings("ignore", "Consolidated metadata")
             zarr.consolidate_metadata(self.data)
-        sync(self.data / "zarr.json")
+        sync_tree(self.data)
         self.data.rename(self.path)
         sync(self.path.parent)
         self.remove()

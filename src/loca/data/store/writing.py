@@ -29,7 +29,16 @@ from loca.data.store.schema import (
     samples_to_arrays,
 )
 from loca.data.store.store import Store, group_attributes
-from loca.durable import differences, is_started, lock, sync, without_versions, write_atomically, write_request
+from loca.durable import (
+    differences,
+    is_started,
+    lock,
+    sync,
+    sync_tree,
+    without_versions,
+    write_atomically,
+    write_request,
+)
 from loca.workers import run_tasks
 
 PIECE_BYTES = 2**24
@@ -305,7 +314,7 @@ class PartialStore:
         with warnings.catch_warnings():  # not part of the Zarr v3 standard yet, but xarray warns without it
             warnings.filterwarnings("ignore", "Consolidated metadata")
             zarr.consolidate_metadata(self.data)
-        sync(self.data / "zarr.json")
+        sync_tree(self.data)
         self.data.rename(self.path)
         sync(self.path.parent)
         shutil.rmtree(self.directory, ignore_errors=True)
