@@ -18,7 +18,8 @@ import hypothesis
 import jax
 import pytest
 
-hypothesis.settings.register_profile("loca", deadline=None, derandomize=True, print_blob=True)
+examples = 100 if os.environ.get("LOCA_FULL") else 25
+hypothesis.settings.register_profile("loca", deadline=None, derandomize=True, print_blob=True, max_examples=examples)
 hypothesis.settings.load_profile("loca")
 
 
