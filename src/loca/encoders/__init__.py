@@ -2,6 +2,7 @@
 
 from loca.encoders.encoder import Encoder as Encoder
 from loca.encoders.fourier import Fourier as Fourier
+from loca.encoders.principal import PrincipalComponents as PrincipalComponents
 from loca.encoders.projection import Projection as Projection
 from loca.encoders.scattering1d import Band as Band
 from loca.encoders.scattering1d import Scattering1D as Scattering1D
@@ -17,6 +18,7 @@ __all__ = [
     "Encoder",
     "Fourier",
     "HarmonicSensors",
+    "PrincipalComponents",
     "Projection",
     "Scattering1D",
     "Scattering2D",

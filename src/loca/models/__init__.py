@@ -5,6 +5,11 @@ from loca.models.baselines import Regression as Regression
 from loca.models.deeponet import DeepONet as DeepONet
 from loca.models.fno import FNO as FNO
 from loca.models.fno import FieldAtQueries as FieldAtQueries
+from loca.models.gaussian import GaussianOperator as GaussianOperator
+from loca.models.gaussian import InputFeatures as InputFeatures
+from loca.models.gaussian import InputKernel as InputKernel
+from loca.models.gaussian import LocationFeatures as LocationFeatures
+from loca.models.gaussian import location_features as location_features
 from loca.models.interpolation import Grid as Grid
 from loca.models.interpolation import Interpolation as Interpolation
 from loca.models.loca import LOCA as LOCA
@@ -31,9 +36,13 @@ __all__ = [
     "AtQueries",
     "DeepONet",
     "FieldAtQueries",
+    "GaussianOperator",
     "Grid",
     "Halves",
+    "InputFeatures",
+    "InputKernel",
     "Interpolation",
+    "LocationFeatures",
     "Operator",
     "Predictor",
     "Proportional",
@@ -45,6 +54,7 @@ __all__ = [
     "SpectralLayer",
     "TilePredictor",
     "encode_functions",
+    "location_features",
     "predict",
     "predict_encoded",
     "shard",

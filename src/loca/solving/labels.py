@@ -1,0 +1,149 @@
+"""The labels of functions as a linear map of the coefficients, for every form of queries."""
+
+from __future__ import annotations
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from loca.data import Free, Indexed, Queries, Shared
+from loca.models import LocationFeatures
+
+BLOCK = 2**24
+"""Numbers of a block of features: 128 MB in double precision."""
+
+GATHER = 4
+"""Features are gathered where at most one location in so many is labeled; elsewhere all locations are computed."""
+
+Coefficients = Float[Array, "S r_u r_y"]
+Values = Float[Array, "S N P"]
+
+
+class Labels(eqx.Module):
+    """C ↦ f(uₙ)ᵀ C h(yₙₚ) for the labels of N functions, with its adjoint; S channels or right-hand sides at once."""
+
+    f: eqx.AbstractVar[Float[Array, "N r_u"]]
+
+    @abc.abstractmethod
+    def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
+        """vₙᵀ h(yₙₚ)."""
+
+    @abc.abstractmethod
+    def from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
+        """Σₚ values h(yₙₚ), the adjoint of `at_queries`."""
+
+    @property
+    @abc.abstractmethod
+    def squares(self) -> Float[Array, " r_y"]:
+        """The mean over functions of Σₚ h_b(yₙₚ)²."""
+
+    def __call__(self, c: Coefficients) -> Values:
+        return self.at_queries(jnp.einsum("na,sab->snb", self.f, c))
+
+    def adjoint(self, values: Values) -> Coefficients:
+        """Fᵀ (…) H: coefficients from values at the labels."""
+        return jnp.einsum("na,snb->sab", self.f, self.from_queries(values))
+
+
+class AllLabels(Labels):
+    """Every function is labeled at the same locations."""
+
+    f: Float[Array, "N r_u"]
+    h: Float[Array, "P r_y"]
+
+    def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
+        return v @ self.h.T
+
+    def from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
+        return values @ self.h
+
+    @property
+    def squares(self) -> Float[Array, " r_y"]:
+        return jnp.sum(self.h**2, axis=0)
+
+
+class ManyLabels(Labels):
+    """Every function is labeled at many of M common locations: all M are computed."""
+
+    f: Float[Array, "N r_u"]
+    h: Float[Array, "M r_y"]
+    index: Int[Array, "N P"]
+
+    def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
+        return jnp.take_along_axis(v @ self.h.T, self.index[None], axis=2)
+
+    def from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
+        rows = jnp.arange(len(self.index))[:, None]
+        table = jnp.zeros((*values.shape[:2], len(self.h)), values.dtype)
+        return table.at[:, rows, self.index].add(values) @ self.h
+
+    @property
+    def squares(self) -> Float[Array, " r_y"]:
+        counts = jnp.zeros(len(self.h)).at[self.index.ravel()].add(1.0 / len(self.index))
+        return counts @ self.h**2
+
+
+class FewLabels(Labels):
+    """Every function is labeled at few of M common locations: their features are gathered, in blocks of functions."""
+
+    f: Float[Array, "N r_u"]
+    h: Float[Array, "M r_y"]
+    index: Int[Array, "N P"]
+
+    def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
+        one = lambda row: self.h[row[0]] @ row[1].T  # noqa: E731
+        return jnp.moveaxis(self._map(one, (self.index, jnp.moveaxis(v, 1, 0))), (1, 2), (2, 0))
+
+    def from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
+        one = lambda row: row[1] @ self.h[row[0]]  # noqa: E731
+        return jnp.moveaxis(self._map(one, (self.index, jnp.moveaxis(values, 1, 0))), 0, 1)
+
+    @property
+    def squares(self) -> Float[Array, " r_y"]:
+        counts = jnp.zeros(len(self.h)).at[self.index.ravel()].add(1.0 / len(self.index))
+        return counts @ self.h**2
+
+    def _map(self, one, rows):
+        size = max(1, BLOCK // (self.index.shape[1] * self.h.shape[1]))
+        return jax.lax.map(one, rows, batch_size=min(size, len(self.index)))
+
+
+class OwnLabels(Labels):
+    """Every function has locations of its own: their features are computed when they are needed, in blocks."""
+
+    f: Float[Array, "N r_u"]
+    features: LocationFeatures
+    y: Float[Array, "N P d_y"]
+    rank: int = eqx.field(static=True)
+
+    def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
+        one = lambda row: self.features(row[0]) @ row[1].T  # noqa: E731
+        return jnp.moveaxis(self._map(one, (self.y, jnp.moveaxis(v, 1, 0))), (1, 2), (2, 0))
+
+    def from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
+        one = lambda row: row[1] @ self.features(row[0])  # noqa: E731
+        return jnp.moveaxis(self._map(one, (self.y, jnp.moveaxis(values, 1, 0))), 0, 1)
+
+    @property
+    def squares(self) -> Float[Array, " r_y"]:
+        return jnp.mean(self._map(lambda row: jnp.sum(self.features(row[0]) ** 2, axis=0), (self.y,)), axis=0)
+
+    def _map(self, one, rows):
+        size = max(1, BLOCK // (self.y.shape[1] * self.rank))
+        return jax.lax.map(one, rows, batch_size=min(size, len(self.y)))
+
+
+def labels(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Queries) -> Labels:
+    """The labels at some queries, in the form that costs least."""
+    match queries:
+        case Shared(y):
+            return AllLabels(f, features(y))
+        case Indexed(y, index):
+            kind = FewLabels if GATHER * index.shape[1] <= len(y) else ManyLabels
+            return kind(f, features(y), index)
+        case Free(y):
+            return OwnLabels(f, features, y, features(y[0, :1]).shape[1])
+    raise TypeError(f"expected Shared, Indexed or Free queries, got {type(queries).__name__}")
