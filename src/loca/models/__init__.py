@@ -6,7 +6,6 @@ from loca.models.deeponet import DeepONet as DeepONet
 from loca.models.fno import FNO as FNO
 from loca.models.fno import FieldAtQueries as FieldAtQueries
 from loca.models.interpolation import Grid as Grid
-from loca.models.interpolation import Interpolation as Interpolation
 from loca.models.loca import LOCA as LOCA
 from loca.models.operator import Halves as Halves
 from loca.models.operator import Operator as Operator
@@ -33,7 +32,6 @@ __all__ = [
     "FieldAtQueries",
     "Grid",
     "Halves",
-    "Interpolation",
     "Operator",
     "Predictor",
     "Proportional",
