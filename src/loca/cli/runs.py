@@ -24,6 +24,14 @@ def train(
     setting: Annotated[
         str | None, typer.Option(help="Take all sizes from an experiment of the paper, such as darcy.")
     ] = None,
+    transform: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=TRANSFORM",
+            help="The transform of a variable: log, asinh, per-location, log+per-location, asinh+per-location, "
+            "standardize or auto; repeatable. Without NAME=, auto is for all variables.",
+        ),
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="The number of training steps.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Functions per step.")] = None,
     optimizer: Annotated[str | None, typer.Option(help="default or paper.")] = None,
@@ -44,7 +52,7 @@ def train(
     from loca.runs import MODEL_FILE, ConfigurationError, execute, read_configuration, read_run
     from loca.training import BrokenLossError, StoppedError
 
-    changes: dict[str, dict[str, Any]] = {
+    changes: dict[str, Any] = {
         "data": {"path": data, "labels": labels, "test": test, "stream": stream},
         "model": {"kind": model, "setting": setting},
         "training": {
@@ -57,6 +65,7 @@ def train(
             "seed": seed,
             "loggers": log or None,
         },
+        "transforms": parse_transforms(transform or []),
     }
     directory = resume or out
     try:
@@ -74,6 +83,20 @@ def train(
     for report in result.reports.values():
         Console().print(report)
     typer.echo(f"{directory / MODEL_FILE}: mean relative L2 error on validation data {result.validation:.4f}")
+
+
+def parse_transforms(options: list[str]) -> str | dict[str, str] | None:
+    """The transforms of `--transform`, as in a TOML file."""
+    if options == ["auto"]:
+        return "auto"
+    pairs = [option.partition("=") for option in options]
+    for option, (name, _, transform) in zip(options, pairs, strict=True):
+        if not name or not transform:
+            raise typer.BadParameter(
+                f"expected NAME=TRANSFORM, such as permeability=log, or auto alone, got {option!r}",
+                param_hint="--transform",
+            )
+    return {name: transform for name, _, transform in pairs} or None
 
 
 def reproduce(

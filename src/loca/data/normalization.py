@@ -1,43 +1,72 @@
-"""Shift and scale of every channel, fitted on training data and stored in every model."""
+"""Transform, shift and scale of every channel, fitted on training data and stored in every model."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
+import jax.core
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from loca.data.samples import Samples
+from loca.data.choices import TransformNames, fit_transforms
+from loca.data.queries import Queries
+from loca.data.samples import Samples, Variable
+from loca.data.transforms import Transform
 from loca.parameters import Fixed
 from loca.typing import Input, Measurements
 
 
 class Normalization(Fixed):
-    """ũ = (u − a)/b and s̃ = (s − c)/d, with one (a, b) per input channel and one (c, d) per output channel.
+    """ũ = (T(u) − a)/b and s̃ = (T(s) − c)/d, with one (a, b) per input channel and one (c, d) per output channel.
 
-    Statistics are taken over functions and locations together, never per position in the list of queries: the same
-    position is a different location in every function, so its mean is noise that no model can see.
+    T is a transform of each channel, by default the identity. Losses compare s̃, whereas predictions and metrics are in
+    the units of the data.
+
+    Shifts and scales are taken over functions and locations together, never per position in the list of queries: the
+    same position is a different location in every function, so its mean is noise that no model can see. The transform
+    `PerLocation` knows the locations.
+
+    **Arguments:**
+
+    - `u_shift`, `u_scale`, `s_shift`, `s_scale`: a, b, c and d.
+    - `u_transforms`, `s_transforms`: T of each channel; empty if all are the identity.
     """
 
     u_shift: Float[Array, " d_u"]
     u_scale: Float[Array, " d_u"]
     s_shift: Float[Array, " d_s"]
     s_scale: Float[Array, " d_s"]
+    u_transforms: tuple[Transform, ...] = ()
+    s_transforms: tuple[Transform, ...] = ()
 
     @classmethod
-    def fit(cls, samples: Samples) -> Normalization:
-        """Fit the mean and the standard deviation of each channel of training data."""
-        if isinstance(samples.u, Measurements):
-            u_shift, u_scale = moments(samples.u.u, samples.u.mask[..., None])
+    def fit(cls, samples: Samples, transforms: TransformNames = None) -> Normalization:
+        """Fit the transforms, and then the mean and the standard deviation of each channel, to training data.
+
+        **Arguments:**
+
+        - `samples`: training data.
+        - `transforms`: by the names of variables, or `"auto"`; see `TransformNames`.
+        """
+        u_transforms, s_transforms = fit_transforms(samples, transforms)
+        u = transform_input(u_transforms, samples.u)
+        if isinstance(u, Measurements):
+            u_shift, u_scale = moments(u.u, u.mask[..., None])
         else:
-            u_shift, u_scale = moments(samples.u)
-        s_shift, s_scale = moments(samples.s)
-        return cls(u_shift, u_scale, s_shift, s_scale)
+            u_shift, u_scale = moments(u)
+        s_shift, s_scale = moments(apply(at(s_transforms, samples.y), samples.s))
+        return cls(u_shift, u_scale, s_shift, s_scale, u_transforms, s_transforms)
 
     @classmethod
     def identity(cls, input_size: int, output_size: int) -> Normalization:
         """The identity, for d_u = `input_size` and d_s = `output_size` channels."""
         return cls(jnp.zeros(input_size), jnp.ones(input_size), jnp.zeros(output_size), jnp.ones(output_size))
+
+    def at(self, queries: Queries) -> OutputNormalization:
+        """The normalization of outputs at some queries."""
+        return OutputNormalization(self.s_shift, self.s_scale, at(self.s_transforms, queries))
 
     def standardize_input(self, u: Input) -> Input:
         """ũ from u."""
@@ -47,16 +76,86 @@ class Normalization(Fixed):
                 f"u has {values.shape[-1]} channels but the training data had {len(self.u_shift)}; "
                 f"pass values of shape (m, {len(self.u_shift)})"
             )
-        values = (values - self.u_shift) / self.u_scale
-        return dataclasses.replace(u, u=values) if isinstance(u, Measurements) else values
+        u = transform_input(self.u_transforms, u)
+        if isinstance(u, Measurements):
+            return dataclasses.replace(u, u=(u.u - self.u_shift) / self.u_scale)
+        return (u - self.u_shift) / self.u_scale
 
     def standardize_output(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
-        """s̃ from s."""
-        return (s - self.s_shift) / self.s_scale
+        """s̃ from s, if no transform depends on the location."""
+        return OutputNormalization(self.s_shift, self.s_scale, self.s_transforms).standardize(s)
 
     def restore_output(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
+        """s from s̃, if no transform depends on the location."""
+        return OutputNormalization(self.s_shift, self.s_scale, self.s_transforms).restore(s)
+
+    def check_input(self, u: Input, variables: Sequence[Variable]) -> None:
+        """Raise if values of u cannot be transformed; values that JAX is tracing are not checked."""
+        values = u.u if isinstance(u, Measurements) else u
+        if not self.u_transforms or isinstance(values, jax.core.Tracer):
+            return
+        if isinstance(u, Measurements):
+            values = jnp.where(u.mask[..., None], values, 1.0)
+        check(self.u_transforms, values, "input", variables)
+
+    def check_output(self, s: Float[Array, "*N P d_s"], variables: Sequence[Variable]) -> None:
+        """Raise if values of s cannot be transformed; values that JAX is tracing are not checked."""
+        if self.s_transforms and not isinstance(s, jax.core.Tracer):
+            check(self.s_transforms, s, "output", variables)
+
+
+class OutputNormalization(Fixed):
+    """s̃ = (T(s) − c)/d at given queries.
+
+    **Arguments:**
+
+    - `shift`, `scale`: c and d of each channel.
+    - `transforms`: T of each channel at the queries; empty if all are the identity.
+    """
+
+    shift: Float[Array, " d_s"]
+    scale: Float[Array, " d_s"]
+    transforms: tuple[Transform, ...]
+
+    def standardize(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
+        """s̃ from s."""
+        return (apply(self.transforms, s) - self.shift) / self.scale
+
+    def restore(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
         """s from s̃."""
-        return self.s_shift + self.s_scale * s
+        s = self.shift + self.scale * s
+        if not self.transforms:
+            return s
+        return jnp.stack([transform.invert(s[..., i]) for i, transform in enumerate(self.transforms)], axis=-1)
+
+
+def at(transforms: tuple[Transform, ...], queries: Queries) -> tuple[Transform, ...]:
+    """The transforms of values at some queries."""
+    return tuple(transform.at(queries) for transform in transforms)
+
+
+def apply(transforms: tuple[Transform, ...], values: Float[Array, "*N d"]) -> Float[Array, "*N d"]:
+    """Transform every channel; there may be no transforms."""
+    if not transforms:
+        return values
+    return jnp.stack([transform.apply(values[..., i]) for i, transform in enumerate(transforms)], axis=-1)
+
+
+def transform_input(transforms: tuple[Transform, ...], u: Input) -> Input:
+    """Transform every channel of u; measurements that do not count become finite."""
+    if not transforms or not isinstance(u, Measurements):
+        return apply(transforms, u) if not isinstance(u, Measurements) else u
+    return dataclasses.replace(u, u=apply(transforms, jnp.where(u.mask[..., None], u.u, 1.0)))
+
+
+def check(
+    transforms: tuple[Transform, ...], values: Float[Array, "*N m d"], side: str, variables: Sequence[Variable]
+) -> None:
+    """Raise if values cannot be transformed."""
+    table = np.asarray(values)
+    table = table.reshape(-1, *table.shape[-2:])
+    for i, (transform, variable) in enumerate(zip(transforms, variables, strict=True)):
+        transform.check(table[..., i], f"{side} `{variable.name}`")
 
 
 def moments(

@@ -11,7 +11,6 @@ from loca.models.gaussian import InputKernel as InputKernel
 from loca.models.gaussian import LocationFeatures as LocationFeatures
 from loca.models.gaussian import location_features as location_features
 from loca.models.interpolation import Grid as Grid
-from loca.models.interpolation import Interpolation as Interpolation
 from loca.models.loca import LOCA as LOCA
 from loca.models.operator import Halves as Halves
 from loca.models.operator import Operator as Operator
@@ -41,7 +40,6 @@ __all__ = [
     "Halves",
     "InputFeatures",
     "InputKernel",
-    "Interpolation",
     "LocationFeatures",
     "Operator",
     "Predictor",

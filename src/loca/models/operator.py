@@ -147,18 +147,20 @@ class Operator(eqx.Module):
 
     def __call__(self, u: Input, y: Float[Array, "P d_y"]) -> Float[Array, "P d_s"]:
         """F(u)(y) for one function, in the units of the data."""
+        self.normalization.check_input(u, self.inputs)
         s = self.respond(self.encode(u)[None], Shared(y))[0]
-        return self.normalization.restore_output(s)
+        return self.normalization.at(Shared(y)).restore(s)
 
     def predict(self, u: Input, queries: Queries) -> Float[Array, "N P d_s"]:
         """F(uᵢ)(yᵢ) for many functions, in the units of the data."""
-        return self.normalization.restore_output(self.respond(self._encode_many(u), queries))
+        self.normalization.check_input(u, self.inputs)
+        return self.normalization.at(queries).restore(self.respond(self._encode_many(u), queries))
 
     def _encode_many(self, u: Input) -> Float[Array, "N ..."]:
         return jax.vmap(self.encode)(u)
 
     def _respond_at(self, codes: Float[Array, "N ..."], y: Float[Array, "P d_y"]) -> Float[Array, "N P d_s"]:
-        return self.normalization.restore_output(self.respond(codes, Shared(y)))
+        return self.normalization.at(Shared(y)).restore(self.respond(codes, Shared(y)))
 
 
 class OperatorAtQueries(eqx.Module):

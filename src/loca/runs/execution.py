@@ -168,7 +168,7 @@ def execute(configuration: RunConfiguration, directory: Path, *, callbacks: Sequ
 def begin_run(directory: Path, configuration: RunConfiguration) -> None:
     """Write the configuration to the run directory; refuse the directory of another run."""
     path, text = directory / RUN_FILE, configuration.model_dump_json(indent=1)
-    if path.exists() and json.loads(path.read_text()) != json.loads(text):
+    if path.exists() and read_run(directory) != configuration:  # not as text: an earlier version wrote fewer fields
         raise ValueError(f"{directory} holds another run; choose another directory, or resume that run with --resume")
     directory.mkdir(parents=True, exist_ok=True)
     write_atomically(path, lambda file: file.write(text.encode()))
