@@ -5,11 +5,8 @@ from loca.models.baselines import Regression as Regression
 from loca.models.deeponet import DeepONet as DeepONet
 from loca.models.fno import FNO as FNO
 from loca.models.fno import FieldAtQueries as FieldAtQueries
+from loca.models.gaussian import Conditions as Conditions
 from loca.models.gaussian import GaussianOperator as GaussianOperator
-from loca.models.gaussian import InputFeatures as InputFeatures
-from loca.models.gaussian import InputKernel as InputKernel
-from loca.models.gaussian import LocationFeatures as LocationFeatures
-from loca.models.gaussian import location_features as location_features
 from loca.models.interpolation import Grid as Grid
 from loca.models.loca import LOCA as LOCA
 from loca.models.operator import Halves as Halves
@@ -33,14 +30,12 @@ __all__ = [
     "LOCA",
     "SETTINGS",
     "AtQueries",
+    "Conditions",
     "DeepONet",
     "FieldAtQueries",
     "GaussianOperator",
     "Grid",
     "Halves",
-    "InputFeatures",
-    "InputKernel",
-    "LocationFeatures",
     "Operator",
     "Predictor",
     "Proportional",
@@ -52,7 +47,6 @@ __all__ = [
     "SpectralLayer",
     "TilePredictor",
     "encode_functions",
-    "location_features",
     "predict",
     "predict_encoded",
     "shard",

@@ -1,4 +1,4 @@
-"""The labels of functions as a linear map of the coefficients, for every form of queries."""
+"""Labels of functions as a linear map of the coefficients, for every form of queries."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from loca.data import Free, Indexed, Queries, Shared
-from loca.models import LocationFeatures
+from loca.gaussian.locations import LocationFeatures
 
 BLOCK = 2**24
-"""Numbers of a block of features: 128 MB in double precision."""
+"""Numbers of a block of gathered features: 64 MB in single precision."""
 
-GATHER = 4
-"""Features are gathered where at most one location in so many is labeled; elsewhere all locations are computed."""
+GATHER = 32
+"""Features are gathered where at most one location in so many is labeled; elsewhere all locations are computed, since
+one large matrix product is faster than many small ones."""
 
 Coefficients = Float[Array, "S r_u r_y"]
 Values = Float[Array, "S N P"]
@@ -82,8 +83,7 @@ class ManyLabels(Labels):
 
     @property
     def squares(self) -> Float[Array, " r_y"]:
-        counts = jnp.zeros(len(self.h)).at[self.index.ravel()].add(1.0 / len(self.index))
-        return counts @ self.h**2
+        return label_counts(self.index, len(self.h)) / len(self.index) @ self.h**2
 
 
 class FewLabels(Labels):
@@ -103,8 +103,7 @@ class FewLabels(Labels):
 
     @property
     def squares(self) -> Float[Array, " r_y"]:
-        counts = jnp.zeros(len(self.h)).at[self.index.ravel()].add(1.0 / len(self.index))
-        return counts @ self.h**2
+        return label_counts(self.index, len(self.h)) / len(self.index) @ self.h**2
 
     def _map(self, one, rows):
         size = max(1, BLOCK // (self.index.shape[1] * self.h.shape[1]))
@@ -117,7 +116,6 @@ class OwnLabels(Labels):
     f: Float[Array, "N r_u"]
     features: LocationFeatures
     y: Float[Array, "N P d_y"]
-    rank: int = eqx.field(static=True)
 
     def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
         one = lambda row: self.features(row[0]) @ row[1].T  # noqa: E731
@@ -132,12 +130,12 @@ class OwnLabels(Labels):
         return jnp.mean(self._map(lambda row: jnp.sum(self.features(row[0]) ** 2, axis=0), (self.y,)), axis=0)
 
     def _map(self, one, rows):
-        size = max(1, BLOCK // (self.y.shape[1] * self.rank))
+        size = max(1, BLOCK // (self.y.shape[1] * self.features.rank))
         return jax.lax.map(one, rows, batch_size=min(size, len(self.y)))
 
 
-def labels(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Queries) -> Labels:
-    """The labels at some queries, in the form that costs least."""
+def labels_at(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Queries) -> Labels:
+    """The labels of functions with features f at some queries, in the form that costs least."""
     match queries:
         case Shared(y):
             return AllLabels(f, features(y))
@@ -145,5 +143,10 @@ def labels(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Querie
             kind = FewLabels if GATHER * index.shape[1] <= len(y) else ManyLabels
             return kind(f, features(y), index)
         case Free(y):
-            return OwnLabels(f, features, y, features(y[0, :1]).shape[1])
+            return OwnLabels(f, features, y)
     raise TypeError(f"expected Shared, Indexed or Free queries, got {type(queries).__name__}")
+
+
+def label_counts(index: Int[Array, "N P"], locations: int) -> Float[Array, " M"]:
+    """The number of labels at each location."""
+    return jnp.zeros(locations).at[index.ravel()].add(1.0)

@@ -1,0 +1,31 @@
+"""Gaussian processes over pairs (u, y): features of their kernels, and least squares for the coefficients."""
+
+from loca.gaussian.conjugate_gradients import Report as Report
+from loca.gaussian.conjugate_gradients import Solution as Solution
+from loca.gaussian.conjugate_gradients import conjugate_gradients as conjugate_gradients
+from loca.gaussian.inputs import InputFeatures as InputFeatures
+from loca.gaussian.inputs import InputKernel as InputKernel
+from loca.gaussian.labels import Labels as Labels
+from loca.gaussian.labels import Values as Values
+from loca.gaussian.labels import labels_at as labels_at
+from loca.gaussian.locations import GridFeatures as GridFeatures
+from loca.gaussian.locations import LocationFeatures as LocationFeatures
+from loca.gaussian.locations import PointFeatures as PointFeatures
+from loca.gaussian.locations import location_features as location_features
+from loca.gaussian.system import System as System
+
+__all__ = [
+    "GridFeatures",
+    "InputFeatures",
+    "InputKernel",
+    "Labels",
+    "LocationFeatures",
+    "PointFeatures",
+    "Report",
+    "Solution",
+    "System",
+    "Values",
+    "conjugate_gradients",
+    "labels_at",
+    "location_features",
+]

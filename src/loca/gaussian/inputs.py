@@ -1,0 +1,62 @@
+"""k_U: the kernel on encoded input functions, and its features."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from loca.gaussian.eigenvectors import leading
+from loca.kernels import Matern
+from loca.parameters import Fixed, Held
+
+
+class InputKernel(Fixed):
+    """k_U(z, z′) = α + β z·z′ + k(‖ρ ⊙ (z − z′)‖), with k the Matérn kernel of order 5/2.
+
+    The constant α lets all functions share a mean field, β gives weight to linear operators, and the Matérn term learns
+    what is left.
+
+    **Arguments:**
+
+    - `bias`: α ≥ 0.
+    - `linear`: β ≥ 0.
+    - `rates`: ρ, an inverse length for every component of a code.
+    """
+
+    bias: Float[Array, ""]
+    linear: Float[Array, ""]
+    rates: Float[Array, " d"]
+
+    def matrix(self, z: Float[Array, "N d"], z_: Float[Array, "R d"]) -> Float[Array, "N R"]:
+        """k_U for every pair of codes."""
+        matern = Matern(2.5, Held(1.0)).matrix(z * self.rates, z_ * self.rates)
+        return self.bias + self.linear * (z @ z_.T) + matern
+
+    def diagonal(self, z: Float[Array, "N d"]) -> Float[Array, " N"]:
+        """k_U(z, z)."""
+        return self.bias + self.linear * jnp.sum(z**2, axis=-1) + 1.0
+
+
+class InputFeatures(Fixed):
+    """f(z) = Wᵀ k_U(Z, z), so that f(z)·f(z′) ≈ k_U(z, z′): exact if z or z′ is one of the landmarks Z.
+
+    Build it with `InputFeatures.fit`.
+    """
+
+    kernel: InputKernel
+    landmarks: Float[Array, "R d"]
+    projection: Float[Array, "R r"]
+
+    @classmethod
+    def fit(cls, kernel: InputKernel, landmarks: Float[Array, "R d"], rank: int) -> InputFeatures:
+        """The features with the `rank` largest eigenvalues of k_U on the landmarks."""
+        values, vectors = leading(np.asarray(kernel.matrix(landmarks, landmarks)), rank)
+        return cls(kernel, landmarks, jnp.asarray(vectors * values, landmarks.dtype))
+
+    def __call__(self, z: Float[Array, "N d"]) -> Float[Array, "N r"]:
+        return self.kernel.matrix(z, self.landmarks) @ self.projection
+
+    def turned(self, rotation: Float[np.ndarray, "r r"]) -> InputFeatures:
+        """The features f R for an orthogonal matrix R, which have the same kernel."""
+        return InputFeatures(self.kernel, self.landmarks, self.projection @ rotation)

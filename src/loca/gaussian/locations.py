@@ -1,0 +1,179 @@
+"""k_Y: the kernel on locations, and its features."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from loca.domains import Domain, unit_vectors
+from loca.gaussian.eigenvectors import leading
+from loca.kernels import Matern
+from loca.parameters import Fixed, Held
+
+LANDMARKS = 3
+"""Landmarks per feature where locations form no grid."""
+
+FILLED = 2.0
+"""Locations are points of a grid, in any order, if that grid has at most this number of points for each of them."""
+
+
+class LocationFeatures(Fixed):
+    """h : Y → ℝʳ with h(y)·h(y′) ≈ k_Y(y, y′), a Matérn kernel of order 5/2 on the domain; k_Y(y, y) = 1."""
+
+    @abc.abstractmethod
+    def __call__(self, y: Float[Array, "P d_y"]) -> Float[Array, "P r"]:
+        """h(y)."""
+
+    @property
+    @abc.abstractmethod
+    def rank(self) -> int:
+        """r, the number of features."""
+
+    def turned(self, y: Float[Array, "M d_y"], counts: Float[np.ndarray, " M"]) -> LocationFeatures:
+        """Features with the same kernel that are orthogonal over locations y, which occur `counts` times.
+
+        The same features by default, which is right if they are orthogonal already.
+        """
+        return self
+
+
+class GridFeatures(LocationFeatures):
+    """k_Y(y, y′) = Πᵢ k(ρᵢ|yᵢ − y′ᵢ|) on a grid: products of the eigenvectors of each axis, exact on the grid.
+
+    A periodic coordinate enters by the chord of its circle.
+    """
+
+    rates: Float[Array, " d_y"]
+    axes: tuple[Float[Array, " n"], ...]
+    projections: tuple[Float[Array, "n k"], ...]
+    index: Int[Array, "d_y r"]
+    periods: tuple[float | None, ...] = eqx.field(static=True)
+
+    @classmethod
+    def fit(
+        cls, axes: Sequence[Float[np.ndarray, " n"]], rates: Float[np.ndarray, " d_y"],
+        periods: tuple[float | None, ...], rank: int,
+    ) -> GridFeatures:  # fmt: skip
+        """The `rank` products with the largest eigenvalues."""
+        sizes, projections = [], []
+        for axis, rate, period in zip(axes, rates, periods, strict=True):
+            points = jnp.asarray(axis, float)
+            roots, vectors = leading(np.asarray(along_axis(points, points, float(rate), period)), len(axis))
+            sizes.append(np.where(roots > 0.0, 1.0 / np.maximum(roots, 1e-30) ** 2, 0.0))
+            projections.append(jnp.asarray(vectors * roots, float))
+        products = sizes[0]
+        for each in sizes[1:]:
+            products = np.multiply.outer(products, each)
+        chosen = np.argsort(-products, axis=None, kind="stable")[:rank]
+        index = np.stack(np.unravel_index(chosen, products.shape))
+        return cls(jnp.asarray(rates, float), tuple(jnp.asarray(a, float) for a in axes), tuple(projections),
+                   jnp.asarray(index, jnp.int32), periods)  # fmt: skip
+
+    @property
+    def rank(self) -> int:
+        return self.index.shape[1]
+
+    def __call__(self, y: Float[Array, "P d_y"]) -> Float[Array, "P r"]:
+        h = jnp.ones((len(y), self.rank), y.dtype)
+        for i, (axis, projection, period) in enumerate(zip(self.axes, self.projections, self.periods, strict=True)):
+            h = h * (along_axis(y[:, i], axis, self.rates[i], period) @ projection)[:, self.index[i]]
+        return h
+
+
+class PointFeatures(LocationFeatures):
+    """k_Y(y, y′) = k(‖ρ ⊙ (e(y) − e(y′))‖) from landmarks among the locations; e places Y in a Euclidean space.
+
+    On a sphere distances are chords; a periodic coordinate becomes a circle.
+    """
+
+    rates: Float[Array, " l"]
+    landmarks: Float[Array, "R l"]
+    projection: Float[Array, "R r"]
+    periods: tuple[float | None, ...] = eqx.field(static=True)
+    is_geographic: bool = eqx.field(static=True)
+
+    @classmethod
+    def fit(
+        cls, domain: Domain, landmarks: Float[np.ndarray, "R d_y"], rates: Float[np.ndarray, " d_y"], rank: int
+    ) -> PointFeatures:
+        """The features with the `rank` largest eigenvalues on the landmarks."""
+        periods, is_geographic = tuple(domain.periods), domain.is_geographic
+        repeats = [3] if is_geographic else [1 if period is None else 2 for period in periods]
+        scales = jnp.asarray(np.repeat(np.asarray(rates, float)[: len(repeats)], repeats), float)
+        points = embed(jnp.asarray(landmarks, float), periods, is_geographic) * scales
+        roots, vectors = leading(np.asarray(matern(points, points)), rank)
+        return cls(scales, points, jnp.asarray(vectors * roots, float), periods, is_geographic)
+
+    @property
+    def rank(self) -> int:
+        return self.projection.shape[1]
+
+    def __call__(self, y: Float[Array, "P d_y"]) -> Float[Array, "P r"]:
+        return matern(embed(y, self.periods, self.is_geographic) * self.rates, self.landmarks) @ self.projection
+
+    def turned(self, y: Float[Array, "M d_y"], counts: Float[np.ndarray, " M"]) -> PointFeatures:
+        h = np.asarray(self(y), np.float64)
+        _, rotation = np.linalg.eigh(h.T @ (counts[:, None] * h))
+        return eqx.tree_at(lambda f: f.projection, self, self.projection @ rotation)
+
+
+def location_features(
+    domain: Domain, y: Float[Array, "M d_y"], lengths: Sequence[float], rank: int
+) -> LocationFeatures:
+    """Features of the locations of some data: by axes if they form a grid of a flat domain, else by landmarks.
+
+    **Arguments:**
+
+    - `domain`: Y.
+    - `y`: the locations of the data.
+    - `lengths`: of the kernel, as fractions of the extent of each coordinate; on a sphere one, in units of its radius.
+    - `rank`: the number of features, at most.
+    """
+    points = np.asarray(y, np.float64)
+    if domain.is_geographic:
+        rates = 1.0 / np.asarray(lengths[:1])
+    else:
+        rates = 1.0 / (np.asarray(lengths) * np.array([high - low for low, high in domain.bounds]))
+    axes = [np.unique(column) for column in points.T]
+    if domain.is_flat and math.prod(map(len, axes)) <= FILLED * len(points):
+        return GridFeatures.fit(axes, rates, tuple(domain.periods), rank)
+    chosen = np.sort(np.random.default_rng(0).permutation(len(points))[: LANDMARKS * rank])
+    return PointFeatures.fit(domain, points[chosen], rates, min(rank, len(chosen)))
+
+
+def embed(
+    y: Float[Array, "P d_y"], periods: tuple[float | None, ...], is_geographic: bool
+) -> Float[Array, "P l"]:
+    """Locations in a Euclidean space: unit vectors on a sphere, and periodic coordinates on circles."""
+    if is_geographic:
+        return unit_vectors(y)
+    columns = []
+    for i, period in enumerate(periods):
+        if period is None:
+            columns.append(y[:, i])
+        else:
+            angle = y[:, i] * (2.0 * math.pi / period)
+            columns += [period / (2.0 * math.pi) * wave(angle) for wave in (jnp.cos, jnp.sin)]
+    return jnp.stack(columns, axis=-1)
+
+
+def matern(a: Float[Array, "P l"], b: Float[Array, "R l"]) -> Float[Array, "P R"]:
+    """The Matérn kernel of order 5/2 and rate 1."""
+    return Matern(2.5, Held(1.0)).matrix(a, b)
+
+
+def along_axis(
+    a: Float[Array, " P"], b: Float[Array, " n"], rate: Float[Array, ""] | float, period: float | None
+) -> Float[Array, "P n"]:
+    """The Matérn kernel of one coordinate; of the chord, if it is periodic."""
+    difference = a[:, None] - b[None, :]
+    if period is not None:
+        difference = period / math.pi * jnp.sin(math.pi * difference / period)
+    t = math.sqrt(5.0) * rate * jnp.abs(difference)
+    return (1.0 + t + t**2 / 3.0) * jnp.exp(-t)

@@ -1,0 +1,199 @@
+"""The search for hyperparameters on held-out functions."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from loca.data import Indexed, Queries, Samples, Shared
+from loca.encoders import Encoder
+from loca.metrics import relative_l2
+from loca.models import GaussianOperator
+from loca.solving.hyperparameters import Hyperparameters
+from loca.solving.problem import Accuracy, Problem, Ranks
+from loca.typing import Input, Measurements
+
+ACCURACY = Accuracy(tolerance=3e-4, limit=100)
+"""Of the solve in a trial: hyperparameters that need more iterations are not worth them."""
+
+GAIN = 0.995
+"""A move must lower the error by half a percent."""
+
+LABELS = 5
+"""The least number of labels at each location from which means and scales per location are tried."""
+
+
+class Stage(NamedTuple):
+    """One stage of the search.
+
+    **Arguments:**
+
+    - `functions`: the number of training functions of a trial.
+    - `ranks`: of the features.
+    - `factors`: by which hyperparameters change, one after the other.
+    - `trials`: at most.
+    """
+
+    functions: int
+    ranks: Ranks
+    factors: tuple[float, ...]
+    trials: int
+
+
+class Trial(NamedTuple):
+    """One row of the search: the mean relative L2 error on held-out functions of one choice of hyperparameters."""
+
+    stage: int
+    hyperparameters: Hyperparameters
+    error: float
+    iterations: int
+    seconds: float
+
+
+class Fold(NamedTuple):
+    """Functions to solve with, and others to compare predictions with."""
+
+    train: Samples
+    held: Samples
+
+
+class Trials:
+    """The trials of a search; kept in a file of JSON lines if a directory is given, so that a search can resume."""
+
+    def __init__(self, directory: Path | None, report: Callable[[Trial], object] | None):
+        self.path = None if directory is None else directory / "trials.jsonl"
+        self.report = report
+        self.rows: list[Trial] = []
+        self._known: dict[tuple[int, Hyperparameters], Trial] = {}
+        if self.path is not None and self.path.exists():
+            for line in self.path.read_text().splitlines():
+                try:
+                    row = json.loads(line)
+                except json.JSONDecodeError:  # the process was killed while it wrote the last line
+                    break
+                trial = Trial(**row | {"hyperparameters": Hyperparameters.from_json(row["hyperparameters"])})
+                self._known[trial.stage, trial.hyperparameters] = trial
+
+    def get(self, stage: int, hyper: Hyperparameters, run: Callable[[], Trial]) -> Trial:
+        """A trial from the file, or else from `run`."""
+        known = self._known.get((stage, hyper))
+        trial = run() if known is None else known
+        if known is None and self.path is not None:
+            self._write(trial)
+        self.rows.append(trial)
+        if self.report is not None:
+            self.report(trial)
+        return trial
+
+    def _write(self, trial: Trial) -> None:
+        assert self.path is not None
+        row = trial._asdict() | {"hyperparameters": dataclasses.asdict(trial.hyperparameters)}
+        whole = self.path.read_bytes() if self.path.exists() else b""
+        with self.path.open("wb" if not whole.endswith(b"\n") else "ab") as file:
+            if whole and not whole.endswith(b"\n"):  # remove a half-written line
+                file.write(whole[: whole.rfind(b"\n") + 1])
+            file.write(json.dumps(row).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def search(
+    folds: Sequence[Fold], start: Hyperparameters, stages: Sequence[Stage], trials: Trials,
+    encoder: Encoder | None = None,
+) -> Hyperparameters:  # fmt: skip
+    """Change one hyperparameter at a time as long as the error on held-out functions falls; coarsely first."""
+    best = start
+    for number, stage in enumerate(stages):
+        best = descend(folds, best, number, stage, trials, encoder)
+    return best
+
+
+def descend(
+    folds: Sequence[Fold], best: Hyperparameters, number: int, stage: Stage, trials: Trials, encoder: Encoder | None
+) -> Hyperparameters:
+    """One stage of the search."""
+    known: dict[Hyperparameters, float] = {}
+    problems: dict[tuple, Problem] = {}
+
+    def run(hyper: Hyperparameters) -> Trial:
+        begun = time.perf_counter()
+        errors, iterations = [], 0
+        for i, (train, held) in enumerate(folds):
+            key = (i, hyper.transforms)
+            if key not in problems:
+                problems[key] = Problem.fit(train, hyper.transforms, encoder).first(stage.functions)
+            operator, found = problems[key].solve(hyper, stage.ranks, ACCURACY)
+            errors.append(float(mean_error(operator, held.u, held.y, held.s)))
+            iterations = max(iterations, found.iterations)
+        error = float(np.mean(errors))
+        return Trial(number, hyper, error if np.isfinite(error) else 1e9, iterations, time.perf_counter() - begun)
+
+    def improves(hyper: Hyperparameters) -> bool:
+        if hyper not in known:
+            if len(known) >= stage.trials:
+                return False
+            known[hyper] = trials.get(number, hyper, lambda: run(hyper)).error
+        return known[hyper] < GAIN * known[best]
+
+    known[best] = trials.get(number, best, lambda: run(best)).error
+    if number == 0:
+        for transforms in transforms_to_try(folds[0].train):
+            if improves(hyper := dataclasses.replace(best, transforms=transforms)):
+                best = hyper
+    for factor in stage.factors:
+        moved = True
+        while moved:
+            moved = False
+            for choice in range(len(list(best.moves(factor, few=number > 0)))):
+                for direction in range(2):
+                    while improves(hyper := moved_by(best, factor, number > 0, choice, direction)):
+                        best, moved = hyper, True
+                    if moved:
+                        break
+    return best
+
+
+def moved_by(best: Hyperparameters, factor: float, few: bool, choice: int, direction: int) -> Hyperparameters:
+    """The hyperparameters after one move."""
+    return dataclasses.replace(best, **list(best.moves(factor, few=few))[choice][direction])
+
+
+@eqx.filter_jit
+def mean_error(
+    operator: GaussianOperator, u: Input, queries: Queries, s: Float[Array, "N P d_s"]
+) -> Float[Array, ""]:
+    """The mean relative L2 error."""
+    return jnp.mean(relative_l2(operator.predict(u, queries), s))
+
+
+def transforms_to_try(data: Samples) -> list[tuple[tuple[str, str], ...]]:
+    """Logarithms of positive inputs, and means and scales per location of outputs, alone and together."""
+    inputs: list[Mapping[str, str]] = [{}]
+    u = np.asarray(data.u.u if isinstance(data.u, Measurements) else data.u)
+    positive = [variable.name for i, variable in enumerate(data.inputs) if np.ptp(u[..., i]) > 0.0 < u[..., i].min()]
+    if positive:
+        inputs.append(dict.fromkeys(positive, "log"))
+    outputs: list[Mapping[str, str]] = [{}]
+    if labels_per_location(data.y, len(data)) >= LABELS:
+        outputs.append({variable.name: "per-location" for variable in data.outputs})
+    return [tuple(sorted({**a, **b}.items())) for a in inputs for b in outputs if a or b]
+
+
+def labels_per_location(queries: Queries, functions: int) -> int:
+    """The least number of labels at a location; 0 if functions do not share locations."""
+    match queries:
+        case Shared():
+            return functions
+        case Indexed(y, index):
+            return int(np.bincount(np.asarray(index).ravel(), minlength=len(y)).min())
+    return 0
