@@ -36,10 +36,10 @@ def small(data, kind=LOCA, **options):
 
 @pytest.fixture(
     scope="module",
-    params=[name if name == "fields" else pytest.param(name, marks=pytest.mark.slow) for name in SETS],
+    params=[name if name == "fields" else pytest.param(name, marks=pytest.mark.full) for name in SETS],
 )
 def case(request):
-    """An untrained model and data of one kind; all kinds but one are drawn in the gate only."""
+    """An untrained model and data of one kind; all kinds but one are drawn in the full tests only."""
     data = SETS[request.param]()
     return small(data), data
 

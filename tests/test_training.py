@@ -103,7 +103,7 @@ def test_one_compilation(getkey):
 
 
 @pytest.mark.parametrize(
-    "kind", ["loca", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("deeponet", "fno"))]
+    "kind", ["loca", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("deeponet", "fno"))]
 )
 def test_encoded_data_give_the_same_loss_as_raw(kind, getkey):
     """Encoding and standardizing once is the same as doing it in every call."""

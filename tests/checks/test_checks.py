@@ -348,7 +348,7 @@ def test_an_edge_of_a_periodic_field_is_a_place_like_any_other():
 # ---- forecast -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_each_model_is_timed_and_weighed():
     data = pairs(count=50)
     forecasts = {each.model: each for each in forecast(data, functions=5000, batch_size=20, seconds=0.05)}

@@ -97,7 +97,7 @@ def test_a_run_with_test_data_is_evaluated_at_once(place):
     assert "Errors of 30 functions" in (place / "said.txt").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_that_streams_is_the_same_run(place):
     """Batches from the file, in place of memory: what differs is what the data looks like from its first functions."""
     command("train", place / "run.toml", "--out", place / "streamed", "--steps", 300, "--stream")
