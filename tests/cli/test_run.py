@@ -232,7 +232,7 @@ def test_a_mistyped_path_leaves_nothing_behind(tmp_path):
     [(["--setting", "darcy"], "a grid of 2 dimensions"), (["--log", "tensorboard"], "loca-jax[tensorboard]")],
 )
 def test_a_run_that_cannot_start_leaves_nothing_behind(line, message, place, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorboardX.event_file_writer", None)  # as if it were not installed
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)  # as if it were not installed
     output = command("train", "--data", place / "train.zarr", "--out", tmp_path / "run", *line, code=1)
     assert message in " ".join(output.split())
     assert list(tmp_path.iterdir()) == []
