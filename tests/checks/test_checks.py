@@ -171,7 +171,7 @@ def test_a_split_of_sound_data_passes(getkey):
 
 
 EXPERIMENTS = [
-    pytest.param(name, marks=[pytest.mark.slow] if name == "shallow-water" else [])
+    pytest.param(name, marks=[pytest.mark.full] if name == "shallow-water" else [])
     for name in PROBLEMS
     if name not in ("mechanical-mnist", "climate")
 ]
