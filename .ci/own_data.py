@@ -45,16 +45,15 @@ for name, content in files.items():
 Path("at.csv").write_text("x,y\n0.25,0.5\n0.5,1.5\n")
 
 roles = ["--inputs", "permeability", "--outputs", "pressure", "--sample", "case"]
-loca("train", "--data", "train.nc", *roles, "--model", "deeponet", "--steps", 20, "--batch-size", 20, "--out", "run")
-loca("evaluate", "run", "test.nc", "--out", "test.json")
+short = ["--model", "deeponet", "--steps", 20, "--batch-size", 20, "--test", "test.nc"]
+loca("train", "--data", "train.nc", *roles, *short, "--out", "run")
 assert "reordered" in loca("evaluate", "run", "other.nc", "--out", "other.json")
-one, two = (Report.load(f"{name}.json").errors["relative_l2"] for name in ("test", "other"))
+one, two = (Report.load(file).errors["relative_l2"] for file in ("run/report.json", "other.json"))
 np.testing.assert_allclose(one, two, rtol=1e-4)
 assert "made for a grid of 7 × 6" in loca("evaluate", "run", "fine.nc", code=2)
-assert "interpolated" in loca("predict", "run", "fine.nc", "--regrid", "--out", "fine_prediction.nc")
+assert "interpolated" in loca("predict", "run", "fine.nc", "--regrid", "--grid", "5x4", "--out", "grid.nc")
+assert dict(xarray.open_dataset("grid.nc").sizes) == {"case": 8, "x": 5, "y": 4}
 loca("predict", "run", "inputs.nc", "--at", "at.csv", "--out", "points.csv")
 assert Path("points.csv").read_text().startswith("case,x,y,pressure\n0,0.25,0.5,")
-loca("predict", "run", "inputs.nc", "--grid", "5x4", "--out", "grid.nc")
-assert dict(xarray.open_dataset("grid.nc").sizes) == {"case": 8, "x": 5, "y": 4}
 assert ".csv or .parquet" in loca("predict", "run", "inputs.nc", "--out", "p.txt", code=2)
 print("own data: reordered, interpolated and predicted by commands")
