@@ -123,7 +123,7 @@ def test_only_drawn_functions_are_in_memory_at_the_end(place, saved, monkeypatch
 
     monkeypatch.setattr(Store, "load", note)
     command("figures", place / "loca", place / "test.zarr", "--out", place / "few", "--count", 4)
-    assert asked == [31, 4]  # the evaluation in one block, and what is shown
+    assert asked == [1, 1, 31, 4]  # one to compare with the model, twice; the evaluation in one block; what is shown
 
 
 @pytest.mark.parametrize(

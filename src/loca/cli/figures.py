@@ -16,7 +16,9 @@ from loca.cli.arguments import (
     InputsOption,
     ModelArgument,
     OutputsOption,
+    RegridOption,
     SampleOption,
+    Source,
     load_model,
     model_file,
     open_records,
@@ -45,6 +47,7 @@ def figures(
     outputs: OutputsOption = None,
     sample: SampleOption = None,
     format: FormatOption = None,  # noqa: A002
+    regrid: RegridOption = False,
     classes: ClassOption = None,
 ) -> None:
     """Draw the errors of a model on data, its predictions beside the truth, its training curves, and its attention.
@@ -58,10 +61,10 @@ def figures(
     paths = [model, *(beside or [])]
     names = names_of(paths)
     operators = [load_model(path, classes) for path in paths]
-    records = open_records(data, inputs, outputs, sample, format)
+    records = open_records(Source(data, inputs, outputs, sample, format), model, operators[0], regrid=regrid)
     try:
         reports = {
-            name: evaluate(operator, records, metrics=["relative_l2"])
+            name: evaluate(operator, records, metrics=["relative_l2"], regrid=regrid)
             for name, operator in zip(names, operators, strict=True)
         }
         out.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from loca.cli.arguments import FormatOption, InputsOption, OutputsOption, SampleOption, split_names
+
 
 def train(
     config: Annotated[Path | None, typer.Argument(help="RUN.toml with tables [data], [model], [training].")] = None,
@@ -15,6 +17,10 @@ def train(
         Path | None, typer.Option(help="Resume the run in this directory; no other option is needed.")
     ] = None,
     data: Annotated[str | None, typer.Option(help="The file with training data, as in [data] path.")] = None,
+    inputs: InputsOption = None,
+    outputs: OutputsOption = None,
+    sample: SampleOption = None,
+    format: FormatOption = None,  # noqa: A002
     labels: Annotated[int | None, typer.Option(help="The number of labels kept for each function.")] = None,
     test: Annotated[str | None, typer.Option(help="A file on which to evaluate the trained model.")] = None,
     stream: Annotated[
@@ -31,11 +37,13 @@ def train(
     precision: Annotated[str | None, typer.Option(help="float32, or bfloat16 for factors of matrix products.")] = None,
     rate: Annotated[float | None, typer.Option(help="The highest learning rate.")] = None,
     seed: Annotated[int | None, typer.Option(help="The seed of all random choices.")] = None,
+    every: Annotated[int | None, typer.Option(help="The number of steps between two validations.")] = None,
     log: Annotated[list[str] | None, typer.Option(help="tensorboard, wandb or mlflow, offline; repeatable.")] = None,
 ) -> None:
     """Train a model on data, and write model, history and checkpoints to a run directory.
 
-    A TOML file, options, or both describe the run; options override the file. Killed at any moment,
+    A TOML file, options, or both describe the run; options override the file. The run remembers the variables of its
+    data, so that `loca evaluate`, `predict` and `figures` find them in other files. Killed at any moment,
     `loca train --resume DIR` continues and ends in the same model. Ctrl-C and SIGTERM save a checkpoint first.
     """
     from rich.console import Console
@@ -45,7 +53,16 @@ def train(
     from loca.training import BrokenLossError, StoppedError
 
     changes: dict[str, dict[str, Any]] = {
-        "data": {"path": data, "labels": labels, "test": test, "stream": stream},
+        "data": {
+            "path": data,
+            "inputs": split_names(inputs),
+            "outputs": split_names(outputs),
+            "sample": sample,
+            "format": format,
+            "labels": labels,
+            "test": test,
+            "stream": stream,
+        },
         "model": {"kind": model, "setting": setting},
         "training": {
             "steps": steps,
@@ -55,6 +72,7 @@ def train(
             "loss": loss,
             "precision": precision,
             "seed": seed,
+            "every": every,
             "loggers": log or None,
         },
     }

@@ -9,6 +9,7 @@ from loca.data.queries import Queries as Queries
 from loca.data.queries import Shared as Shared
 from loca.data.records import Part as Part
 from loca.data.records import Records as Records
+from loca.data.records import Rows as Rows
 from loca.data.samples import Samples as Samples
 from loca.data.samples import Variable as Variable
 from loca.data.samples import batch_rows as batch_rows
@@ -42,6 +43,7 @@ __all__ = [
     "Progress",
     "Queries",
     "Records",
+    "Rows",
     "Samples",
     "Shared",
     "Statistics",

@@ -16,7 +16,7 @@ from loca.data import Samples, Shared, Variable
 from loca.figures.columns import Column, columns_of
 from loca.figures.panel_grid import draw_columns, is_globe
 from loca.figures.style import INK
-from loca.models import LOCA, Operator
+from loca.models import LOCA, Adaptation, Operator
 from loca.typing import Measurements
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ def attention(model: Operator, samples: Samples, points: Sequence[int] | None = 
         raise ValueError(f"only LOCA has attention weights to draw, got a {type(model).__name__}")
     if not 1 <= features <= len(RANKS):
         raise ValueError(f"expected between 1 and {len(RANKS)} features, got {features}")
+    adaptation = Adaptation.of(model, samples)
+    if points is not None and adaptation.queries is not None:
+        points = np.argsort(adaptation.queries)[list(points)].tolist()
+    samples = adaptation.apply(samples)
     y = samples.y.points
     channels = len(samples.outputs)
     chosen = list(points) if points is not None else interior_points(np.asarray(y), channels)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from loca.data import Samples
 from loca.figures.columns import Column, columns_of
 from loca.figures.panel_grid import draw_columns
-from loca.models import Operator, predict
+from loca.models import Operator, adapt, predict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +58,7 @@ def fields(
         )
     if captions is not None and len(captions) != len(numbers):
         raise ValueError(f"got {len(captions)} captions for {len(numbers)} functions; pass one per function")
-    shown = samples.take(jnp.asarray(numbers))
+    shown = adapt(model, samples.take(jnp.asarray(numbers)))
     return draw_predictions(shown, predict(model, shown.u, shown.y), captions)
 
 

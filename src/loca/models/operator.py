@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from loca.data import Normalization, Queries, Samples, Shared, Variable
-from loca.domains import Domain
+from loca.data import Free, Normalization, Queries, Samples, Shared, Variable
+from loca.domains import Domain, warn_outside
 from loca.parameters import Fixed
-from loca.typing import Input, PyTree
+from loca.typing import Input, Measurements, PyTree
 
 
 class Signature(Fixed):
@@ -24,9 +25,13 @@ class Signature(Fixed):
     **Arguments:**
 
     - `domain`: Y.
-    - `x`: locations of the sensors; None if every function has its own.
+    - `x`: locations of the sensors; None if unknown, or if every function has its own.
     - `input_names`, `input_units`: of the channels of u.
     - `output_names`, `output_units`: of the channels of s.
+    - `y`: the queries that the functions share; None if every function has its own.
+    - `sensor_coordinate_names`, `sensor_coordinate_units`: of the columns of x; empty if unknown.
+    - `query_coordinate_names`, `query_coordinate_units`: of the columns of y; empty if unknown.
+    - `has_own_sensors`: whether every function has its own sensors.
     """
 
     domain: Domain
@@ -35,6 +40,12 @@ class Signature(Fixed):
     input_units: tuple[str, ...] = eqx.field(static=True)
     output_names: tuple[str, ...] = eqx.field(static=True)
     output_units: tuple[str, ...] = eqx.field(static=True)
+    y: Float[Array, "M d_y"] | None = None
+    sensor_coordinate_names: tuple[str, ...] = eqx.field(static=True, default=())
+    sensor_coordinate_units: tuple[str, ...] = eqx.field(static=True, default=())
+    query_coordinate_names: tuple[str, ...] = eqx.field(static=True, default=())
+    query_coordinate_units: tuple[str, ...] = eqx.field(static=True, default=())
+    has_own_sensors: bool = eqx.field(static=True, default=False)
 
     @classmethod
     def of(cls, data: Samples) -> Signature:
@@ -42,10 +53,12 @@ class Signature(Fixed):
         return cls(
             data.domain,
             data.x,
-            tuple(variable.name for variable in data.inputs),
-            tuple(variable.unit for variable in data.inputs),
-            tuple(variable.name for variable in data.outputs),
-            tuple(variable.unit for variable in data.outputs),
+            *names_and_units(data.inputs),
+            *names_and_units(data.outputs),
+            None if isinstance(data.y, Free) else data.y.points,
+            *names_and_units(data.sensor_coordinates),
+            *names_and_units(data.query_coordinates),
+            isinstance(data.u, Measurements),
         )
 
     @property
@@ -57,6 +70,23 @@ class Signature(Fixed):
     def outputs(self) -> tuple[Variable, ...]:
         """Names and units of the channels of s."""
         return tuple(map(Variable, self.output_names, self.output_units))
+
+    @property
+    def sensor_coordinates(self) -> tuple[Variable, ...]:
+        """Names and units of the columns of x; empty if unknown."""
+        return tuple(map(Variable, self.sensor_coordinate_names, self.sensor_coordinate_units))
+
+    @property
+    def query_coordinates(self) -> tuple[Variable, ...]:
+        """Names and units of the columns of y: those of the data or, if it has none, of the domain."""
+        if self.query_coordinate_names:
+            return tuple(map(Variable, self.query_coordinate_names, self.query_coordinate_units))
+        return tuple(map(Variable, self.domain.coordinate_names, self.domain.coordinate_units))
+
+
+def names_and_units(variables: Sequence[Variable]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names and the units of variables, apart."""
+    return tuple(variable.name for variable in variables), tuple(variable.unit for variable in variables)
 
 
 class Halves(NamedTuple):
@@ -147,12 +177,19 @@ class Operator(eqx.Module):
 
     def __call__(self, u: Input, y: Float[Array, "P d_y"]) -> Float[Array, "P d_s"]:
         """F(u)(y) for one function, in the units of the data."""
+        self._warn_outside(y)
         s = self.respond(self.encode(u)[None], Shared(y))[0]
         return self.normalization.restore_output(s)
 
     def predict(self, u: Input, queries: Queries) -> Float[Array, "N P d_s"]:
         """F(uᵢ)(yᵢ) for many functions, in the units of the data."""
+        self._warn_outside(queries.points)
         return self.normalization.restore_output(self.respond(self._encode_many(u), queries))
+
+    def _warn_outside(self, y: Float[Array, "P d_y"]) -> None:
+        """Warn if queries lie outside the domain, where they are known: not in a compiled function."""
+        if self.signature is not None and not isinstance(y, Tracer):
+            warn_outside(self.signature.domain, y, self.signature.query_coordinate_names)
 
     def _encode_many(self, u: Input) -> Float[Array, "N ..."]:
         return jax.vmap(self.encode)(u)

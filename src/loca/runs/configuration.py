@@ -6,7 +6,19 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
+
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)]
+"""Names of variables: a list, or a single name as a string."""
 
 Widths = Annotated[tuple[PositiveInt, ...], Field(max_length=64)]
 
@@ -25,8 +37,8 @@ class DataConfiguration(Table):
     """Where the functions come from: the arguments of `loca.data.open`, and which part of the data is used."""
 
     path: str
-    inputs: tuple[str, ...] | None = None
-    outputs: tuple[str, ...] | None = None
+    inputs: Names | None = None
+    outputs: Names | None = None
     sample: str | None = None
     format: str | None = None
     labels: PositiveInt | None = None

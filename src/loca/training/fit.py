@@ -20,7 +20,7 @@ from loca.data import Records, Samples
 from loca.devices import FUNCTIONS, ProcessGroup, ShardingRule, local_copy, place, replicated
 from loca.losses import mean_squared
 from loca.metrics import relative_l2
-from loca.models import Operator, predict_encoded, shard
+from loca.models import Adaptation, Operator, adapt, predict_encoded, shard
 from loca.training.history import History
 from loca.training.optimizers import default_optimizer, trained
 from loca.training.run_directory import RunDirectory
@@ -78,6 +78,8 @@ def fit(
 ) -> tuple[Operator, History]:
     """Minimize the loss over the data; return the trained operator and the history of the run.
 
+    Data whose sensors or channels are in another order than the model's is reordered; see `loca.models.adapt`.
+
     Data in memory is encoded once and stays on the device, where many steps run without returning to Python. `Records`
     are streamed from disk. The batch of a step depends only on the seed and the number of the step, so both see the
     same functions in the same order.
@@ -112,6 +114,11 @@ def fit(
             f"expected steps ≥ 1, every ≥ 1 and 1 ≤ batch_size ≤ {len(data)} functions, "
             f"got steps={steps}, every={every}, batch_size={batch_size}"
         )
+    adaptation = Adaptation.of(model, data)
+    if adaptation.is_unsolved:
+        raise ValueError("this data has no outputs to learn from; pass pairs of input and output functions")
+    data, weights = adaptation.apply(data), adaptation.weights(weights)
+    validate = None if validate is None else adapt(model, validate)
     optimizer = default_optimizer(steps) if optimizer is None else optimizer
     mesh = complete_mesh(mesh, model, batch_size)
     processes = ProcessGroup.of(mesh)

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from loca.data.files.functions import SPATIAL, Functions, domain_of, is_latitude, is_longitude, unit_steps
+from loca.data.files.functions import SPATIAL, Functions, domain_of, is_latitude, is_longitude, unit, unit_steps
 from loca.data.records import Records, Rows
 from loca.data.samples import Samples, Variable
+from loca.domains import Box
 from loca.typing import Measurements
 
 if TYPE_CHECKING:
@@ -27,11 +28,14 @@ class Labeled(Records):
     length one are no coordinates. If locations depend on the sample, u is `Measurements` and the queries are `Free`.
     Points that are missing in the first sample are left out; `label` restores them as NaN.
 
+    Without outputs the records are cases that have not been solved: `load` returns samples without queries, `domain` is
+    that of the sensors, and `label` returns the coordinates of the samples alone.
+
     **Arguments:**
 
     - `dataset`: the variables.
-    - `inputs`, `outputs`: names of the variables that make up u and s. An input with fewer dimensions than the others,
-      such as one number per sample, is constant along the missing ones.
+    - `inputs`, `outputs`: names of the variables that make up u and s; no outputs for cases that have not been solved.
+      An input with fewer dimensions than the others, such as one number per sample, is constant along the missing ones.
     - `sample`: the dimension that counts the pairs.
     - `input_times`: the time steps of trajectories that make up u. Every step is a separate channel, called `name`
       or, if there are several, `name@t0`, `name@t1`, ….
@@ -58,7 +62,7 @@ class Labeled(Records):
         check_names(dataset, [*input_names, *output_names], sample, source)
         self.dataset, self.sample, self.source = dataset, sample, source
         if time is None and (input_times is not None or output_times is not None):
-            time = time_dimension(dataset, output_names, sample, source)
+            time = time_dimension(dataset, output_names or input_names, sample, source)
         for times in (input_times, output_times):
             if times is not None and not len(np.arange(dataset.sizes[time])[times]):
                 raise ValueError(
@@ -71,19 +75,23 @@ class Labeled(Records):
         if input_times is not None and time is not None:
             before, channels = steps_as_channels(measured, input_names, time, input_times)
         after = measured[list(output_names)]
-        self._labels = placed[list(output_names)]
+        self._labels = placed[list(output_names)] if output_names else sample_coordinates(placed, sample)
         if output_times is not None and time is not None:
             after = after.isel({time: output_times}, missing_dims="ignore")
             self._labels = self._labels.isel({time: output_times}, missing_dims="ignore")
-        self._u, self._s = Functions(before, channels, sample), Functions(after, output_names, sample)
+        self._u = Functions(before, channels, sample)
+        self._s = Functions(after, output_names, sample) if output_names else None
+        self.inputs = tuple(Variable(name, unit(before[name])) for name in channels)
+        self.outputs = tuple(Variable(name, unit(after[name])) for name in output_names)
+        if self._s is None:
+            self.domain = domain_of(self._u.columns, sample, periods or {}) if self._u.columns else Box.unit(1)
+            return
         for name in output_names:
             if set(self._s.dims) - set(dataset[name].dims) or sample not in dataset[name].dims:
                 raise ValueError(
                     f"output {name!r} of {source} has dimensions {dataset[name].dims}; every output must have the "
                     f"dimensions {(sample, *self._s.dims)}"
                 )
-        self.inputs = tuple(Variable(name, unit(before[name])) for name in channels)
-        self.outputs = tuple(Variable(name, unit(after[name])) for name in output_names)
         if not self._s.columns:
             raise ValueError(
                 f"outputs {output_names} of {source} are single numbers; pass outputs with a further dimension"
@@ -94,7 +102,7 @@ class Labeled(Records):
         return self.dataset.sizes[self.sample]
 
     def __repr__(self) -> str:
-        names = ", ".join(v.name for v in self.inputs), ", ".join(v.name for v in self.outputs)
+        names = ", ".join(v.name for v in self.inputs), ", ".join(v.name for v in self.outputs) or "?"
         return f"Labeled({self.source!r}: {len(self)} pairs, {names[0]} → {names[1]}, {self.domain})"
 
     def select(self, rows: Rows) -> Labeled:
@@ -102,7 +110,7 @@ class Labeled(Records):
         rows = as_rows(rows, len(self))
         chosen = copy.copy(self)  # the domain and the kept points stay those of the complete set
         chosen.dataset, chosen._labels = (whole.isel({self.sample: rows}) for whole in (self.dataset, self._labels))
-        chosen._u, chosen._s = self._u.select(rows), self._s.select(rows)
+        chosen._u, chosen._s = self._u.select(rows), self._s and self._s.select(rows)
         return chosen
 
     def load(self, rows: Rows = slice(None)) -> Samples:
@@ -112,20 +120,27 @@ class Labeled(Records):
         if self._u.moving:
             present = jnp.isfinite(values).all(-1)
             u, sensors = Measurements(jnp.where(present[..., None], values, 0.0), x, present), None
+        s = self._s
         return Samples(
             u,
-            jnp.asarray(self._s.points(rows)),
-            jnp.asarray(self._s.values(rows)),
+            jnp.zeros((0, self.domain.dimension)) if s is None else jnp.asarray(s.points(rows)),
+            jnp.zeros((len(values), 0, 0)) if s is None else jnp.asarray(s.values(rows)),
             x=sensors,
             domain=self.domain,
             inputs=self.inputs,
             outputs=self.outputs,
+            sensor_coordinates=self._u.coordinates,
+            query_coordinates=() if s is None else s.coordinates,
         )
 
     def label(self, s: Float[np.ndarray, "B P d_s"], rows: Rows = slice(None)) -> xarray.Dataset:
         import xarray
 
         labels = self._labels.isel({self.sample: as_rows(rows, len(self))})
+        if self._s is None:
+            if s.shape[1:] != (0, 0):
+                raise ValueError(f"{self.source} has no outputs, so values of shape {s.shape} have no locations")
+            return labels
         count = int(np.prod(self._s.shape)) if self._s.kept is None else len(self._s.kept)
         expected = (labels.sizes[self.sample], count, len(self.outputs))
         if s.shape != expected:
@@ -149,9 +164,11 @@ def as_rows(rows: Rows, count: int) -> slice | np.ndarray:
     return rows if isinstance(rows, slice) else np.arange(count)[np.asarray(rows, dtype=np.intp)]
 
 
-def unit(array: xarray.DataArray) -> str:
-    """The unit of an array, from its attributes."""
-    return str(array.attrs.get("units", array.attrs.get("unit", "")))
+def sample_coordinates(dataset: xarray.Dataset, sample: str) -> xarray.Dataset:
+    """The coordinates of the samples alone; they are numbered if they have none."""
+    own = {str(name): c.variable for name, c in dataset.coords.items() if c.dims == (sample,)}
+    numbers = {} if sample in own else {sample: np.arange(dataset.sizes[sample])}
+    return dataset.drop_vars(list(dataset.variables)).assign_coords({**own, **numbers})
 
 
 def check_names(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> None:

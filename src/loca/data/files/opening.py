@@ -42,6 +42,7 @@ def open(  # noqa: A001
     split: str | None = None,
     split_convention: str | None = None,
     num_samples_max: int | None = None,
+    unsolved: bool = False,
 ) -> Records:
     """Open files of any format in `FORMATS` as pairs (u, s). Only labels are read until the pairs are loaded.
 
@@ -64,8 +65,10 @@ def open(  # noqa: A001
       By default the one that PDEBench's configurations use for the file.
     - `num_samples_max`: the number of samples of which "single" takes a tenth; PDEBench's configurations use 1000 or
       all.
+    - `unsolved`: whether to accept NetCDF, Zarr, .npz and .mat files that hold inputs only; see `Labeled`.
     """
     from loca.data.files import pdebench, well
+    from loca.data.files.datasets import Names
 
     files = expand(path)
     if format is not None and format not in FORMATS:
@@ -85,9 +88,10 @@ def open(  # noqa: A001
     if split is not None and kind != "pdebench":
         raise ValueError(f"{files[0]} ({kind}) has no official split {split!r}; open it and use select(rows)")
 
-    layout = read(files, kind, as_names(inputs or ()), as_names(outputs or ()), sample, sensors, queries)
+    names = Names(as_names(inputs or ()), as_names(outputs or ()), sensors, queries, unsolved)
+    layout = read(files, kind, names, sample)
     source = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
-    if layout.sample is None or not layout.inputs or not layout.outputs:
+    if layout.sample is None or not layout.inputs or not (layout.outputs or unsolved):
         raise ValueError(
             f"{source} ({kind}) does not define inputs and outputs: pass inputs=, outputs= (names of variables) and "
             f"sample= (the dimension that counts the pairs); it holds\n{contents(layout.dataset)}"
@@ -162,29 +166,24 @@ def is_plain_folder(path: Path) -> bool:
     return path.is_dir() and not is_zarr(path)
 
 
-def read(
-    files: Sequence[Path],
-    kind: str,
-    inputs: tuple[str, ...],
-    outputs: tuple[str, ...],
-    sample: str | None,
-    sensors: str | None,
-    queries: str | None,
-) -> Layout:
+def read(files: Sequence[Path], kind: str, names: Names, sample: str | None) -> Layout:
     """Read all files as one data set, with the roles that its format defines unless others are given."""
-    from loca.data.files.datasets import Names, join
+    from loca.data.files.datasets import join
 
     reader = readers()[kind]
-    layouts = [reader.read(file, Names(inputs, outputs, sensors, queries)) for file in files]
+    layouts = [reader.read(file, names) for file in files]
     layout, dataset = layouts[0], layouts[0].dataset
     sample = sample or layout.sample
     if sample is not None and len(files) > 1:
-        dataset = join([each.dataset for each in layouts], sample, files, (*inputs, *outputs))
+        dataset = join([each.dataset for each in layouts], sample, files, (*names.inputs, *names.outputs))
     differing = tuple(name for name in layout.parameters if sample in dataset[name].dims)
+    outputs = layout.named(names.outputs) or layout.outputs
+    if names.unsolved and not set(outputs) & set(dataset.variables):
+        outputs = ()
     return dataclasses.replace(
         layout,
         dataset=dataset,
         sample=sample,
-        inputs=layout.named(inputs) or (*layout.inputs, *differing),
-        outputs=layout.named(outputs) or layout.outputs,
+        inputs=layout.named(names.inputs) or (*layout.inputs, *differing),
+        outputs=outputs,
     )

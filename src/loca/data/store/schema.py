@@ -44,6 +44,7 @@ class StoreSchema:
     - `inputs`, `outputs`: names and units of the channels of u and s.
     - `once`: the arrays that all samples share.
     - `each`: the arrays of one sample, as an example.
+    - `sensor_coordinates`, `query_coordinates`: names and units of the columns of x and y; empty if unknown.
     """
 
     count: int
@@ -52,6 +53,8 @@ class StoreSchema:
     outputs: tuple[Variable, ...]
     once: Arrays
     each: Arrays
+    sensor_coordinates: tuple[Variable, ...] = ()
+    query_coordinates: tuple[Variable, ...] = ()
 
     def description(self) -> dict[str, Any]:
         """The schema in a form that JSON can hold."""
@@ -63,6 +66,11 @@ class StoreSchema:
             "outputs": [variable._asdict() for variable in self.outputs],
             "arrays": {name: [array.dtype.str, *array.shape] for name, array in sorted(self.each.items())},
             "shared": {name: array_digest(array) for name, array in sorted(self.once.items())},
+            **{
+                name: [variable._asdict() for variable in getattr(self, name)]
+                for name in ("sensor_coordinates", "query_coordinates")
+                if getattr(self, name)
+            },
         }
 
 
@@ -97,6 +105,8 @@ def samples_from_arrays(
     domain: Domain,
     inputs: tuple[Variable, ...],
     outputs: tuple[Variable, ...],
+    sensor_coordinates: tuple[Variable, ...] = (),
+    query_coordinates: tuple[Variable, ...] = (),
 ) -> Samples:
     """The samples whose arrays `samples_to_arrays` returns, in single precision."""
     rows = {name: jnp.asarray(array) for name, array in each.items()}
@@ -107,7 +117,17 @@ def samples_from_arrays(
     else:
         queries = Shared(once["y"])
     u = Measurements(rows["u"], rows["x"], rows["mask"]) if "mask" in rows else rows["u"]
-    return Samples(u, queries, rows["s"], x=once.get("x"), domain=domain, inputs=inputs, outputs=outputs)
+    return Samples(
+        u,
+        queries,
+        rows["s"],
+        x=once.get("x"),
+        domain=domain,
+        inputs=inputs,
+        outputs=outputs,
+        sensor_coordinates=sensor_coordinates,
+        query_coordinates=query_coordinates,
+    )
 
 
 def dimensions(name: str, rowwise: bool, indexed: bool) -> tuple[str, ...]:

@@ -74,9 +74,13 @@ def convert(
     numbers = np.arange(len(records))[rows if isinstance(rows, slice) else np.asarray(rows)]
     if not len(numbers):
         raise ValueError(f"no rows of {records.source} were selected; it has {len(records)}")
-    once, each = samples_to_arrays(records.load(numbers[[0, -1]]))
+    if not records.outputs:
+        raise ValueError(f"{records.source} has no outputs, and a store holds pairs; open it with outputs=")
+    ends = records.load(numbers[[0, -1]])
+    once, each = samples_to_arrays(ends)
     example = {name: array[0] for name, array in each.items()}
-    schema = StoreSchema(len(numbers), records.domain, records.inputs, records.outputs, once, example)
+    coordinates = ends.sensor_coordinates, ends.query_coordinates
+    schema = StoreSchema(len(numbers), records.domain, records.inputs, records.outputs, once, example, *coordinates)
     provenance = {
         "source": records.source,
         "rows": describe_rows(numbers),
