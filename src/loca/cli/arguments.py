@@ -89,6 +89,13 @@ def load(source: Source, count: int, *, spread: bool = False) -> tuple[Samples, 
         raise typer.BadParameter(f"{source.data}: {error} ({problems})", param_hint="DATA") from error
 
 
+def check_suffix(path: Path, *suffixes: str, hint: str = "--out") -> None:
+    """Refuse the name of an output file that promises another format than the one that is written."""
+    if path.suffix not in suffixes:
+        expected = " or ".join(filter(None, [", ".join(suffixes[:-1]), suffixes[-1]]))
+        raise typer.BadParameter(f"expected a name that ends in {expected}, got {path.name!r}", param_hint=hint)
+
+
 def split_names(given: str | None) -> list[str] | None:
     """`a,b` as a list."""
     return [name.strip() for name in given.split(",")] if given else None

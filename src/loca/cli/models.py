@@ -16,10 +16,12 @@ from loca.cli.arguments import (
     ModelArgument,
     OutputsOption,
     SampleOption,
+    check_suffix,
     load_model,
     model_file,
     open_records,
 )
+from loca.cli.failures import concerning
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,11 +46,11 @@ def evaluate(
 
     from loca.evaluation import evaluate as evaluate_model
 
+    if out is not None:
+        check_suffix(out, ".json")
     operator, records = load_model(model, classes), open_records(data, inputs, outputs, sample, format)
-    try:
+    with concerning(data):
         report = evaluate_model(operator, records)
-    except (ValueError, TypeError) as problem:  # a model for other sensors or channels
-        raise typer.BadParameter(f"{data}: {problem}", param_hint="DATA") from problem
     Console().print(report)
     if out is not None:
         report.save(out)
@@ -76,6 +78,7 @@ def predict(
     NetCDF is written at once. Zarr is written piece by piece, so that predictions may be larger than memory; if the
     command is stopped or killed, the same command resumes it.
     """
+    check_suffix(out, ".nc", ".zarr")
     operator, records = load_model(model, classes), open_records(data, inputs, outputs, sample, format)
     if out.suffix == ".zarr":
         stream_prediction(operator, records, out, parse_grid(grid), model)
@@ -91,8 +94,9 @@ def write_prediction(operator: Operator, records: Records, out: Path) -> None:
     """Write all predictions at once, as NetCDF."""
     import numpy as np
 
-    samples = records.load()
-    prediction = np.asarray(operator.predict(samples.u, samples.y))
+    with concerning(records.source):
+        samples = records.load()
+        prediction = np.asarray(operator.predict(samples.u, samples.y))
     records.label(prediction).to_netcdf(out, engine="h5netcdf")
     typer.echo(f"{len(samples)} functions in {out}")
 
@@ -104,14 +108,10 @@ def stream_prediction(operator: Operator, records: Records, out: Path, grid: lis
     from loca.saving import inspect as inspect_file
 
     existed = out.exists()
-    try:
-        domain = inspect_file(model_file(model)).domain or records.domain
-        queries = None if grid is None else QueryGrid.even(domain, grid)
-        with show_progress(out.name, "tiles") as progress:
-            predict_to(operator, records, out, queries=queries, progress=progress)
-    except (OSError, ValueError, TypeError, RuntimeError) as problem:
-        typer.echo(f"loca predict: {problem}", err=True)
-        raise typer.Exit(1) from None
+    domain = inspect_file(model_file(model)).domain or records.domain
+    queries = None if grid is None else QueryGrid.even(domain, grid)
+    with concerning(records.source), show_progress(out.name, "tiles") as progress:
+        predict_to(operator, records, out, queries=queries, progress=progress)
     typer.echo(f"{out} {'already exists' if existed else 'is complete'}: {len(records)} functions")
 
 
