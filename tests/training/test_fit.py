@@ -193,11 +193,30 @@ def test_a_loss_that_is_not_finite_is_reported_with_its_step(form, model, data, 
     rows = [np.asarray(batch_rows(5, step, 30, 120)) for step in range(4)]
     bad = int(rows[2][7])
     assert all(bad not in rows[step] for step in (0, 1))
-    broken = eqx.tree_at(lambda samples: samples.s, data, data.s.at[bad, 3].set(jnp.nan))
+    value = jnp.nan if form == "store" else 1e30  # in memory, only squares are not finite: NaN is found before
+    broken = eqx.tree_at(lambda samples: samples.s, data, data.s.at[bad, 3].set(value))
     if form == "store":
         monkeypatch.setattr(Store, "load", lambda self, chosen: broken.take(jnp.asarray(chosen)))
-    with pytest.raises(BrokenLossError, match="not finite from step 2 on"):
+    because = f", because the data is not: function {bad}, output 'antiderivative': 1 of 20 values NaN"
+    with pytest.raises(BrokenLossError, match="not finite from step 2 on" + (because if form == "store" else r"\.")):
         fit(model, store if form == "store" else broken, steps=20, **SAME)
+
+
+def test_data_that_is_not_finite_is_refused_with_function_and_channel(model, data):
+    s = data.s.at[7, 3].set(jnp.nan).at[7, 4].set(jnp.inf).at[9].set(-jnp.inf)
+    u = data.u.at[2, 0].set(jnp.nan)
+    broken = eqx.tree_at(lambda samples: (samples.u, samples.s), data, (u, s))
+    message = (
+        "the data has values that are not finite: function 2, input 'u': 1 of 40 values NaN; "
+        "function 7, output 'antiderivative': 2 of 20 values NaN; "
+        "function 9, output 'antiderivative': 20 of 20 values infinite; fill them"
+    )
+    for refused in (lambda: fit(model, broken, steps=5), lambda: LOCA.create(broken, key=jax.random.key(0))):
+        with pytest.raises(ValueError, match="not finite") as refusal:
+            refused()
+        assert str(refusal.value).startswith(message)
+    with pytest.raises(ValueError, match=r"the validation data has values that are not finite: .* and 116 more"):
+        fit(model, data, steps=5, validate=eqx.tree_at(lambda samples: samples.s, data, jnp.nan * data.s))
 
 
 def test_callbacks_see_the_run_go_on(model, data):

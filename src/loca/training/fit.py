@@ -15,7 +15,7 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
-from loca.data import Records, Samples
+from loca.data import Records, Samples, batch_rows, check_finite, not_finite
 from loca.devices import FUNCTIONS, ProcessGroup, ShardingRule, local_copy, place, replicated
 from loca.losses import mean_squared
 from loca.metrics import relative_l2
@@ -102,6 +102,9 @@ def fit(
             f"expected steps ≥ 1, every ≥ 1 and 1 ≤ batch_size ≤ {len(data)} functions, "
             f"got steps={steps}, every={every}, batch_size={batch_size}"
         )
+    for samples, what in ((data, "the data"), (validate, "the validation data")):
+        if isinstance(samples, Samples):
+            check_finite(samples, what)
     optimizer = default_optimizer(steps) if optimizer is None else optimizer
     mesh = complete_mesh(mesh, model, batch_size)
     processes = ProcessGroup.of(mesh)
@@ -126,10 +129,7 @@ def fit(
             state, losses = trainer.run(state, stop, writer.total)
             now = time.perf_counter()
             if losses.broken_at is not None:
-                raise BrokenLossError(
-                    f"the loss is not finite from step {losses.broken_at} on. Inspect the data with "
-                    "loca.checks.check, lower the learning rate, or clip gradients as default_optimizer does"
-                )
+                raise broken_loss(data, losses.broken_at, batch_size, seed)
             rate = (stop - step) / (now - dispatched) if step > first else 0.0  # the first dispatch also compiled
             length = processes.broadcast(max(1, min(4 * length, round(rate * DISPATCH_SECONDS))))
             mean = writer.add(losses.total, stop - step)
@@ -144,6 +144,18 @@ def fit(
 def default_every(steps: int) -> int:
     """The number of steps between two moments unless given: 1000, or fewer for at least 20 moments."""
     return max(1, min(EVERY, steps // MOMENTS))
+
+
+def broken_loss(data: Samples | Records, step: int, batch_size: int, seed: int) -> BrokenLossError:
+    """The error for a loss that is not finite, with the functions of the batch to blame, if there are any."""
+    rows = np.asarray(batch_rows(seed, step, batch_size, len(data)))
+    found = "" if isinstance(data, Samples) else not_finite(data.load(rows), rows)
+    if found:
+        return BrokenLossError(f"the loss is not finite from step {step} on, because the data is not: {found}")
+    return BrokenLossError(
+        f"the loss is not finite from step {step} on. Inspect the data with loca.checks.check, lower the learning "
+        "rate, or clip gradients as default_optimizer does"
+    )
 
 
 def complete_mesh(mesh: Mesh | None, model: Operator, batch_size: int) -> Mesh | None:
