@@ -1,6 +1,7 @@
 """Random mistakes on the command line: every one ends with a message and an exit code, never with a traceback."""
 
 import json
+import logging
 import os
 import random
 import shutil
@@ -187,7 +188,7 @@ def test_mistakes_end_with_a_message_and_an_exit_code(seed, count, place, tmp_pa
         if any(said.values()):
             wrong = [what for what, is_so in said.items() if is_so]
             found.append((line, wrong, result.exit_code, repr(result.exception), result.output[-600:]))
-            print(number, *found[-1], sep="\n", flush=True)  # at once, for runs of hours: pytest -s
+            logging.getLogger(__name__).warning("%s", found[-1])  # at once: --log-cli-level=WARNING
         shutil.rmtree(here)
     report = "\n\n".join(f"loca {line}\n{wrong} {code} {error}\n{output}" for line, wrong, code, error, output in found)
     assert not found, f"{len(found)} of {len(codes)}\n{report}"
