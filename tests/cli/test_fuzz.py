@@ -149,8 +149,8 @@ HEADS = {".nc": b"\x89HDF", ".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml
 
 
 def is_wrong(path):
-    """Whether a file has another format than its name says; hidden and partial files have none."""
-    if any(part.startswith(".") or part.endswith(".partial") for part in path.parts):
+    """Whether a file has another format than its name says; hidden, partial and Orbax's files have none."""
+    if any(part.startswith(".") or part.endswith((".partial", "checkpoints")) for part in path.parts):
         return False
     if path.suffix in (".csv", ".txt"):
         return True  # nothing writes these

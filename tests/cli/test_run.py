@@ -318,6 +318,9 @@ def test_models_with_classes_of_the_user(place, tmp_path, monkeypatch):
     assert "importing 'broken_kernels' failed: No module named 'nowhere_to_be_found'" in refusal(
         "--class", "broken_kernels:Doubled"
     )
+    assert "json:JSONDecoder is <class 'json.decoder.JSONDecoder'>; expected a class" in refusal(
+        "--class", "json:JSONDecoder"
+    )
     assert "module 'own_kernels' has no 'Tripled'; it defines Doubled" in refusal("--class", "own_kernels:Tripled")
 
 

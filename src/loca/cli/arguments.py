@@ -198,6 +198,8 @@ def model_file(model: Path) -> Path:
 
 def import_class(path: str) -> Any:
     """Import a class given as MODULE:NAME; modules in the current directory are found, too."""
+    import equinox as eqx
+
     module_name, colon, name = path.partition(":")
     if not colon or not module_name or not name:
         raise typer.BadParameter(f"expected MODULE:NAME, such as kernels:MyKernel, got {path!r}", param_hint="--class")
@@ -216,4 +218,9 @@ def import_class(path: str) -> Any:
         raise typer.BadParameter(
             f"module {module_name!r} has no {name!r}; it defines {', '.join(own) or 'no class'}", param_hint="--class"
         )
-    return getattr(module, name)
+    found = getattr(module, name)
+    if not callable(found) or (isinstance(found, type) and not issubclass(found, eqx.Module)):
+        raise typer.BadParameter(
+            f"{path} is {found!r}; expected a class that models are made of, or an activation", param_hint="--class"
+        )
+    return found
