@@ -4,17 +4,25 @@ Sizes in the annotations are the paper's: `N` functions, `m` sensors, `P` querie
 `l` the lifted dimension, `d_x`, `d_y`, `d_u`, `d_s` the dimensions of locations and values.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import equinox as eqx
 import jaxtyping
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-__all__ = ["Array", "Input", "Key", "Keys", "Measurements", "PyTree"]
+__all__ = ["Array", "Input", "Key", "Keys", "Measurements", "Numbers", "PyTree"]
 
 Key = PRNGKeyArray
 """A typed random key, from `jax.random.key`."""
 
 Keys = jaxtyping.Key[Array, " N"]
 """A key for each of N functions."""
+
+
+Numbers = Array | np.ndarray | Sequence[Any] | float
+"""Numbers as users have them: an array of any precision, or nested lists; converted where a function takes them."""
 
 
 class Measurements(eqx.Module):

@@ -95,6 +95,13 @@ def load(source: Source, count: int, *, spread: bool = False) -> tuple[Samples, 
         raise typer.BadParameter(f"{source.data}: {error} ({problems})", param_hint="DATA") from error
 
 
+def check_suffix(path: Path, *suffixes: str, hint: str = "--out") -> None:
+    """Refuse the name of an output file that promises another format than the one that is written."""
+    if path.suffix not in suffixes:
+        expected = " or ".join(filter(None, [", ".join(suffixes[:-1]), suffixes[-1]]))
+        raise typer.BadParameter(f"expected a name that ends in {expected}, got {path.name!r}", param_hint=hint)
+
+
 def split_names(given: str | None) -> list[str] | None:
     """`a,b` as a list."""
     return [name.strip() for name in given.split(",")] if given else None
@@ -257,6 +264,8 @@ def model_file(model: Path) -> Path:
 
 def import_class(path: str) -> Any:
     """Import a class given as MODULE:NAME; modules in the current directory are found, too."""
+    import equinox as eqx
+
     module_name, colon, name = path.partition(":")
     if not colon or not module_name or not name:
         raise typer.BadParameter(f"expected MODULE:NAME, such as kernels:MyKernel, got {path!r}", param_hint="--class")
@@ -275,4 +284,9 @@ def import_class(path: str) -> Any:
         raise typer.BadParameter(
             f"module {module_name!r} has no {name!r}; it defines {', '.join(own) or 'no class'}", param_hint="--class"
         )
-    return getattr(module, name)
+    found = getattr(module, name)
+    if not callable(found) or (isinstance(found, type) and not issubclass(found, eqx.Module)):
+        raise typer.BadParameter(
+            f"{path} is {found!r}; expected a class that models are made of, or an activation", param_hint="--class"
+        )
+    return found

@@ -18,11 +18,13 @@ from loca.cli.arguments import (
     RegridOption,
     SampleOption,
     Source,
+    check_suffix,
     load_model,
     model_file,
     open_records,
     printed_warnings,
 )
+from loca.cli.failures import concerning
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,12 +54,12 @@ def evaluate(
 
     from loca.evaluation import evaluate as evaluate_model
 
+    if out is not None:
+        check_suffix(out, ".json")
     operator = load_model(model, classes)
     records = open_records(Source(data, inputs, outputs, sample, format), model, operator, regrid=regrid)
-    try:
+    with concerning(data):
         report = evaluate_model(operator, records)
-    except (ValueError, TypeError) as problem:  # a model for other sensors or channels
-        raise typer.BadParameter(f"{data}: {problem}", param_hint="DATA") from problem
     Console().print(report)
     if out is not None:
         report.save(out)
@@ -93,10 +95,10 @@ def predict(
     NetCDF and tables are written at once. Zarr is written piece by piece, so that predictions may be larger than
     memory; if the command is stopped or killed, the same command resumes it.
     """
-    from loca.prediction import check_suffix
+    from loca.prediction import check_suffix as check_format
 
     try:
-        check_suffix(out)
+        check_format(out)
     except ValueError as problem:
         raise typer.BadParameter(str(problem), param_hint="--out") from None
     if grid is not None and at is not None:
@@ -104,12 +106,9 @@ def predict(
     counts, operator = parse_grid(grid), load_model(model, classes)
     source = Source(data, inputs, outputs, sample, format)
     records = open_records(source, model, operator, regrid=regrid, unsolved=True)
-    try:
+    with concerning(data):
         queries = choose_queries(operator, records, model, counts, at)
-        (stream_prediction if out.suffix == ".zarr" else write_prediction)(operator, records, out, queries)
-    except (OSError, ValueError, TypeError, RuntimeError) as problem:
-        typer.echo(f"loca predict: {problem}", err=True)
-        raise typer.Exit(1) from None
+    (stream_prediction if out.suffix == ".zarr" else write_prediction)(operator, records, out, queries)
 
 
 def choose_queries(
@@ -133,7 +132,7 @@ def write_prediction(operator: Operator, records: Records, out: Path, queries: Q
     """Write all predictions at once."""
     from loca.prediction import predict_dataset, write_dataset
 
-    with printed_warnings():
+    with concerning(records.source), printed_warnings():
         found = predict_dataset(operator, records, queries=queries)
     write_dataset(found, out)
     typer.echo(f"{len(records)} functions in {out}")
@@ -145,7 +144,7 @@ def stream_prediction(operator: Operator, records: Records, out: Path, queries: 
     from loca.prediction import predict_to
 
     existed = out.exists()
-    with printed_warnings(), show_progress(out.name, "tiles") as progress:
+    with concerning(records.source), printed_warnings(), show_progress(out.name, "tiles") as progress:
         predict_to(operator, records, out, queries=queries, progress=progress)
     typer.echo(f"{out} {'already exists' if existed else 'is complete'}: {len(records)} functions")
 

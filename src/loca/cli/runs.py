@@ -14,7 +14,8 @@ def train(
     config: Annotated[Path | None, typer.Argument(help="RUN.toml with tables [data], [model], [training].")] = None,
     out: Annotated[Path | None, typer.Option(help="The run directory, for model, checkpoints and history.")] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Resume the run in this directory; no other option is needed.")
+        Path | None,
+        typer.Option(help="Resume the run in this directory. The only other option is --steps, to extend the run."),
     ] = None,
     data: Annotated[str | None, typer.Option(help="The file with training data, as in [data] path.")] = None,
     inputs: InputsOption = None,
@@ -44,13 +45,14 @@ def train(
 
     A TOML file, options, or both describe the run; options override the file. The run remembers the variables of its
     data, so that `loca evaluate`, `predict` and `figures` find them in other files. Killed at any moment,
-    `loca train --resume DIR` continues and ends in the same model. Ctrl-C and SIGTERM save a checkpoint first.
+    `loca train --resume DIR` continues and ends in the same model. Ctrl-C and SIGTERM save a checkpoint first, and end
+    the command with exit code 130 or 143.
     """
     from rich.console import Console
 
     from loca.cli.progress import show_training
-    from loca.runs import MODEL_FILE, ConfigurationError, execute, read_configuration, read_run
-    from loca.training import BrokenLossError, StoppedError
+    from loca.runs import MODEL_FILE, execute, read_configuration, read_run
+    from loca.training import StoppedError
 
     changes: dict[str, dict[str, Any]] = {
         "data": {
@@ -76,22 +78,34 @@ def train(
             "loggers": log or None,
         },
     }
-    directory = resume or out
+    if (out is None) == (resume is None):
+        raise typer.BadParameter("give a run directory: --out DIR for a new run, or --resume DIR to resume one")
+    directory = out or resume or Path()
+    if resume is None:
+        configuration = read_configuration(config, changes)
+    else:
+        check_nothing_else(config, changes)
+        configuration = read_run(resume, steps)
     try:
-        if directory is None:
-            raise ConfigurationError("give a run directory: --out DIR for a new run, or --resume DIR to resume one")
-        configuration = read_configuration(config, changes) if resume is None else read_run(resume)
         result = execute(configuration, directory, callbacks=[show_training()])
     except StoppedError as stopped:
         saved = str(stopped).partition(";")[0]  # what follows is advice for callers of `fit`
-        typer.echo(f"{saved}; continue with `loca train --resume {directory}`")
-        return
-    except (BrokenLossError, ImportError, OSError, ValueError, RuntimeError) as problem:
-        typer.echo(f"loca train: {problem}", err=True)
-        raise typer.Exit(1) from None
+        typer.echo(f"{saved}; continue with `loca train --resume {directory}`", err=True)
+        raise typer.Exit(128 + stopped.signal) from None
     for report in result.reports.values():
         Console().print(report)
     typer.echo(f"{directory / MODEL_FILE}: mean relative L2 error on validation data {result.validation:.4f}")
+
+
+def check_nothing_else(config: Path | None, changes: dict[str, dict[str, Any]]) -> None:
+    """Refuse everything that cannot change when a run is resumed."""
+    fields = {name: value for table in changes.values() for name, value in table.items() if name != "steps"}
+    options = {"path": "--data", "kind": "--model", "loggers": "--log"}
+    given = [options.get(name, f"--{name.replace('_', '-')}") for name, value in fields.items() if value is not None]
+    if config is not None or given:
+        raise typer.BadParameter(
+            f"--resume takes all settings from the run and accepts --steps only; leave out {', '.join(given) or config}"
+        )
 
 
 def reproduce(
@@ -145,11 +159,10 @@ def reproduce(
     directory.mkdir(parents=True, exist_ok=True)
     try:
         result = reproduce_claim(CLAIMS[claim], preset, RunPool(out, workers, typer.echo), directory, seeds)
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception:
         with contextlib.suppress(OSError):  # an empty directory would prevent another attempt
             directory.rmdir()
-        typer.echo(f"loca reproduce: {error}", err=True)
-        raise typer.Exit(1) from None
+        raise
     header, *rows = result.table()
     table = Table(title=f"{claim}. {result.claim.title}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name, *cells in zip(header, *rows, strict=True):

@@ -1,12 +1,16 @@
 """Functions as data: samples in memory, records in files, query forms, normalization and streams of batches."""
 
+from loca.data.arrays import as_numbers as as_numbers
 from loca.data.files import Labeled as Labeled
 from loca.data.files import open as open  # noqa: A004
+from loca.data.finite import check_finite as check_finite
+from loca.data.finite import not_finite as not_finite
 from loca.data.normalization import Normalization as Normalization
 from loca.data.queries import Free as Free
 from loca.data.queries import Indexed as Indexed
 from loca.data.queries import Queries as Queries
 from loca.data.queries import Shared as Shared
+from loca.data.queries import as_queries as as_queries
 from loca.data.records import Part as Part
 from loca.data.records import Records as Records
 from loca.data.records import Rows as Rows
@@ -52,12 +56,16 @@ __all__ = [
     "Stream",
     "Variable",
     "array_digest",
+    "as_numbers",
+    "as_queries",
     "batch_rows",
+    "check_finite",
     "convert",
     "cut",
     "grid_shape",
     "group_attributes",
     "is_store",
+    "not_finite",
     "open",
     "samples_from_arrays",
     "samples_to_arrays",

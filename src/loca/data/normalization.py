@@ -7,6 +7,7 @@ import dataclasses
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from loca.data.finite import check_finite
 from loca.data.samples import Samples
 from loca.parameters import Fixed
 from loca.typing import Input, Measurements
@@ -26,7 +27,8 @@ class Normalization(Fixed):
 
     @classmethod
     def fit(cls, samples: Samples) -> Normalization:
-        """Fit the mean and the standard deviation of each channel of training data."""
+        """Fit the mean and the standard deviation of each channel of training data, which must be finite."""
+        check_finite(samples)
         if isinstance(samples.u, Measurements):
             u_shift, u_scale = moments(samples.u.u, samples.u.mask[..., None])
         else:

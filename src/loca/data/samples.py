@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, UInt32
 
-from loca.data.queries import Free, Queries, Shared, random_columns
+from loca.data.arrays import as_numbers
+from loca.data.queries import Queries, as_queries, random_columns
 from loca.domains import Box, Domain
-from loca.typing import Input, Key, Keys, Measurements
+from loca.typing import Input, Key, Keys, Measurements, Numbers
 
 ROUNDS = 6
 """Rounds of the Feistel network in `shuffle`. Four make a pseudorandom permutation (Luby & Rackoff 1988); two more are
@@ -38,6 +39,10 @@ class Samples(eqx.Module):
     - `y`: query locations: an array (P, d_y) shared by all functions, an array (N, P, d_y), or any `Queries`.
     - `s`: values at the queries, shape (N, P, d_s).
     - `x`: sensor locations, shape (m, d_x); None with `Measurements`, which carry their own.
+
+    Arrays may be lists or have any precision. The last axis may be missing for one channel or one coordinate: u of
+    shape (N, m), s of shape (N, P), y of shape (P,).
+
     - `domain`: Y; by default the smallest box that contains all queries.
     - `inputs`, `outputs`: names and units of the channels.
     - `sensor_coordinates`, `query_coordinates`: names and units of the columns of x and y; empty if unknown.
@@ -55,21 +60,23 @@ class Samples(eqx.Module):
 
     def __init__(
         self,
-        u: Input,
-        y: Queries | Float[Array, "_ d_y"] | Float[Array, "_ _ d_y"],
-        s: Float[Array, "_ _ d_s"],
+        u: Numbers | Measurements,
+        y: Queries | Numbers,
+        s: Numbers,
         *,
-        x: Float[Array, "_ d_x"] | None = None,
+        x: Numbers | None = None,
         domain: Domain | None = None,
         inputs: Sequence[Variable] | None = None,
         outputs: Sequence[Variable] | None = None,
         sensor_coordinates: Sequence[Variable] = (),
         query_coordinates: Sequence[Variable] = (),
     ):
-        queries = y if isinstance(y, Queries) else Shared(y) if y.ndim == 2 else Free(y)
-        self.u, self.y, self.s, self.x = u, queries, s, x
-        self.domain = domain if domain is not None else bounding_box(queries.points)
-        values = u.u if isinstance(u, Measurements) else u
+        self.u = u if isinstance(u, Measurements) else as_numbers(u, "u", "(N, m, d_u)", "(N, m)")
+        self.y = as_queries(y)
+        self.s = s = as_numbers(s, "s", "(N, P, d_s)", "(N, P)")
+        self.x = None if x is None else as_numbers(x, "x", "(m, d_x)", "(m,)")
+        self.domain = domain if domain is not None else bounding_box(self.y.points)
+        values = self.u.u if isinstance(self.u, Measurements) else self.u
         self.inputs = tuple(inputs) if inputs else tuple(Variable(f"u{i + 1}") for i in range(values.shape[-1]))
         self.outputs = tuple(outputs) if outputs else tuple(Variable(f"s{i + 1}") for i in range(s.shape[-1]))
         self.sensor_coordinates, self.query_coordinates = tuple(sensor_coordinates), tuple(query_coordinates)

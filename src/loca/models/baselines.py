@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from loca.data import Indexed, Normalization, Queries, Samples, Shared
-from loca.models.operator import Operator, Signature
+from loca.models.operator import Function, Operator, Signature
 from loca.parameters import Fixed
 from loca.typing import Input, Measurements
 from loca.workers import one_thread
@@ -75,7 +74,7 @@ class Regression(Operator, Fixed):
         return RegressionAtQueries(self, self.responses[:, nearest(y, self.y)])
 
 
-class RegressionAtQueries(eqx.Module):
+class RegressionAtQueries(Function):
     """u ↦ s(y) for fixed queries."""
 
     operator: Regression
@@ -121,7 +120,7 @@ class Proportional(Operator, Fixed):
         return ProportionalAtQueries(self, nearest(y, self.x))
 
 
-class ProportionalAtQueries(eqx.Module):
+class ProportionalAtQueries(Function):
     """u ↦ c ⊙ u(y) for fixed queries."""
 
     operator: Proportional

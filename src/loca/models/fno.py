@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from loca.data import Free, Normalization, Queries, Samples
 from loca.models.interpolation import Grid, Interpolation
-from loca.models.operator import Halves, Operator, Signature
+from loca.models.operator import Function, Halves, Operator, Signature
 from loca.models.spectral import SpectralLayer, at_every_point
 from loca.nets import MLP
 from loca.typing import Input, Key, Measurements
@@ -157,7 +157,7 @@ class FNO(Operator):
         return self.normalization.restore_output(jax.vmap(interpolation)(fields))
 
 
-class FieldAtQueries(eqx.Module):
+class FieldAtQueries(Function):
     """u ↦ F(u)(y) for fixed queries: the neighbors of each query on the grid, and their weights, are constants."""
 
     operator: FNO

@@ -11,10 +11,10 @@ import jax
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from loca.data import Free, Normalization, Queries, Samples, Shared, Variable
+from loca.data import Free, Normalization, Queries, Samples, Shared, Variable, as_numbers, as_queries
 from loca.domains import Domain, warn_outside
 from loca.parameters import Fixed
-from loca.typing import Input, Measurements, PyTree
+from loca.typing import Input, Measurements, Numbers, PyTree
 
 
 class Signature(Fixed):
@@ -108,7 +108,18 @@ class Halves(NamedTuple):
     block: int | None = None
 
 
-class Operator(eqx.Module):
+class Function(eqx.Module):
+    """A module that `jax.jit` and other transformations accept as a function.
+
+    JAX keeps compiled functions in a table by their hash, but Equinox hashes a module by its arrays, which have none.
+    """
+
+    def __hash__(self) -> int:
+        arrays = [leaf for leaf in jax.tree.leaves(self) if eqx.is_array(leaf)]
+        return hash((type(self), *((array.shape, array.dtype) for array in arrays)))
+
+
+class Operator(Function):
     """F : u ↦ s, from input functions to output functions that can be evaluated anywhere.
 
     An evaluation has two steps, so that training performs the first only once: `encode` contains everything that
@@ -175,14 +186,29 @@ class Operator(eqx.Module):
         """
         return Halves(self._encode_many, unchanged, self._respond_at)
 
-    def __call__(self, u: Input, y: Float[Array, "P d_y"]) -> Float[Array, "P d_s"]:
-        """F(u)(y) for one function, in the units of the data."""
-        self._warn_outside(y)
-        s = self.respond(self.encode(u)[None], Shared(y))[0]
-        return self.normalization.restore_output(s)
+    def __call__(self, u: Numbers | Measurements, y: Numbers) -> Float[Array, "P d_s"]:
+        """F(u)(y) for one function, in the units of the data.
 
-    def predict(self, u: Input, queries: Queries) -> Float[Array, "N P d_s"]:
-        """F(uᵢ)(yᵢ) for many functions, in the units of the data."""
+        **Arguments:**
+
+        - `u`: values (m, d_u) at the sensors, or (m,) for one channel; or `Measurements`.
+        - `y`: locations (P, d_y), or (P,) for one coordinate.
+        """
+        u = u if isinstance(u, Measurements) else as_numbers(u, "u", "(m, d_u)", "(m,)")
+        queries = Shared(as_numbers(y, "y", "(P, d_y)", "(P,)"))
+        self._warn_outside(queries.points)
+        return self.normalization.restore_output(self.respond(self.encode(u)[None], queries)[0])
+
+    def predict(self, u: Numbers | Measurements, queries: Queries | Numbers) -> Float[Array, "N P d_s"]:
+        """F(uᵢ)(yᵢ) for many functions, in the units of the data.
+
+        **Arguments:**
+
+        - `u`: values (N, m, d_u) at the sensors, or (N, m) for one channel; or `Measurements`.
+        - `queries`: any queries, or an array: (P, d_y) for all functions, (N, P, d_y), or (P,) for one coordinate.
+        """
+        u = u if isinstance(u, Measurements) else as_numbers(u, "u", "(N, m, d_u)", "(N, m)")
+        queries = as_queries(queries)
         self._warn_outside(queries.points)
         return self.normalization.restore_output(self.respond(self._encode_many(u), queries))
 
@@ -198,7 +224,7 @@ class Operator(eqx.Module):
         return self.normalization.restore_output(self.respond(codes, Shared(y)))
 
 
-class OperatorAtQueries(eqx.Module):
+class OperatorAtQueries(Function):
     """u ↦ F(u)(y) for fixed queries, without any work done in advance."""
 
     operator: Operator

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from loca.attention import Channels, expectation
 from loca.data import Indexed, Queries, Shared
 from loca.encoders import Encoder
-from loca.models.operator import Halves, Operator
+from loca.models.operator import Function, Halves, Operator
 from loca.typing import Input, PyTree
 
 BLOCK = 8192
@@ -109,7 +109,7 @@ class SeparableOperator(Operator):
         return self.normalization.restore_output(expectation(phi, v))
 
 
-class AtQueries(eqx.Module):
+class AtQueries(Function):
     """u ↦ F(u)(y) for fixed queries: φ is a constant, so a call is one encoder pass and one matrix product."""
 
     operator: SeparableOperator

@@ -61,8 +61,8 @@ class MLflow(Logger):
         missing = [Param(name, value) for name, value in flat(self.description) if name not in run.data.params]
         for start in range(0, len(missing), BATCH):
             self._client.log_batch(self._run, params=missing[start : start + BATCH])
-        written = [self._client.get_metric_history(self._run, name) for name in ("loss", "mean_loss")]
-        return max((metric.step for metrics in written for metric in metrics), default=-1)
+        written = self._client.get_metric_history(self._run, "loss")
+        return max((metric.step for metric in written), default=-1)
 
     def _experiment(self) -> str:
         found = self._client.get_experiment_by_name("loca")

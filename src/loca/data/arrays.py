@@ -1,0 +1,36 @@
+"""Arrays as users have them: lists, integers, double precision, and one channel without an axis of its own."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from loca.typing import Array, Numbers
+
+
+def as_numbers(values: Numbers, name: str, *shapes: str) -> Array:
+    """Numbers as a JAX array of floating-point numbers, with one axis for each letter of one of the shapes.
+
+    The last axis of the first shape may be missing if it has length one, as in the second shape.
+
+    **Arguments:**
+
+    - `values`: an array, or lists of numbers.
+    - `name`: that of the argument, for messages.
+    - `shapes`: the expected shape, and optionally that without the last axis, such as "(N, m, d_u)" and "(N, m)".
+    """
+    expected = f"expected {name} as an array of shape {' or '.join(shapes)}"
+    try:
+        array = values if isinstance(values, jax.Array) else np.asarray(values)
+    except ValueError as error:  # lists of different lengths
+        raise ValueError(f"{expected}, got lists that do not form one ({error})") from None
+    if not (jnp.issubdtype(array.dtype, jnp.floating) or array.dtype.kind in "iub"):
+        raise ValueError(f"{expected} with real numbers, got {array.dtype}")
+    axes = [shape.count(",") + 1 if "," in shape and not shape.endswith(",)") else 1 for shape in shapes]
+    if array.ndim not in axes:
+        given = "a single number" if array.ndim == 0 else f"shape {array.shape}"
+        raise ValueError(f"{expected}, got {given}")
+    if not (isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jnp.floating)):
+        array = jnp.asarray(array, dtype=float)  # single precision, unless JAX is set to double
+    return array if array.ndim == axes[0] else array[..., None]
