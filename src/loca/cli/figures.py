@@ -17,6 +17,7 @@ from loca.cli.arguments import (
     ModelArgument,
     OutputsOption,
     SampleOption,
+    check_directory,
     load_model,
     model_file,
     open_records,
@@ -56,6 +57,7 @@ def figures(
     """
     from loca.evaluation import evaluate
 
+    check_directory(out)
     paths = [model, *(beside or [])]
     names = names_of(paths)
     operators = [load_model(path, classes) for path in paths]

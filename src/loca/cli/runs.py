@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from loca.cli.arguments import check_directory
+
 
 def train(
     config: Annotated[Path | None, typer.Argument(help="RUN.toml with tables [data], [model], [training].")] = None,
@@ -64,6 +66,7 @@ def train(
         raise typer.BadParameter("give a run directory: --out DIR for a new run, or --resume DIR to resume one")
     directory = out or resume or Path()
     if resume is None:
+        check_directory(directory)  # not that of a run begun earlier
         configuration = read_configuration(config, changes)
     else:
         check_nothing_else(config, changes)
@@ -128,6 +131,7 @@ def reproduce(
             table.add_row(each.name, each.title, *(expected_verdict(each.name, p) or "—" for p in PRESETS))
         console.print(table)
         return
+    check_directory(out)
     if claim not in CLAIMS:
         raise typer.BadParameter(f"unknown claim {claim!r}; choose one of {', '.join(CLAIMS)}", param_hint="CLAIM")
     if preset not in PRESETS:
