@@ -232,6 +232,7 @@ def plain(output):
         (["--data", "d.zarr"], "give a run directory: --out DIR for a new run, or --resume DIR to resume one"),
         (["--out", "r", "--resume", "r"], "give a run directory"),
         (["--resume", "r", "--batch-size", "3", "--data", "d"], "accepts --steps only; leave out --data, --batch-size"),
+        (["--data", "d.zarr", "--out", "run.zarr"], "expected the name of a directory, got 'run.zarr'"),
         (["run.toml", "--resume", "r"], "accepts --steps only; leave out run.toml"),
     ],
 )

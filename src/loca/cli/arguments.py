@@ -102,6 +102,30 @@ def check_suffix(path: Path, *suffixes: str, hint: str = "--out") -> None:
         raise typer.BadParameter(f"expected a name that ends in {expected}, got {path.name!r}", param_hint=hint)
 
 
+FILE_SUFFIXES = (
+    ".csv",
+    ".h5",
+    ".json",
+    ".mat",
+    ".nc",
+    ".npz",
+    ".pdf",
+    ".png",
+    ".safetensors",
+    ".svg",
+    ".toml",
+    ".txt",
+    ".zarr",
+)
+"""Endings of the names of files, which directories with several files should not have."""
+
+
+def check_directory(path: Path) -> None:
+    """Refuse the name of a directory for several files that promises a single file."""
+    if path.suffix in FILE_SUFFIXES:
+        raise typer.BadParameter(f"expected the name of a directory, got {path.name!r}", param_hint="--out")
+
+
 def split_names(given: str | None) -> list[str] | None:
     """`a,b` as a list."""
     return [name.strip() for name in given.split(",")] if given else None

@@ -19,6 +19,7 @@ from loca.cli.arguments import (
     RegridOption,
     SampleOption,
     Source,
+    check_directory,
     load_model,
     model_file,
     open_records,
@@ -59,6 +60,7 @@ def figures(
     """
     from loca.evaluation import evaluate
 
+    check_directory(out)
     paths = [model, *(beside or [])]
     names = names_of(paths)
     operators = [load_model(path, classes) for path in paths]

@@ -7,7 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from loca.cli.arguments import FormatOption, InputsOption, OutputsOption, SampleOption, split_names
+from loca.cli.arguments import (
+    FormatOption,
+    InputsOption,
+    OutputsOption,
+    SampleOption,
+    check_directory,
+    split_names,
+)
 
 
 def train(
@@ -82,6 +89,7 @@ def train(
         raise typer.BadParameter("give a run directory: --out DIR for a new run, or --resume DIR to resume one")
     directory = out or resume or Path()
     if resume is None:
+        check_directory(directory)  # not that of a run begun earlier
         configuration = read_configuration(config, changes)
     else:
         check_nothing_else(config, changes)
@@ -146,6 +154,7 @@ def reproduce(
             table.add_row(each.name, each.title, *(expected_verdict(each.name, p) or "—" for p in PRESETS))
         console.print(table)
         return
+    check_directory(out)
     if claim not in CLAIMS:
         raise typer.BadParameter(f"unknown claim {claim!r}; choose one of {', '.join(CLAIMS)}", param_hint="CLAIM")
     if preset not in PRESETS:
