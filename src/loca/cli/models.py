@@ -105,7 +105,7 @@ def stream_prediction(operator: Operator, records: Records, out: Path, grid: lis
 
     existed = out.exists()
     try:
-        domain = inspect_file(model_file(model)).domain or records.domain
+        domain = operator.domain or inspect_file(model_file(model)).domain or records.domain
         queries = None if grid is None else QueryGrid.even(domain, grid)
         with show_progress(out.name, "tiles") as progress:
             predict_to(operator, records, out, queries=queries, progress=progress)
