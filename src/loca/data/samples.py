@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from jaxtyping import Array, Float, Int, UInt32
 
 from loca.data.queries import Free, Queries, Shared, random_columns
 from loca.domains import Box, Domain
-from loca.typing import Input, Key, Keys, Measurements
+from loca.typing import Input, Key, Keys, MultiInput, SensorLocations, values_of, with_values
 
 ROUNDS = 6
 """Rounds of the Feistel network in `shuffle`. Four make a pseudorandom permutation (Luby & Rackoff 1988); two more are
@@ -34,10 +35,12 @@ class Samples(eqx.Module):
 
     **Arguments:**
 
-    - `u`: values at the sensors `x`, shape (N, m, d_u); or `Measurements`, if every function has its own sensors.
+    - `u`: values at the sensors `x`, shape (N, m, d_u); `Measurements`, if every function has its own sensors; or
+      `MultiInput`, if there are fields on different sensors, or numbers beside fields.
     - `y`: query locations: an array (P, d_y) shared by all functions, an array (N, P, d_y), or any `Queries`.
     - `s`: values at the queries, shape (N, P, d_s).
-    - `x`: sensor locations, shape (m, d_x); None with `Measurements`, which carry their own.
+    - `x`: sensor locations, shape (m, d_x); None with `Measurements`, which carry their own; with `MultiInput` a tuple
+      with the locations of each field.
     - `domain`: Y; by default the smallest box that contains all queries.
     - `inputs`, `outputs`: names and units of the channels.
     """
@@ -45,7 +48,7 @@ class Samples(eqx.Module):
     u: Input
     y: Queries
     s: Float[Array, "N P d_s"]
-    x: Float[Array, "m d_x"] | None
+    x: SensorLocations
     domain: Domain
     inputs: tuple[Variable, ...] = eqx.field(static=True)
     outputs: tuple[Variable, ...] = eqx.field(static=True)
@@ -56,38 +59,49 @@ class Samples(eqx.Module):
         y: Queries | Float[Array, "_ d_y"] | Float[Array, "_ _ d_y"],
         s: Float[Array, "_ _ d_s"],
         *,
-        x: Float[Array, "_ d_x"] | None = None,
+        x: SensorLocations = None,
         domain: Domain | None = None,
         inputs: Sequence[Variable] | None = None,
         outputs: Sequence[Variable] | None = None,
     ):
         queries = y if isinstance(y, Queries) else Shared(y) if y.ndim == 2 else Free(y)
+        if isinstance(u, MultiInput) and not isinstance(x, tuple):
+            x = (None,) * len(u.fields) if x is None else (x,)
         self.u, self.y, self.s, self.x = u, queries, s, x
         self.domain = domain if domain is not None else bounding_box(queries.points)
-        values = u.u if isinstance(u, Measurements) else u
-        self.inputs = tuple(inputs) if inputs else tuple(Variable(f"u{i + 1}") for i in range(values.shape[-1]))
+        channels = sum(values.shape[-1] for values in values_of(u))
+        self.inputs = tuple(inputs) if inputs else tuple(Variable(f"u{i + 1}") for i in range(channels))
         self.outputs = tuple(outputs) if outputs else tuple(Variable(f"s{i + 1}") for i in range(s.shape[-1]))
-        self._check(values)
+        self._check(channels)
 
-    def _check(self, values: Array) -> None:
+    def _check(self, channels: int) -> None:
         P = self.y.count
-        if values.shape[0] != self.s.shape[0]:
-            raise ValueError(
-                f"u holds {values.shape[0]} functions but s holds {self.s.shape[0]}; pass one output for each input"
-            )
+        for values in values_of(self.u):
+            if values.shape[0] != self.s.shape[0]:
+                raise ValueError(
+                    f"u holds {values.shape[0]} functions but s holds {self.s.shape[0]}; pass one output for each input"
+                )
         if self.s.shape[1] != P:
             raise ValueError(
                 f"s has {self.s.shape[1]} values per function but y has {P} locations; pass one value per location"
             )
-        if self.x is not None and self.x.shape[0] != values.shape[1]:
+        places = self.x if isinstance(self.x, tuple) else (self.x,)
+        fields = self.u.fields if isinstance(self.u, MultiInput) else (self.u,)
+        if len(places) != len(fields):
             raise ValueError(
-                f"x has {self.x.shape[0]} sensors but u has {values.shape[1]} values per function; pass one value "
-                "per sensor"
+                f"x holds the sensors of {len(places)} fields but u holds {len(fields)}; pass one array per field"
             )
-        if len(self.inputs) != values.shape[-1] or len(self.outputs) != self.s.shape[-1]:
+        for x, field in zip(places, fields, strict=True):
+            (values,) = values_of(field)
+            if x is not None and x.shape[0] != values.shape[1]:
+                raise ValueError(
+                    f"x has {x.shape[0]} sensors but u has {values.shape[1]} values per function; pass one value "
+                    "per sensor"
+                )
+        if len(self.inputs) != channels or len(self.outputs) != self.s.shape[-1]:
             raise ValueError(
                 f"{len(self.inputs)} input and {len(self.outputs)} output names were given for "
-                f"{values.shape[-1]} input and {self.s.shape[-1]} output channels; pass one name per channel"
+                f"{channels} input and {self.s.shape[-1]} output channels; pass one name per channel"
             )
         self.domain.check(self.y.points)
 
@@ -103,6 +117,21 @@ class Samples(eqx.Module):
     def output_size(self) -> int:
         """d_s."""
         return len(self.outputs)
+
+    @property
+    def parts(self) -> tuple[Samples, ...]:
+        """The same pairs with one kind of input each: every field of a `MultiInput`, then the scalars at one sensor."""
+        if not isinstance(self.u, MultiInput):
+            return (self,)
+        assert isinstance(self.x, tuple)
+        inputs = list(zip(self.u.fields, self.x, strict=True))
+        if self.u.scalars is not None:
+            inputs.append((self.u.scalars[:, None], None))
+        names = iter(self.inputs)
+        return tuple(
+            dataclasses.replace(self, u=u, x=x, inputs=list(itertools.islice(names, values_of(u)[0].shape[-1])))
+            for u, x in inputs
+        )
 
     def take(self, rows: Int[Array, " B"]) -> Samples:
         """The functions with these numbers, in the order given."""
@@ -127,12 +156,10 @@ class Samples(eqx.Module):
 
     def corrupt(self, key: Key, noise_std: float) -> Samples:
         """Add Gaussian noise to every input value; its standard deviation `noise_std` has the units of u."""
-
-        def noisy(u: Array) -> Array:
-            return u + noise_std * jax.random.normal(key, u.shape, u.dtype)
-
-        u = dataclasses.replace(self.u, u=noisy(self.u.u)) if isinstance(self.u, Measurements) else noisy(self.u)
-        return dataclasses.replace(self, u=u)
+        values = values_of(self.u)
+        keys = [key] if len(values) == 1 else jax.random.split(key, len(values))
+        noisy = [u + noise_std * jax.random.normal(k, u.shape, u.dtype) for k, u in zip(keys, values, strict=True)]
+        return dataclasses.replace(self, u=with_values(self.u, noisy))
 
     def split(self, key: Key, *counts: int) -> tuple[Samples, ...]:
         """Disjoint random subsets with the given numbers of functions."""

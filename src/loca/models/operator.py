@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from loca.data import Normalization, Queries, Samples, Shared, Variable
 from loca.domains import Domain
 from loca.parameters import Fixed
-from loca.typing import Input, PyTree
+from loca.typing import Input, PyTree, SensorLocations
 
 
 class Signature(Fixed):
@@ -24,13 +24,13 @@ class Signature(Fixed):
     **Arguments:**
 
     - `domain`: Y.
-    - `x`: locations of the sensors; None if every function has its own.
+    - `x`: locations of the sensors; None if every function has its own, a tuple if there are several fields.
     - `input_names`, `input_units`: of the channels of u.
     - `output_names`, `output_units`: of the channels of s.
     """
 
     domain: Domain
-    x: Float[Array, "m d_x"] | None
+    x: SensorLocations
     input_names: tuple[str, ...] = eqx.field(static=True)
     input_units: tuple[str, ...] = eqx.field(static=True)
     output_names: tuple[str, ...] = eqx.field(static=True)
@@ -107,8 +107,8 @@ class Operator(eqx.Module):
         return None if self.signature is None else self.signature.domain
 
     @property
-    def sensors(self) -> Float[Array, "m d_x"] | None:
-        """Locations of the sensors; None if unknown, or if every function has its own."""
+    def sensors(self) -> SensorLocations:
+        """Locations of the sensors; None if unknown, or if every function has its own; a tuple for several fields."""
         return None if self.signature is None else self.signature.x
 
     @property
