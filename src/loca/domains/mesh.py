@@ -244,7 +244,8 @@ class Mesh(Domain):
         """The distance to the nearest vertex, and its number."""
         from scipy.spatial import KDTree
 
-        return KDTree(np.asarray(self.vertices, np.float64)).query(y)
+        distance, number = KDTree(np.asarray(self.vertices, np.float64)).query(y)
+        return np.asarray(distance), np.asarray(number)
 
     def _extent(self) -> float:
         return max(b - a for a, b in self.bounds)

@@ -94,7 +94,7 @@ def columns_over_queries(
     first = samples.parts[0]
     sensors = first.u.x if isinstance(first.u, Measurements) else first.x
     # A placeholder sensor. Its dimension is the true one, from which `columns_of` infers whether Y includes time.
-    x = jnp.zeros((1, y.shape[1] if sensors is None else np.shape(sensors)[-1]))
+    x = jnp.zeros((1, y.shape[1] if sensors is None else np.asarray(sensors).shape[-1]))
     over = Samples(
         jnp.zeros((rows, 1, 1)),
         Shared(y),
