@@ -66,7 +66,7 @@ class MultiInput(eqx.Module):
 Input = Float[Array, "*N m d_u"] | Measurements | MultiInput
 """An input function: values at the sensors a model was built for, measurements with their own locations, or several."""
 
-SensorLocations = Float[Array, "m d_x"] | None | tuple[Float[Array, "_ _"] | None, ...]
+SensorLocations = Float[Array, "_ _"] | None | tuple[Float[Array, "_ _"] | None, ...]
 """Locations of sensors; None if unknown or different for every function, a tuple of these for each field of several."""
 
 
