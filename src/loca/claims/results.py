@@ -132,7 +132,7 @@ class Example:
         }
         samples = block.take(jnp.array([0]))
         y = samples.y.points
-        if samples.x is not None and y.shape[1] > samples.x.shape[1]:
+        if samples.x is not None and not isinstance(samples.x, tuple) and y.shape[1] > samples.x.shape[1]:
             last = jnp.flatnonzero(y[:, 0] == y[:, 0].max())
             samples = Samples(
                 samples.u, y[last], samples.s[:, last],

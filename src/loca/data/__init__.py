@@ -1,5 +1,6 @@
 """Functions as data: samples in memory, records in files, query forms, normalization and streams of batches."""
 
+from loca.data.arrays import as_input as as_input
 from loca.data.arrays import as_numbers as as_numbers
 from loca.data.files import Labeled as Labeled
 from loca.data.files import open as open  # noqa: A004
@@ -56,6 +57,7 @@ __all__ = [
     "Stream",
     "Variable",
     "array_digest",
+    "as_input",
     "as_numbers",
     "as_queries",
     "batch_rows",

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from loca.typing import Array, Numbers
+from loca.typing import Array, Input, Measurements, MultiInput, Numbers
 
 
 def as_numbers(values: Numbers, name: str, *shapes: str) -> Array:
@@ -34,3 +34,15 @@ def as_numbers(values: Numbers, name: str, *shapes: str) -> Array:
     if not (isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jnp.floating)):
         array = jnp.asarray(array, dtype=float)  # single precision, unless JAX is set to double
     return array if array.ndim == axes[0] else array[..., None]
+
+
+def as_input(u: Numbers | Measurements | MultiInput, *, many: bool) -> Input:
+    """An input function, or many, with arrays from numbers as users have them."""
+    functions = "N, " if many else ""
+    if isinstance(u, Measurements):
+        return u
+    if isinstance(u, MultiInput):
+        fields = tuple(as_input(field, many=many) for field in u.fields)
+        shapes = ("(N, k)", "(N,)") if many else ("(k,)",)
+        return MultiInput(fields, None if u.scalars is None else as_numbers(u.scalars, "scalars", *shapes))  # pyright: ignore[reportArgumentType]
+    return as_numbers(u, "u", f"({functions}m, d_u)", f"({functions}m{'' if many else ','})")

@@ -8,7 +8,7 @@ import numpy as np
 from jax.core import Tracer
 
 from loca.data.samples import Samples, Variable
-from loca.typing import Array, Measurements
+from loca.typing import Array, Measurements, values_of
 
 LISTED = 4
 """The number of channels of functions that a message lists."""
@@ -28,14 +28,14 @@ def not_finite(samples: Samples, numbers: Sequence[int] | np.ndarray | None = No
     - `samples`: the functions. Values that are not known while JAX traces a program are not checked.
     - `numbers`: the numbers of these functions in messages; from 0 on unless given.
     """
-    u, mask = (samples.u.u, samples.u.mask) if isinstance(samples.u, Measurements) else (samples.u, None)
+    inputs = [
+        ("input", *values_of(part.u), part.inputs, part.u.mask if isinstance(part.u, Measurements) else None)
+        for part in samples.parts
+    ]
     listed = [
         (int(row if numbers is None else numbers[row]), text)
-        for role, values, variables, where in (
-            ("input", u, samples.inputs, mask),
-            ("output", samples.s, samples.outputs, None),
-        )
-        for row, text in wrong_channels(role, values, variables, where)
+        for role, values, variables, mask in (*inputs, ("output", samples.s, samples.outputs, None))
+        for row, text in wrong_channels(role, values, variables, mask)
     ]
     texts = [f"function {number}, {text}" for number, text in sorted(listed)[:LISTED]]
     if len(listed) > LISTED:

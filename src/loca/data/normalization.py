@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from loca.data.finite import check_finite
 from loca.data.samples import Samples
 from loca.parameters import Fixed
-from loca.typing import Input, Measurements
+from loca.typing import Input, Measurements, values_of, with_values
 
 
 class Normalization(Fixed):
@@ -29,10 +28,8 @@ class Normalization(Fixed):
     def fit(cls, samples: Samples) -> Normalization:
         """Fit the mean and the standard deviation of each channel of training data, which must be finite."""
         check_finite(samples)
-        if isinstance(samples.u, Measurements):
-            u_shift, u_scale = moments(samples.u.u, samples.u.mask[..., None])
-        else:
-            u_shift, u_scale = moments(samples.u)
+        found = [moments_of_input(part.u) for part in samples.parts]
+        u_shift, u_scale = (jnp.concatenate(each) for each in zip(*found, strict=True))
         s_shift, s_scale = moments(samples.s)
         return cls(u_shift, u_scale, s_shift, s_scale)
 
@@ -43,14 +40,15 @@ class Normalization(Fixed):
 
     def standardize_input(self, u: Input) -> Input:
         """ũ from u."""
-        values = u.u if isinstance(u, Measurements) else u
-        if values.shape[-1] != len(self.u_shift):  # otherwise one channel would be broadcast to all
+        parts = values_of(u)
+        ends = np.cumsum([part.shape[-1] for part in parts])
+        if ends[-1] != len(self.u_shift):  # otherwise one channel would be broadcast to all
             raise ValueError(
-                f"u has {values.shape[-1]} channels but the training data had {len(self.u_shift)}; "
+                f"u has {ends[-1]} channels but the training data had {len(self.u_shift)}; "
                 f"pass values of shape (m, {len(self.u_shift)})"
             )
-        values = (values - self.u_shift) / self.u_scale
-        return dataclasses.replace(u, u=values) if isinstance(u, Measurements) else values
+        shifts, scales = (jnp.split(each, ends[:-1]) for each in (self.u_shift, self.u_scale))
+        return with_values(u, [(part - a) / b for part, a, b in zip(parts, shifts, scales, strict=True)])
 
     def standardize_output(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
         """s̃ from s."""
@@ -59,6 +57,11 @@ class Normalization(Fixed):
     def restore_output(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
         """s from s̃."""
         return self.s_shift + self.s_scale * s
+
+
+def moments_of_input(u: Input) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+    """The mean and the standard deviation of each channel of one kind of input."""
+    return moments(u.u, u.mask[..., None]) if isinstance(u, Measurements) else moments(*values_of(u))
 
 
 def moments(

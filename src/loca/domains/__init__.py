@@ -4,6 +4,7 @@ from loca.domains.box import Box as Box
 from loca.domains.domain import Domain as Domain
 from loca.domains.domain import area_weights as area_weights
 from loca.domains.domain import domain_from_json as domain_from_json
+from loca.domains.mesh import Mesh as Mesh
 from loca.domains.outside import OutsideDomainWarning as OutsideDomainWarning
 from loca.domains.outside import warn_outside as warn_outside
 from loca.domains.sphere import Sphere as Sphere
@@ -13,6 +14,7 @@ from loca.domains.torus import Torus as Torus
 __all__ = [
     "Box",
     "Domain",
+    "Mesh",
     "OutsideDomainWarning",
     "Sphere",
     "Torus",

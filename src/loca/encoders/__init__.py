@@ -2,6 +2,8 @@
 
 from loca.encoders.encoder import Encoder as Encoder
 from loca.encoders.fourier import Fourier as Fourier
+from loca.encoders.joined import Joined as Joined
+from loca.encoders.joined import Scalars as Scalars
 from loca.encoders.projection import Projection as Projection
 from loca.encoders.scattering1d import Band as Band
 from loca.encoders.scattering1d import Scattering1D as Scattering1D
@@ -9,6 +11,7 @@ from loca.encoders.scattering2d import Axis as Axis
 from loca.encoders.scattering2d import Scattering2D as Scattering2D
 from loca.encoders.sensors import HarmonicSensors as HarmonicSensors
 from loca.encoders.sensors import Sensors as Sensors
+from loca.encoders.standardized import Standardized as Standardized
 from loca.encoders.wavelet import Wavelet as Wavelet
 
 __all__ = [
@@ -17,9 +20,12 @@ __all__ = [
     "Encoder",
     "Fourier",
     "HarmonicSensors",
+    "Joined",
     "Projection",
+    "Scalars",
     "Scattering1D",
     "Scattering2D",
     "Sensors",
+    "Standardized",
     "Wavelet",
 ]

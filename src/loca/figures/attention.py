@@ -95,9 +95,10 @@ def columns_over_queries(
 ) -> list[Column]:
     """Columns that show functions over Y, one row per output channel."""
     rows = len(values)
-    sensors = samples.u.x if isinstance(samples.u, Measurements) else samples.x
+    first = samples.parts[0]
+    sensors = first.u.x if isinstance(first.u, Measurements) else first.x
     # A placeholder sensor. Its dimension is the true one, from which `columns_of` infers whether Y includes time.
-    x = jnp.zeros((1, y.shape[1] if sensors is None else sensors.shape[-1]))
+    x = jnp.zeros((1, y.shape[1] if sensors is None else np.asarray(sensors).shape[-1]))
     over = Samples(
         jnp.zeros((rows, 1, 1)),
         Shared(y),

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from loca.data import Samples, Shared, Variable
 from loca.domains import Domain
-from loca.typing import Measurements
+from loca.typing import Measurements, values_of
 
 SLICES = 3
 """Number of values of a leading coordinate, such as time, that are drawn in separate columns."""
@@ -79,14 +79,17 @@ def columns_of(samples: Samples, rows: int, levels: int = SLICES) -> list[Column
 
     Functions of three coordinates are drawn at `levels` values of the first one; a single level is the last value.
     """
+    if len(samples.parts) > 1:
+        inputs = [c for part in samples.parts for c in columns_of(part, rows, levels) if not c.is_output]
+        return [*inputs, *(c for c in columns_of(samples.parts[0], rows, levels) if c.is_output)]
     count = min(rows, len(samples))
     if isinstance(samples.u, Measurements):
         keep = np.asarray(samples.u.mask[:count])
         x = [np.asarray(each)[kept] for each, kept in zip(samples.u.x[:count], keep, strict=True)]
         u = [np.asarray(each)[kept] for each, kept in zip(samples.u.u[:count], keep, strict=True)]
     else:
-        u = list(np.asarray(samples.u[:count]))
-        m = samples.u.shape[1]
+        u = list(np.asarray(values_of(samples.u)[0][:count]))
+        m = len(u[0])
         x = [np.asarray(samples.x) if samples.x is not None else np.arange(float(m))[:, None]] * count
     y = list(np.asarray(samples.y.take(jnp.arange(count)).locations(count)))
     s = list(np.asarray(samples.s[:count]))

@@ -60,7 +60,19 @@ def draw_field(ax: Axes, column: Column, row: int, cmap: Colormap, norm: Normali
     colors = column.colors[row]
     upright = column.is_geographic
     drawn = points[:, ::-1] if upright else points
-    if shape is None:
+    triangles = None if shape is not None or column.domain is None else column.domain.triangles(points)
+    if triangles is not None and np.isfinite(colors).all():
+        ax.tripcolor(
+            points[:, 0],
+            points[:, 1],
+            colors,
+            triangles=triangles,
+            cmap=cmap,
+            norm=norm,
+            shading="gouraud",
+            rasterized=True,
+        )
+    elif shape is None:
         draw_points(ax, drawn, colors, cmap, norm)
         (left, bottom), (right, top) = column.bounds[:, ::-1] if upright else column.bounds
         ax.update_datalim([(left, bottom), (right, top)])  # all slices have the same limits

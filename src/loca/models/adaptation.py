@@ -4,36 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar, overload
+from typing import TYPE_CHECKING, overload
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.data import Queries, Records, Rows, Samples, Shared, Variable
+from loca.data import Queries, Records, Rows, Samples, Shared
 from loca.domains import warn_outside
-from loca.models.interpolation import Interpolation
+from loca.models.input_adaptation import InputAdaptation, reordered, taken
 from loca.models.matching import (
     LONGITUDE_PERIOD,
     Order,
     canonical_name,
-    changed,
     channel_order,
     column_order,
-    described,
     listed,
-    matching_order,
     transposed_grid,
 )
 from loca.models.operator import Operator, Signature
-from loca.models.regridding import interpolation_between
-from loca.typing import Input, Measurements
 
 if TYPE_CHECKING:
     import xarray
-
-Item = TypeVar("Item")
 
 
 @overload
@@ -74,11 +66,10 @@ class Adaptation:
 
     - `model`: the operator.
     - `inputs`, `outputs`: orders of the channels of u and s.
-    - `sensor_columns`, `query_columns`: orders of the coordinates of x and y.
-    - `sensors`: the order of the sensors, or the interpolation to those of the operator.
+    - `fields`: how the fields and numbers of u come from the data.
+    - `query_columns`: the order of the coordinates of y.
     - `queries`: the order of queries on a grid whose coordinates are reordered, with which they stay a grid.
     - `turns_longitude`: whether longitudes of queries are turned by 360 degrees, into the region of the operator.
-    - `as_measurements`: whether sensors that all functions share are given to every function as its own.
     - `is_unsolved`: whether the data has no outputs.
     - `notes`: what is done to the data, in words.
     """
@@ -86,12 +77,10 @@ class Adaptation:
     model: Operator
     inputs: Order | None = None
     outputs: Order | None = None
-    sensor_columns: Order | None = None
+    fields: InputAdaptation = dataclasses.field(default_factory=InputAdaptation)
     query_columns: Order | None = None
-    sensors: Order | Interpolation | None = None
     queries: Order | None = None
     turns_longitude: bool = False
-    as_measurements: bool = False
     is_unsolved: bool = False
     notes: tuple[str, ...] = ()
 
@@ -106,15 +95,8 @@ class Adaptation:
         notes = [f"the {name} are reordered by name" for name, order in named.items() if order is not None]
         self = cls(model, inputs, outputs, is_unsolved=is_unsolved)
         if known is not None:
-            columns = column_order(first.sensor_coordinates, known.sensor_coordinates, "sensors")
-            sensors, note = sensor_change(first, known, columns, regrid)
-            notes += [note] if note else []
-            self = dataclasses.replace(
-                self,
-                sensor_columns=columns,
-                sensors=sensors,
-                as_measurements=known.has_own_sensors and first.x is not None,
-            )
+            self = dataclasses.replace(self, fields=InputAdaptation.of(first, known, inputs, regrid))
+            notes += self.fields.notes
         if known is not None and not is_unsolved:
             check_dimension(first, known)
             expected = known.query_coordinates if known.query_coordinate_names else ()
@@ -131,9 +113,9 @@ class Adaptation:
     @property
     def is_identity(self) -> bool:
         """Whether the data needs no change."""
-        orders = self.inputs, self.outputs, self.sensor_columns, self.query_columns, self.sensors, self.queries
-        flags = self.turns_longitude, self.as_measurements, self.is_unsolved
-        return all(order is None for order in orders) and not any(flags)
+        orders = self.inputs, self.outputs, self.query_columns, self.queries
+        is_same = all(order is None for order in orders) and self.fields.is_identity
+        return is_same and not self.turns_longitude and not self.is_unsolved
 
     @overload
     def apply(self, data: Samples) -> Samples: ...
@@ -150,7 +132,7 @@ class Adaptation:
     def change(self, samples: Samples) -> Samples:
         """Samples as the operator expects them."""
         known = self.model.signature
-        u, x = self.input(samples)
+        u, x, sensor_coordinates = self.fields(samples)
         y, s, domain = samples.y, samples.s, samples.domain
         if self.is_unsolved:
             domain = domain if known is None else known.domain
@@ -169,23 +151,9 @@ class Adaptation:
             domain=domain,
             inputs=reordered(samples.inputs, self.inputs),
             outputs=self.model.outputs if self.is_unsolved else reordered(samples.outputs, self.outputs),
-            sensor_coordinates=reordered(samples.sensor_coordinates, self.sensor_columns),
+            sensor_coordinates=sensor_coordinates,
             query_coordinates=reordered(samples.query_coordinates, self.query_columns),
         )
-
-    def input(self, samples: Samples) -> tuple[Input, Float[Array, "m d_x"] | None]:
-        """u and x as the operator expects them."""
-        known, u, x = self.model.signature, samples.u, samples.x
-        if isinstance(u, Measurements):
-            return Measurements(taken(u.u, self.inputs), taken(u.x, self.sensor_columns), u.mask), x
-        u, x = taken(u, self.inputs), None if x is None else taken(x, self.sensor_columns)
-        if self.sensors is not None and known is not None:
-            u = jax.vmap(self.sensors)(u) if isinstance(self.sensors, Interpolation) else u[:, self.sensors]
-            x = known.x
-        if self.as_measurements and x is not None:
-            own = jnp.broadcast_to(x, (len(u), *x.shape))
-            return Measurements(u, own, jnp.ones(own.shape[:2], bool)), None
-        return u, x
 
     def relocate(self, queries: Queries) -> Queries:
         """Queries with the coordinates of the operator, in the order of the data."""
@@ -243,46 +211,6 @@ class AdaptedRecords(Records):
         return self.whole.label(s, rows)
 
 
-def sensor_change(
-    first: Samples, known: Signature, columns: Order | None, regrid: bool
-) -> tuple[Order | Interpolation | None, str]:
-    """How values at the sensors of the data become values at those of the operator, and what that is in words."""
-    if first.x is None or known.x is None:
-        return None, ""
-    given, expected = np.asarray(first.x, np.float64), np.asarray(known.x, np.float64)
-    coordinates = known.sensor_coordinates or reordered(first.sensor_coordinates, columns)
-    here, there = described(given, first.sensor_coordinates), described(expected, known.sensor_coordinates)
-    both = f"the inputs are on {here}, but the model was made for {there}"
-    if given.shape[1] != expected.shape[1]:
-        raise ValueError(f"{both}; pass inputs with the coordinates of the model")
-    periods = sensor_periods(known, coordinates)
-    order = matching_order(given if columns is None else given[:, columns], expected, periods)
-    if order is not None:
-        order = changed(order)
-        return order, "" if order is None else f"the sensors are reordered from {here} to {there}"
-    if not regrid:
-        raise ValueError(
-            f"{both}. Pass data with these sensors, or interpolate the inputs to them: --regrid on the command line, "
-            "regrid=True in Python"
-        )
-    back = np.arange(len(periods)) if columns is None else np.argsort(columns)
-    try:
-        interpolation = interpolation_between(given, expected[:, back], [periods[i] for i in back])
-    except ValueError as problem:
-        raise ValueError(f"{both}, and cannot be interpolated: {problem}") from None
-    return interpolation, f"the inputs are interpolated from {here} to {there}"
-
-
-def sensor_periods(known: Signature, coordinates: Sequence[Variable]) -> list[float | None]:
-    """The period of each coordinate of the sensors: that of the query coordinate of its name; 360 for a longitude."""
-    periods, dimension = known.domain.periods, 0 if known.x is None else known.x.shape[1]
-    if not coordinates or not known.query_coordinate_names:
-        return [*[None] * (dimension - len(periods)), *periods[-dimension:]]
-    of_queries = dict(zip(map(canonical_name, known.query_coordinate_names), periods, strict=True))
-    names = [canonical_name(variable.name) for variable in coordinates]
-    return [LONGITUDE_PERIOD if name == "longitude" else of_queries.get(name) for name in names]
-
-
 def longitude_column(known: Signature) -> int:
     """The number of the query coordinate that is a longitude; −1 if there is none."""
     names = [canonical_name(name) for name in known.query_coordinate_names]
@@ -305,13 +233,3 @@ def check_dimension(first: Samples, known: Signature) -> None:
             f"the queries have {first.domain.dimension} coordinates, {listed(first.query_coordinates)}, but the model "
             f"was made for {known.domain.dimension}, {listed(known.query_coordinates)}; pass data of this dimension"
         )
-
-
-def taken(array: Array, order: Order | None) -> Array:
-    """The entries of the last axis in another order."""
-    return array if order is None else array[..., order]
-
-
-def reordered(items: tuple[Item, ...], order: Order | None) -> tuple[Item, ...]:
-    """Items in another order."""
-    return items if order is None or not items else tuple(items[i] for i in order)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 from loca.data import Indexed, Normalization, Queries, Samples, Shared
 from loca.models.operator import Function, Operator, Signature
 from loca.parameters import Fixed
-from loca.typing import Input, Measurements
+from loca.typing import Input, Measurements, MultiInput, values_of
 from loca.workers import one_thread
 
 
@@ -37,10 +37,10 @@ class Regression(Operator, Fixed):
         - `strength`: of the penalty, in units of the variance of the first component over all functions.
         """
         normalization = Normalization.fit(data)
-        inputs = normalization.standardize_input(data.u)
-        if isinstance(inputs, Measurements):
+        if any(isinstance(part.u, Measurements) for part in data.parts):
             raise ValueError("regression needs the same sensors for every function; interpolate to common ones first")
-        flat = np.asarray(inputs, np.float64).reshape(len(data), -1)
+        inputs = values_of(normalization.standardize_input(data.u))
+        flat = np.concatenate([np.asarray(values, np.float64).reshape(len(data), -1) for values in inputs], axis=1)
         e = np.linalg.svd(flat, full_matrices=False)[2][:components].T
         z = np.concatenate([np.ones((len(data), 1)), flat @ e], axis=1)
         penalty = strength * np.sum(z[:, 1:2] ** 2) * np.ones(z.shape[1])
@@ -59,9 +59,9 @@ class Regression(Operator, Fixed):
         )
 
     def encode(self, u: Input) -> Float[Array, " K"]:
-        values = self.normalization.standardize_input(u)
-        assert not isinstance(values, Measurements)
-        return jnp.concatenate([jnp.ones(1), values.ravel() @ self.components])
+        values = values_of(self.normalization.standardize_input(u))
+        flat = jnp.concatenate([each.ravel() for each in values])
+        return jnp.concatenate([jnp.ones(1), flat @ self.components])
 
     def respond(self, codes: Float[Array, "N K"], queries: Queries) -> Float[Array, "N P d_s"]:
         fields = jnp.einsum("nk,kmd->nmd", codes, self.responses)
@@ -95,21 +95,26 @@ class Proportional(Operator, Fixed):
     @classmethod
     def fit(cls, data: Samples) -> Proportional:
         """Fit by least squares over all labels; inputs and outputs must have the same channels."""
-        if isinstance(data.u, Measurements) or data.x is None or data.input_size != data.output_size:
+        x, u = data.x, data.u
+        if (
+            isinstance(u, Measurements | MultiInput)
+            or x is None
+            or isinstance(x, tuple)
+            or data.input_size != data.output_size
+        ):
             raise ValueError(
-                "s = c·u needs shared sensors, and as many input as output channels; "
+                "s = c·u needs one field on shared sensors, and as many input as output channels; "
                 f"got {data.input_size} inputs and {data.output_size} outputs"
-                f"{'' if data.x is not None else ', and no sensor locations `x`'}"
+                f"{'' if x is not None else ', and no sensor locations `x`'}"
             )
-        x = data.x
         rows = jax.vmap(lambda y: nearest(y, x))(data.y.locations(len(data)))
-        u = jnp.take_along_axis(data.u, rows[:, :, None], axis=1)
+        u = jnp.take_along_axis(u, rows[:, :, None], axis=1)
         factors = jnp.sum(u * data.s, axis=(0, 1)) / jnp.sum(u * u, axis=(0, 1))
         identity = Normalization.identity(data.input_size, data.output_size)
         return cls(identity, factors, x, signature=Signature.of(data))
 
     def encode(self, u: Input) -> Float[Array, "m d"]:
-        assert not isinstance(u, Measurements)
+        assert not isinstance(u, Measurements | MultiInput)
         return u * self.factors
 
     def respond(self, codes: Float[Array, "N m d"], queries: Queries) -> Float[Array, "N P d"]:

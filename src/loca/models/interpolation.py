@@ -24,13 +24,14 @@ class Grid(Fixed):
     @classmethod
     def of(cls, data: Samples) -> Grid:
         """The grid of the sensors of some data, with leading axes for coordinates that only queries have (time)."""
-        shape = None if data.x is None else grid_shape(data.x)
-        if shape is None or data.x is None:
+        x = data.x[0] if isinstance(data.x, tuple) and len(data.x) == 1 else data.x
+        shape = None if x is None or isinstance(x, tuple) else grid_shape(x)
+        if shape is None:
             raise ValueError(
                 "an FNO needs sensors on a grid, but those of this data do not form one; "
-                "interpolate the inputs to a grid first, or use LOCA with a Projection encoder"
+                "interpolate the inputs to a grid first, or use LOCA"
             )
-        sensors = np.asarray(data.x).reshape(*shape, len(shape))
+        sensors = np.asarray(x).reshape(*shape, len(shape))
         inner = [sensors[(0,) * i + (slice(None),) + (0,) * (len(shape) - 1 - i) + (i,)] for i in range(len(shape))]
         num_repeated = data.domain.dimension - len(shape)
         if num_repeated < 0:

@@ -56,7 +56,7 @@ class Setting:
 
     def sensor_grid(self, data: Samples) -> tuple[int, ...]:
         """The grid of the data, which may be finer or coarser than the paper's; the paper's if the data has no `x`."""
-        shape = self.sensors if data.x is None else grid_shape(data.x)
+        shape = self.sensors if data.x is None else None if isinstance(data.x, tuple) else grid_shape(data.x)
         if shape is None or len(shape) != len(self.sensors) or data.input_size != self.input_size:
             raise ValueError(
                 f"this setting of the paper is for {self.input_size} input channels on a grid of {len(self.sensors)} "

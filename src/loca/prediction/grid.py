@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 Tile = tuple[slice, ...]
 """A rectangle of a grid: its start and stop along every axis."""
 
+TOLERANCE = 1e-5
+"""How far outside the domain, relative to its extent, a grid point may be: a hundred spacings of single precision."""
+
 LABEL_BYTES = 2**24
 """About how much memory the labels of a block of functions take while coordinates are collected."""
 
@@ -33,11 +36,13 @@ class QueryGrid:
     - `dims`: names of the coordinates.
     - `axes`: their values.
     - `attributes`: metadata of each coordinate, such as its unit.
+    - `domain`: Y; predictions at grid points outside of it are NaN.
     """
 
     dims: tuple[str, ...]
     axes: tuple[Float[np.ndarray, " _"], ...]
     attributes: tuple[dict[str, str], ...]
+    domain: Domain | None = None
 
     @classmethod
     def even(cls, domain: Domain, counts: Sequence[int], coordinates: Sequence[Variable] = ()) -> QueryGrid:
@@ -57,7 +62,7 @@ class QueryGrid:
         ranges = zip(domain.bounds, domain.periods, counts, strict=True)
         axes = tuple(np.linspace(*bounds, count, endpoint=period is None) for bounds, period, count in ranges)
         names, attributes = names_and_attributes(coordinates or coordinates_of(domain))
-        return cls(names, axes, attributes)
+        return cls(names, axes, attributes, domain)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -74,8 +79,12 @@ class QueryGrid:
         parts = [axis[along].astype(np.float32) for axis, along in zip(self.axes, tile, strict=True)]
         return np.stack([c.ravel() for c in np.meshgrid(*parts, indexing="ij")], axis=-1)
 
-    def present(self, tile: Tile) -> None:
-        """None: a grid has no missing queries."""
+    def present(self, tile: Tile) -> np.ndarray | None:
+        """Which grid points of a tile lie in the domain; None if all do."""
+        if self.domain is None:
+            return None
+        inside = self.domain.contains(self.points(tile), TOLERANCE)
+        return None if inside.all() else inside
 
     def coordinates(self) -> dict[str, Any]:
         """The axes as coordinates of an xarray data set."""

@@ -1,5 +1,6 @@
 """∫_Y: nodes and weights on the output domain."""
 
+from loca.rules.cell_rule import CellRule as CellRule
 from loca.rules.defaults import rule_on as rule_on
 from loca.rules.gauss_legendre import GaussLegendre as GaussLegendre
 from loca.rules.monte_carlo import MonteCarlo as MonteCarlo
@@ -11,6 +12,7 @@ from loca.rules.sphere_product import SphereProduct as SphereProduct
 from loca.rules.trapezoid import Trapezoid as Trapezoid
 
 __all__ = [
+    "CellRule",
     "FixedRule",
     "GaussLegendre",
     "MonteCarlo",

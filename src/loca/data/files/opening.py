@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from loca.data.files.labeled import Labeled, as_names, contents
 from loca.data.records import Records, Rows
+from loca.domains import Domain
 
 if TYPE_CHECKING:
     from loca.data.files.datasets import Layout, Names
@@ -38,6 +39,7 @@ def open(  # noqa: A001
     output_times: Rows | None = None,
     sensors: str | None = None,
     queries: str | None = None,
+    domain: Domain | None = None,
     format: str | None = None,  # noqa: A002
     split: str | None = None,
     split_convention: str | None = None,
@@ -58,6 +60,7 @@ def open(  # noqa: A001
     - `input_times`, `output_times`: the time steps of trajectories that make up u and s. In formats of trajectories
       the defaults are the first step and all later steps.
     - `sensors`, `queries`: in .npz and .mat, names of the arrays of locations x and y.
+    - `domain`: Y, such as a `Mesh`; by default the sphere, a torus or a box, whichever the coordinates describe.
     - `format`: one of `FORMATS`; by default it is recognized.
     - `split`: the official name of a subset: "train", "valid" or "test" for a folder of the Well, "train" or "test"
       for PDEBench.
@@ -82,7 +85,8 @@ def open(  # noqa: A001
     if kind == "loca":
         from loca.data.store import Store
 
-        if any(option is not None for option in (inputs, outputs, sample, input_times, output_times, split)):
+        given = (inputs, outputs, sample, input_times, output_times, split, domain)
+        if any(option is not None for option in given):
             raise ValueError(f"{files[0]} is a store of loca, whose roles are fixed; open it without further arguments")
         return Store.open(files[0])
     if split is not None and kind != "pdebench":
@@ -108,6 +112,7 @@ def open(  # noqa: A001
         output_times=output_times,
         time=layout.time,
         periods=layout.periods,
+        domain=domain,
         source=source,
     )
     if split is None:

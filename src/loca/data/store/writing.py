@@ -25,6 +25,7 @@ from loca.data.store.schema import (
     StoreSchema,
     content_digest,
     dimensions,
+    input_moments,
     sample_digests,
     samples_to_arrays,
 )
@@ -171,7 +172,7 @@ class WritePiece:
             return
         arrays = self.read(rows)
         summary = {
-            "u_moments": Moments.of(arrays["u"], arrays.get("mask")).table,
+            "u_moments": input_moments(arrays).table,
             "s_moments": Moments.of(arrays["s"]).table,
             "digests": sample_digests(arrays),
         }
