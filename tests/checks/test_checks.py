@@ -234,7 +234,18 @@ def test_a_season_against_another_is_drift():
 def test_edges_of_a_box_are_worth_a_note_only():
     report = check(dataclasses.replace(cut_off(pairs()), domain=Box((0.0,), (1.0,))))
     assert report.is_fine
-    assert report.names("note") == {"edges"}
+    assert report.names("note") == {"edges", "transform"}  # the outputs are squares, positive over decades
+
+
+def test_transforms_are_recommended_with_the_words_to_type():
+    u = 10.0 ** smooth(0, 200, modes=2).swapaxes(1, 2)
+    mean = 50.0 * np.sin(2.0 * np.pi * np.arange(SENSORS) / SENSORS)[:, None]
+    data = samples(u, mean + smooth(1, 200).swapaxes(1, 2), inputs=[Variable("k")], outputs=[Variable("p")])
+    found = [finding for finding in check(data).findings if finding.name == "transform"]
+    assert [finding.level for finding in found] == ["note", "note"]
+    assert "transforms={'k': 'log'}, on the command line --transform k=log" in found[0].message
+    assert "output `p`: the mean field has 9" in found[1].message
+    assert "--transform p=per-location" in found[1].message
 
 
 def test_a_near_copy_in_the_test_data_is_noted():

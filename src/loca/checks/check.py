@@ -60,6 +60,7 @@ def _one_part(samples: Samples, part: str) -> Iterator[Finding]:
     yield from pairs.check_related(samples)
     yield from locations.check_edges(samples)
     yield from locations.check_resolution(samples)
+    yield from values.check_transforms(samples)
 
 
 def mismatch(train: Samples, test: Samples) -> str:

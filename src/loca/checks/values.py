@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from loca.checks.findings import Channel, Finding, rows
+from loca.data import Samples, recommend
 
 SINGLE = np.finfo(np.float32)
 
@@ -120,6 +121,17 @@ def check_outliers(channels: Sequence[Channel]) -> Iterator[Finding]:
                 "median; after standardization all others would be nearly zero"
             )
             yield Finding("warning", "outliers", message)
+
+
+def check_transforms(samples: Samples) -> Iterator[Finding]:
+    """Variables that models learn better after a transform, by the rules of `loca.data.recommend`."""
+    for side, variable, transform, reason in recommend(samples):
+        if reason:
+            message = (
+                f"{side} `{variable}`: {reason}; train with transforms={{{variable!r}: {transform!r}}}, on the command "
+                f"line --transform {variable}={transform}"
+            )
+            yield Finding("note", "transform", message)
 
 
 def check_fill_values(channels: Sequence[Channel]) -> Iterator[Finding]:

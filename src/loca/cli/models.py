@@ -193,6 +193,7 @@ def header_table(header: Header) -> Table:
         "inputs": listed(header.inputs),
         "outputs": listed(header.outputs),
         "domain": str(header.domain),
+        **({"transforms": ", ".join(f"{v}={t}" for v, t in header.transforms.items())} if header.transforms else {}),
         **{name: f"{value:.4g}" for name, value in header.metrics.items()},
         "made with": ", ".join(f"{name} {version}" for name, version in header.versions.items()),
         "from": "\n".join(provenance_lines(header.provenance)),

@@ -38,6 +38,14 @@ def train(
     setting: Annotated[
         str | None, typer.Option(help="Take all sizes from an experiment of the paper, such as darcy.")
     ] = None,
+    transform: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=TRANSFORM",
+            help="The transform of a variable: log, asinh, per-location, log+per-location, asinh+per-location, "
+            "standardize or auto; repeatable. Without NAME=, auto is for all variables.",
+        ),
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="The number of training steps.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Functions per step.")] = None,
     optimizer: Annotated[str | None, typer.Option(help="default or paper.")] = None,
@@ -61,7 +69,7 @@ def train(
     from loca.runs import MODEL_FILE, execute, read_configuration, read_run
     from loca.training import StoppedError
 
-    changes: dict[str, dict[str, Any]] = {
+    changes: dict[str, Any] = {
         "data": {
             "path": data,
             "inputs": split_names(inputs),
@@ -84,6 +92,7 @@ def train(
             "every": every,
             "loggers": log or None,
         },
+        "transforms": parse_transforms(transform or []),
     }
     if (out is None) == (resume is None):
         raise typer.BadParameter("give a run directory: --out DIR for a new run, or --resume DIR to resume one")
@@ -105,15 +114,30 @@ def train(
     typer.echo(f"{directory / MODEL_FILE}: mean relative L2 error on validation data {result.validation:.4f}")
 
 
-def check_nothing_else(config: Path | None, changes: dict[str, dict[str, Any]]) -> None:
+def check_nothing_else(config: Path | None, changes: dict[str, Any]) -> None:
     """Refuse everything that cannot change when a run is resumed."""
-    fields = {name: value for table in changes.values() for name, value in table.items() if name != "steps"}
+    tables = [changes["data"], changes["model"], changes["training"], {"transform": changes["transforms"]}]
+    fields = {name: value for table in tables for name, value in table.items() if name != "steps"}
     options = {"path": "--data", "kind": "--model", "loggers": "--log"}
     given = [options.get(name, f"--{name.replace('_', '-')}") for name, value in fields.items() if value is not None]
     if config is not None or given:
         raise typer.BadParameter(
             f"--resume takes all settings from the run and accepts --steps only; leave out {', '.join(given) or config}"
         )
+
+
+def parse_transforms(options: list[str]) -> str | dict[str, str] | None:
+    """The transforms of `--transform`, as in a TOML file."""
+    if options == ["auto"]:
+        return "auto"
+    pairs = [option.partition("=") for option in options]
+    for option, (name, _, transform) in zip(options, pairs, strict=True):
+        if not name or not transform:
+            raise typer.BadParameter(
+                f"expected NAME=TRANSFORM, such as permeability=log, or auto alone, got {option!r}",
+                param_hint="--transform",
+            )
+    return {name: transform for name, _, transform in pairs} or None
 
 
 def reproduce(

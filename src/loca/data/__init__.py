@@ -1,12 +1,19 @@
-"""Functions as data: samples in memory, records in files, query forms, normalization and streams of batches."""
+"""Functions as data: samples in memory, records in files, query forms, transforms and streams of batches."""
 
 from loca.data.arrays import as_input as as_input
 from loca.data.arrays import as_numbers as as_numbers
+from loca.data.choices import Recommendation as Recommendation
+from loca.data.choices import TransformNames as TransformNames
+from loca.data.choices import recommend as recommend
 from loca.data.files import Labeled as Labeled
 from loca.data.files import open as open  # noqa: A004
 from loca.data.finite import check_finite as check_finite
 from loca.data.finite import not_finite as not_finite
+from loca.data.interpolation import Interpolation as Interpolation
+from loca.data.interpolation import multilinear as multilinear
+from loca.data.interpolation import nearest as nearest
 from loca.data.normalization import Normalization as Normalization
+from loca.data.normalization import OutputNormalization as OutputNormalization
 from loca.data.queries import Free as Free
 from loca.data.queries import Indexed as Indexed
 from loca.data.queries import Queries as Queries
@@ -36,17 +43,33 @@ from loca.data.store import versions as versions
 from loca.data.store import write_store as write_store
 from loca.data.streaming import Stream as Stream
 from loca.data.streaming import stream as stream
+from loca.data.transforms import Affine as Affine
+from loca.data.transforms import Asinh as Asinh
+from loca.data.transforms import Chain as Chain
+from loca.data.transforms import Identity as Identity
+from loca.data.transforms import Log as Log
+from loca.data.transforms import PerLocation as PerLocation
+from loca.data.transforms import Transform as Transform
 
 __all__ = [
+    "Affine",
     "Arrays",
+    "Asinh",
+    "Chain",
     "CorruptDataError",
     "Free",
+    "Identity",
     "Indexed",
+    "Interpolation",
     "Labeled",
+    "Log",
     "Normalization",
+    "OutputNormalization",
     "Part",
+    "PerLocation",
     "Progress",
     "Queries",
+    "Recommendation",
     "Records",
     "Rows",
     "Samples",
@@ -55,6 +78,8 @@ __all__ = [
     "Store",
     "StoreSchema",
     "Stream",
+    "Transform",
+    "TransformNames",
     "Variable",
     "array_digest",
     "as_input",
@@ -67,8 +92,11 @@ __all__ = [
     "grid_shape",
     "group_attributes",
     "is_store",
+    "multilinear",
+    "nearest",
     "not_finite",
     "open",
+    "recommend",
     "samples_from_arrays",
     "samples_to_arrays",
     "stream",

@@ -1,42 +1,70 @@
-"""Shift and scale of every channel, fitted on training data and stored in every model."""
+"""Transform, shift and scale of every channel, fitted on training data and stored in every model."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from loca.data.choices import TransformNames, fit_transforms
 from loca.data.finite import check_finite
-from loca.data.samples import Samples
+from loca.data.queries import Queries
+from loca.data.samples import Samples, Variable
+from loca.data.transforms import Transform
 from loca.parameters import Fixed
-from loca.typing import Input, Measurements, values_of, with_values
+from loca.typing import Input, Measurements, MultiInput, values_of, with_values
 
 
 class Normalization(Fixed):
-    """ũ = (u − a)/b and s̃ = (s − c)/d, with one (a, b) per input channel and one (c, d) per output channel.
+    """ũ = (T(u) − a)/b and s̃ = (T(s) − c)/d, with one (a, b) per input channel and one (c, d) per output channel.
 
-    Statistics are taken over functions and locations together, never per position in the list of queries: the same
-    position is a different location in every function, so its mean is noise that no model can see.
+    T is a transform of each channel, by default the identity. Losses compare s̃, whereas predictions and metrics are in
+    the units of the data.
+
+    Shifts and scales are taken over functions and locations together, never per position in the list of queries: the
+    same position is a different location in every function, so its mean is noise that no model can see. The transform
+    `PerLocation` knows the locations.
+
+    **Arguments:**
+
+    - `u_shift`, `u_scale`, `s_shift`, `s_scale`: a, b, c and d.
+    - `u_transforms`, `s_transforms`: T of each channel; empty if all are the identity.
     """
 
     u_shift: Float[Array, " d_u"]
     u_scale: Float[Array, " d_u"]
     s_shift: Float[Array, " d_s"]
     s_scale: Float[Array, " d_s"]
+    u_transforms: tuple[Transform, ...] = ()
+    s_transforms: tuple[Transform, ...] = ()
 
     @classmethod
-    def fit(cls, samples: Samples) -> Normalization:
-        """Fit the mean and the standard deviation of each channel of training data, which must be finite."""
+    def fit(cls, samples: Samples, transforms: TransformNames = None) -> Normalization:
+        """Fit the transforms, and then the mean and the standard deviation of each channel, to finite training data.
+
+        **Arguments:**
+
+        - `samples`: training data.
+        - `transforms`: by the names of variables, or `"auto"`; see `TransformNames`.
+        """
         check_finite(samples)
-        found = [moments_of_input(part.u) for part in samples.parts]
-        u_shift, u_scale = (jnp.concatenate(each) for each in zip(*found, strict=True))
-        s_shift, s_scale = moments(samples.s)
-        return cls(u_shift, u_scale, s_shift, s_scale)
+        u_transforms, s_transforms = fit_transforms(samples, transforms)
+        u_shift, u_scale = input_moments(transform_input(u_transforms, samples.u))
+        s_shift, s_scale = moments(apply(at(s_transforms, samples.y), samples.s))
+        return cls(u_shift, u_scale, s_shift, s_scale, u_transforms, s_transforms)
 
     @classmethod
     def identity(cls, input_size: int, output_size: int) -> Normalization:
         """The identity, for d_u = `input_size` and d_s = `output_size` channels."""
         return cls(jnp.zeros(input_size), jnp.ones(input_size), jnp.zeros(output_size), jnp.ones(output_size))
+
+    def at(self, queries: Queries) -> OutputNormalization:
+        """The normalization of outputs at some queries."""
+        return OutputNormalization(self.s_shift, self.s_scale, at(self.s_transforms, queries))
 
     def standardize_input(self, u: Input) -> Input:
         """ũ from u."""
@@ -47,21 +75,105 @@ class Normalization(Fixed):
                 f"u has {ends[-1]} channels but the training data had {len(self.u_shift)}; "
                 f"pass values of shape (m, {len(self.u_shift)})"
             )
+        parts = values_of(transform_input(self.u_transforms, u))
         shifts, scales = (jnp.split(each, ends[:-1]) for each in (self.u_shift, self.u_scale))
         return with_values(u, [(part - a) / b for part, a, b in zip(parts, shifts, scales, strict=True)])
 
     def standardize_output(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
-        """s̃ from s."""
-        return (s - self.s_shift) / self.s_scale
+        """s̃ from s, if no transform depends on the location."""
+        return OutputNormalization(self.s_shift, self.s_scale, self.s_transforms).standardize(s)
 
     def restore_output(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
+        """s from s̃, if no transform depends on the location."""
+        return OutputNormalization(self.s_shift, self.s_scale, self.s_transforms).restore(s)
+
+    def check_input(self, u: Input, variables: Sequence[Variable]) -> None:
+        """Raise if values of u cannot be transformed; values that JAX is tracing are not checked."""
+        if not self.u_transforms:
+            return
+        scalars = u.scalars if isinstance(u, MultiInput) else None
+        transforms, names = iter(self.u_transforms), iter(variables)
+        for values in counted_values(u):
+            here = [list(itertools.islice(each, values.shape[-1])) for each in (transforms, names)]
+            if not isinstance(values, jax.core.Tracer):
+                check(*here, "input", values[..., None, :] if values is scalars else values)
+
+    def check_output(self, s: Float[Array, "*N P d_s"], variables: Sequence[Variable]) -> None:
+        """Raise if values of s cannot be transformed; values that JAX is tracing are not checked."""
+        if self.s_transforms and not isinstance(s, jax.core.Tracer):
+            check(self.s_transforms, variables, "output", s)
+
+
+class OutputNormalization(Fixed):
+    """s̃ = (T(s) − c)/d at given queries.
+
+    **Arguments:**
+
+    - `shift`, `scale`: c and d of each channel.
+    - `transforms`: T of each channel at the queries; empty if all are the identity.
+    """
+
+    shift: Float[Array, " d_s"]
+    scale: Float[Array, " d_s"]
+    transforms: tuple[Transform, ...]
+
+    def standardize(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
+        """s̃ from s."""
+        return (apply(self.transforms, s) - self.shift) / self.scale
+
+    def restore(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
         """s from s̃."""
-        return self.s_shift + self.s_scale * s
+        s = self.shift + self.scale * s
+        if not self.transforms:
+            return s
+        return jnp.stack([transform.invert(s[..., i]) for i, transform in enumerate(self.transforms)], axis=-1)
 
 
-def moments_of_input(u: Input) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
-    """The mean and the standard deviation of each channel of one kind of input."""
-    return moments(u.u, u.mask[..., None]) if isinstance(u, Measurements) else moments(*values_of(u))
+def at(transforms: tuple[Transform, ...], queries: Queries) -> tuple[Transform, ...]:
+    """The transforms of values at some queries."""
+    return tuple(transform.at(queries) for transform in transforms)
+
+
+def apply(transforms: tuple[Transform, ...], values: Float[Array, "*N d"]) -> Float[Array, "*N d"]:
+    """Transform every channel; there may be no transforms."""
+    if not transforms:
+        return values
+    return jnp.stack([transform.apply(values[..., i]) for i, transform in enumerate(transforms)], axis=-1)
+
+
+def transform_input(transforms: tuple[Transform, ...], u: Input) -> Input:
+    """Transform every channel of u; measurements that do not count become finite."""
+    if not transforms:
+        return u
+    left = iter(transforms)
+    return with_values(u, [apply(tuple(itertools.islice(left, v.shape[-1])), v) for v in counted_values(u)])
+
+
+def counted_values(u: Input) -> tuple[Array, ...]:
+    """The values of u as in `values_of`, with 1 for measurements that do not count."""
+    if isinstance(u, MultiInput):
+        fields = tuple(values for field in u.fields for values in counted_values(field))
+        return fields if u.scalars is None else (*fields, u.scalars)
+    return (jnp.where(u.mask[..., None], u.u, 1.0) if isinstance(u, Measurements) else u,)
+
+
+def check(
+    transforms: Sequence[Transform], variables: Sequence[Variable], side: str, values: Float[Array, "*N m d"]
+) -> None:
+    """Raise if values cannot be transformed."""
+    table = np.asarray(values)
+    table = table.reshape(-1, *table.shape[-2:])
+    for i, (transform, variable) in enumerate(zip(transforms, variables, strict=True)):
+        transform.check(table[..., i], f"{side} `{variable.name}`")
+
+
+def input_moments(u: Input) -> tuple[Float[Array, " d_u"], Float[Array, " d_u"]]:
+    """The mean and the standard deviation of each channel of u."""
+    if isinstance(u, MultiInput):
+        found = [*map(input_moments, u.fields), *([] if u.scalars is None else [moments(u.scalars)])]
+        shift, scale = (jnp.concatenate(each) for each in zip(*found, strict=True))
+        return shift, scale
+    return moments(u.u, u.mask[..., None]) if isinstance(u, Measurements) else moments(u)
 
 
 def moments(

@@ -8,7 +8,6 @@ from loca.models.deeponet import DeepONet as DeepONet
 from loca.models.fno import FNO as FNO
 from loca.models.fno import FieldAtQueries as FieldAtQueries
 from loca.models.interpolation import Grid as Grid
-from loca.models.interpolation import Interpolation as Interpolation
 from loca.models.loca import LOCA as LOCA
 from loca.models.matching import canonical_name as canonical_name
 from loca.models.matching import is_numbered as is_numbered
@@ -38,7 +37,6 @@ __all__ = [
     "FieldAtQueries",
     "Grid",
     "Halves",
-    "Interpolation",
     "Operator",
     "Predictor",
     "Proportional",

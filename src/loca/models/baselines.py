@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from loca.data import Indexed, Normalization, Queries, Samples, Shared
+from loca.data import Indexed, Normalization, OutputNormalization, Queries, Samples, Shared, TransformNames, nearest
 from loca.models.operator import Function, Operator, Signature
 from loca.parameters import Fixed
 from loca.typing import Input, Measurements, MultiInput, values_of
@@ -27,7 +27,9 @@ class Regression(Operator, Fixed):
     y: Float[Array, "M d_y"]
 
     @classmethod
-    def fit(cls, data: Samples, components: int = 40, strength: float = 1e-3) -> Regression:
+    def fit(
+        cls, data: Samples, components: int = 40, strength: float = 1e-3, transforms: TransformNames = None
+    ) -> Regression:
         """Fit by least squares with an L2 penalty.
 
         **Arguments:**
@@ -35,8 +37,9 @@ class Regression(Operator, Fixed):
         - `data`: functions with shared sensors, each labeled at all or some of a common set of locations.
         - `components`: k, the number of principal components of the inputs; 0 for the mean field.
         - `strength`: of the penalty, in units of the variance of the first component over all functions.
+        - `transforms`: of variables, by name, or "auto"; see `loca.data.TransformNames`.
         """
-        normalization = Normalization.fit(data)
+        normalization = Normalization.fit(data, transforms)
         if any(isinstance(part.u, Measurements) for part in data.parts):
             raise ValueError("regression needs the same sensors for every function; interpolate to common ones first")
         inputs = values_of(normalization.standardize_input(data.u))
@@ -45,7 +48,7 @@ class Regression(Operator, Fixed):
         z = np.concatenate([np.ones((len(data), 1)), flat @ e], axis=1)
         penalty = strength * np.sum(z[:, 1:2] ** 2) * np.ones(z.shape[1])
         penalty[0] = 1e-9  # the mean is not shrunk; a location without labels has mean 0
-        s, labeled = tabulated(data.y, np.asarray(normalization.standardize_output(data.s), np.float64))
+        s, labeled = tabulated(data.y, np.asarray(normalization.at(data.y).standardize(data.s), np.float64))
         squares = np.einsum("nk,nl->nkl", z, z).reshape(len(z), -1)
         normal = (labeled.T @ squares).reshape(-1, z.shape[1], z.shape[1]) + np.diag(penalty)
         with one_thread():
@@ -71,7 +74,7 @@ class Regression(Operator, Fixed):
         return jnp.take_along_axis(fields, rows[:, :, None], axis=1)
 
     def at(self, y: Float[Array, "P d_y"]) -> RegressionAtQueries:
-        return RegressionAtQueries(self, self.responses[:, nearest(y, self.y)])
+        return RegressionAtQueries(self, self.responses[:, nearest(y, self.y)], self.normalization.at(Shared(y)))
 
 
 class RegressionAtQueries(Function):
@@ -79,10 +82,11 @@ class RegressionAtQueries(Function):
 
     operator: Regression
     responses: Float[Array, "K P d_s"]
+    outputs: OutputNormalization  # at these queries
 
     def __call__(self, u: Input) -> Float[Array, "P d_s"]:
         s = jnp.tensordot(self.operator.encode(u), self.responses, axes=1)
-        return self.operator.normalization.restore_output(s)
+        return self.outputs.restore(s)
 
 
 class Proportional(Operator, Fixed):
@@ -133,11 +137,6 @@ class ProportionalAtQueries(Function):
 
     def __call__(self, u: Input) -> Float[Array, "P d"]:
         return self.operator.encode(u)[self.rows]
-
-
-def nearest(y: Float[Array, "P d"], points: Float[Array, "M d"]) -> Int[Array, " P"]:
-    """The index of the point nearest to each query."""
-    return jax.lax.map(lambda one: jnp.argmin(jnp.sum((points - one) ** 2, axis=-1)), y, batch_size=256)
 
 
 def tabulated(

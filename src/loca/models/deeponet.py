@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from loca.attention import Channels
-from loca.data import Normalization, Samples
+from loca.data import Normalization, Samples, TransformNames
 from loca.encoders import Encoder
 from loca.models.default_encoders import default_sensors
 from loca.models.operator import Signature
@@ -43,6 +43,7 @@ class DeepONet(SeparableOperator):
         num_features: int = 100,
         branch_widths: Sequence[int] = (100, 100),
         trunk_widths: Sequence[int] = (100, 100),
+        transforms: TransformNames = None,
     ) -> DeepONet:
         """A model for training data; parts that are not given are chosen to fit the data.
 
@@ -55,8 +56,9 @@ class DeepONet(SeparableOperator):
         - `position`: e. By default the encoding of the domain.
         - `num_features`: n.
         - `branch_widths`, `trunk_widths`: hidden layers of b and t.
+        - `transforms`: of variables, by name, or "auto"; see `loca.data.TransformNames`.
         """
-        normalization = Normalization.fit(data)
+        normalization = Normalization.fit(data, transforms)
         encoder = encoder if encoder is not None else default_sensors(data, normalization)
         position = position if position is not None else position_on(data.domain)
         branch_key, trunk_key = jax.random.split(key)

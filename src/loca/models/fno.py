@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from loca.data import Free, Normalization, Queries, Samples
-from loca.models.interpolation import Grid, Interpolation
+from loca.data import Free, Interpolation, Normalization, OutputNormalization, Queries, Samples, Shared, TransformNames
+from loca.models.interpolation import Grid
 from loca.models.operator import Function, Halves, Operator, Signature
 from loca.models.spectral import SpectralLayer, at_every_point
 from loca.nets import MLP
@@ -89,10 +89,15 @@ class FNO(Operator):
         width: int = 32,
         depth: int = 4,
         padding: int | Sequence[int] = 0,
+        transforms: TransformNames = None,
     ) -> FNO:
-        """A model for training data whose sensors form a grid; the other arguments are those of the constructor."""
+        """A model for training data whose sensors form a grid; the other arguments are those of the constructor.
+
+        `transforms` are those of variables, by name; see `TransformNames`.
+        """
         sizes = {"modes": modes, "width": width, "depth": depth, "padding": padding}
-        return cls(Normalization.fit(data), Grid.of(data), **sizes, signature=Signature.of(data), key=key)
+        normalization = Normalization.fit(data, transforms)
+        return cls(normalization, Grid.of(data), **sizes, signature=Signature.of(data), key=key)
 
     def encode(self, u: Input) -> Float[Array, "*grid c"]:
         sensors = self.grid.sensor_shape
@@ -145,19 +150,23 @@ class FNO(Operator):
         return jnp.moveaxis(at_every_point(self.project, self.hidden(code[None]))[:, 0], 0, -1)
 
     def at(self, y: Float[Array, "P d_y"]) -> FieldAtQueries:
-        return FieldAtQueries(self, self.grid.interpolation(y))
+        return FieldAtQueries(self, *self._at(y))
 
     def halves(self, y: Float[Array, "P d_y"]) -> Halves:
         """The field on the grid of the operator, and the interpolation from this grid to the queries."""
-        return Halves(self._fields, self.grid.interpolation, self._interpolate)
+        return Halves(self._fields, self._at, self._interpolate)
 
     def _fields(self, u: Input) -> Float[Array, "N *grid d_s"]:
         return jax.vmap(lambda u: self.field(self.encode(u)))(u)
 
+    def _at(self, y: Float[Array, "P d_y"]) -> tuple[Interpolation, OutputNormalization]:
+        return self.grid.interpolation(y), self.normalization.at(Shared(y))
+
     def _interpolate(
-        self, fields: Float[Array, "N *grid d_s"], interpolation: Interpolation
+        self, fields: Float[Array, "N *grid d_s"], at: tuple[Interpolation, OutputNormalization]
     ) -> Float[Array, "N P d_s"]:
-        return self.normalization.restore_output(jax.vmap(interpolation)(fields))
+        interpolation, outputs = at
+        return outputs.restore(jax.vmap(interpolation)(fields))
 
 
 class FieldAtQueries(Function):
@@ -165,10 +174,11 @@ class FieldAtQueries(Function):
 
     operator: FNO
     interpolation: Interpolation
+    outputs: OutputNormalization  # at these queries
 
     def __call__(self, u: Input) -> Float[Array, "P d_s"]:
         s = self.interpolation(self.operator.field(self.operator.encode(u)))
-        return self.operator.normalization.restore_output(s)
+        return self.outputs.restore(s)
 
 
 def check_modes(modes: tuple[int, ...], shape: tuple[int, ...], padding: tuple[int, ...]) -> None:

@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.data import Samples, Variable
-from loca.models.interpolation import Interpolation
+from loca.data import Interpolation, Samples, Variable
 from loca.models.matching import (
     LONGITUDE_PERIOD,
     Order,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from loca.data import Samples, grid_shape
+from loca.data import Interpolation, Samples, grid_shape, multilinear
 from loca.parameters import Fixed
 
 
@@ -60,48 +57,7 @@ class Grid(Fixed):
 
     def interpolation(self, y: Float[Array, "P d_y"]) -> Interpolation:
         """Multilinear interpolation at the queries; constant beyond the ends of an axis."""
-        if y.shape[-1] != len(self.axes):
-            raise ValueError(f"`y` has {y.shape[-1]} columns but the grid has {len(self.axes)} axes")
-        sides = [
-            neighbors(axis, y[:, i], period)
-            for i, (axis, period) in enumerate(zip(self.axes, self.periods, strict=True))
-        ]
-        strides = [math.prod(self.shape[i + 1 :]) for i in range(len(self.shape))]
-        index, weight = [], []
-        for corner in itertools.product((0, 1), repeat=len(self.axes)):
-            index.append(sum(sides[i][0][c] * strides[i] for i, c in enumerate(corner)))
-            weight.append(math.prod(sides[i][1][c] for i, c in enumerate(corner)))
-        return Interpolation(jnp.stack(index), jnp.stack(weight))
-
-
-class Interpolation(Fixed):
-    """s(y) = Σ over corners of weight · value, from the grid points around each query and their weights."""
-
-    index: Int[Array, "corners P"]
-    weight: Float[Array, "corners P"]
-
-    def __call__(self, field: Float[Array, "*grid d_s"]) -> Float[Array, "P d_s"]:
-        values = field.reshape(-1, field.shape[-1])[self.index]
-        return jnp.einsum("cp,cps->ps", self.weight, values)
-
-
-def neighbors(
-    axis: Float[Array, " k"], y: Float[Array, " P"], period: float | None
-) -> tuple[tuple[Int[Array, " P"], Int[Array, " P"]], tuple[Float[Array, " P"], Float[Array, " P"]]]:
-    """The two neighbors of each coordinate on an axis, and their weights."""
-    if axis.shape[0] == 1:
-        zero, one = jnp.zeros(len(y), int), jnp.ones_like(y)
-        return (zero, zero), (one, 0.0 * one)
-    order = jnp.argsort(axis)  # an axis may run downwards, such as latitude from the north
-    knots = axis[order]
-    if period is not None:
-        y = knots[0] + jnp.mod(y - knots[0], period)
-        knots, order = jnp.append(knots, knots[0] + period), jnp.append(order, order[0])
-    left = jnp.clip(jnp.searchsorted(knots, y, side="right") - 1, 0, len(knots) - 2)
-    # an axis that lists both ends of its period has a last gap of zero, and round-off can move a query into it
-    gap = knots[left + 1] - knots[left]
-    part = jnp.clip((y - knots[left]) / jnp.where(gap == 0.0, 1.0, gap), 0.0, 1.0)
-    return (order[left], order[left + 1]), (1.0 - part, part)
+        return multilinear(self.axes, self.periods, y)
 
 
 def extent(axis: Float[Array, " k"], period: float | None) -> Float[Array, ""]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from loca.attention import Attention, Channels, Dense
-from loca.data import Normalization, Samples
+from loca.data import Normalization, Samples, TransformNames
 from loca.encoders import Encoder
 from loca.kernels import RBF, Kernel
 from loca.models.default_encoders import default_encoder
@@ -55,6 +55,7 @@ class LOCA(SeparableOperator):
         lift_widths: Sequence[int] = (100, 100),
         proposal_widths: Sequence[int] = (100, 100),
         feature_widths: Sequence[int] = (100, 100),
+        transforms: TransformNames = None,
     ) -> LOCA:
         """A model for training data; parts that are not given are chosen to fit the data.
 
@@ -72,8 +73,9 @@ class LOCA(SeparableOperator):
         - `num_features`: n.
         - `lift_size`: l.
         - `lift_widths`, `proposal_widths`, `feature_widths`: hidden layers of q, g and f.
+        - `transforms`: of variables, by name, or "auto"; see `loca.data.TransformNames`.
         """
-        normalization = Normalization.fit(data)
+        normalization = Normalization.fit(data, transforms)
         encoder = encoder if encoder is not None else default_encoder(data, normalization)
         position = position if position is not None else position_on(data.domain)
         q_key, g_key, f_key = jax.random.split(key, 3)

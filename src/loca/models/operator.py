@@ -234,7 +234,8 @@ class Operator(Function):
         u = as_input(u, many=False)
         queries = Shared(as_numbers(y, "y", "(P, d_y)", "(P,)"))
         self._warn_outside(queries.points)
-        return self.normalization.restore_output(self.respond(self.encode(u)[None], queries)[0])
+        self.normalization.check_input(u, self.inputs)
+        return self.normalization.at(queries).restore(self.respond(self.encode(u)[None], queries)[0])
 
     def predict(self, u: Numbers | Measurements | MultiInput, queries: Queries | Numbers) -> Float[Array, "N P d_s"]:
         """F(uᵢ)(yᵢ) for many functions, in the units of the data.
@@ -247,7 +248,8 @@ class Operator(Function):
         u = as_input(u, many=True)
         queries = as_queries(queries)
         self._warn_outside(queries.points)
-        return self.normalization.restore_output(self.respond(self._encode_many(u), queries))
+        self.normalization.check_input(u, self.inputs)
+        return self.normalization.at(queries).restore(self.respond(self._encode_many(u), queries))
 
     def _warn_outside(self, y: Float[Array, "P d_y"]) -> None:
         """Warn if queries lie outside the domain, where they are known: not in a compiled function."""
@@ -258,7 +260,7 @@ class Operator(Function):
         return jax.vmap(self.encode)(u)
 
     def _respond_at(self, codes: Float[Array, "N ..."], y: Float[Array, "P d_y"]) -> Float[Array, "N P d_s"]:
-        return self.normalization.restore_output(self.respond(codes, Shared(y)))
+        return self.normalization.at(Shared(y)).restore(self.respond(codes, Shared(y)))
 
 
 class OperatorAtQueries(Function):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -42,7 +43,7 @@ def predict_encoded(
 ) -> Float[Array, "N P d_s"]:
     """Predictions for encoded functions, in the units of the data; with a mesh, its devices share the work."""
     responding = operator if mesh is None else shard(operator, mesh)
-    return operator.normalization.restore_output(responding.respond(codes, queries))
+    return operator.normalization.at(queries).restore(responding.respond(codes, queries))
 
 
 @eqx.filter_jit
@@ -81,12 +82,14 @@ class Predictor:
     def __init__(self, operator: Operator, queries: Queries, size: int | None = None, mesh: Mesh | None = None):
         self.mesh = None if mesh is None else complete(mesh)
         self.size = size
+        self.check = functools.partial(operator.normalization.check_input, variables=operator.inputs)
         self.operator = operator if self.mesh is None else place(shard(operator, self.mesh), self.mesh)
         shared = isinstance(queries, Shared)
         self.fixed = at_queries(self.operator, place(queries.points, self.mesh)) if shared else None
 
     def __call__(self, u: Input, queries: Queries) -> Float[np.ndarray, "N P d_s"]:
         """The predictions for one block of functions at their queries."""
+        self.check(u)
         count = len(jax.tree.leaves(u)[0])
         if self.size is not None and count < self.size:
             rows = jnp.arange(self.size) % count
@@ -109,9 +112,11 @@ class TilePredictor:
 
     def __init__(self, operator: Operator, y: Float[Array, "P d_y"]):
         self.halves = operator.halves(y)
+        self.check = functools.partial(operator.normalization.check_input, variables=operator.inputs)
 
     def of_functions(self, u: Input) -> Array:
         """What depends on u alone, one row per function."""
+        self.check(u)
         return call(self.halves.of_functions, u)
 
     def of_queries(self, y: Float[Array, "P d_y"]) -> list[PyTree]:

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from loca.data import grid_shape
-from loca.models.interpolation import Grid, Interpolation
+from loca.data import Interpolation, grid_shape
+from loca.models.interpolation import Grid
 from loca.models.matching import wrap
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from loca.attention import Channels, expectation
-from loca.data import Indexed, Queries, Shared
+from loca.data import Indexed, Normalization, OutputNormalization, Queries, Shared
 from loca.encoders import Encoder
 from loca.models.operator import Function, Halves, Operator
 from loca.typing import Input, PyTree
@@ -76,11 +76,12 @@ class SeparableOperator(Operator):
                 return jax.vmap(expectation)(phi, v)
 
     def at(self, y: Float[Array, "P d_y"]) -> AtQueries:
-        return AtQueries(self, self.weights(y))
+        return AtQueries(self, self.weights(y), self.normalization.at(Shared(y)))
 
     def halves(self, y: Float[Array, "P d_y"]) -> Halves:
         """v(u) and φ(y); all work at the nodes is done here, once."""
-        return Halves(self._features_of_many, self.basis(y), self._expectation, HALVES_BLOCK)
+        of_queries = WithNormalization(self.basis(y), self.normalization)
+        return Halves(self._features_of_many, of_queries, self._expectation, HALVES_BLOCK)
 
     def _respond_shared(self, v: Float[Array, "N d_s n"], y: Float[Array, "P d_y"]) -> Float[Array, "N P d_s"]:
         phi = self.basis(y)
@@ -104,9 +105,22 @@ class SeparableOperator(Operator):
     def _features_of_many(self, u: Input) -> Float[Array, "N d_s n"]:
         return jax.vmap(self.features)(u)
 
-    def _expectation(self, v: Float[Array, "N d_s n"], phi: Channels) -> Float[Array, "N P d_s"]:
+    def _expectation(
+        self, v: Float[Array, "N d_s n"], of_queries: tuple[Channels, OutputNormalization]
+    ) -> Float[Array, "N P d_s"]:
         """E_φ[v], in the units of the data."""
-        return self.normalization.restore_output(expectation(phi, v))
+        phi, outputs = of_queries
+        return outputs.restore(expectation(phi, v))
+
+
+class WithNormalization(eqx.Module):
+    """y ↦ φ(y) and the normalization of outputs at y."""
+
+    basis: Basis
+    normalization: Normalization
+
+    def __call__(self, y: Float[Array, "P d_y"]) -> tuple[Channels, OutputNormalization]:
+        return self.basis(y), self.normalization.at(Shared(y))
 
 
 class AtQueries(Function):
@@ -114,6 +128,7 @@ class AtQueries(Function):
 
     operator: SeparableOperator
     phi: Channels
+    outputs: OutputNormalization  # at these queries
 
     def __call__(self, u: Input) -> Float[Array, "P d_s"]:
-        return self.operator.normalization.restore_output(expectation(self.phi, self.operator.features(u)))
+        return self.outputs.restore(expectation(self.phi, self.operator.features(u)))

@@ -7,7 +7,7 @@ import math
 
 import jax
 
-from loca.data import Normalization, Samples, grid_shape
+from loca.data import Normalization, Samples, TransformNames, grid_shape
 from loca.domains import Box, Domain
 from loca.encoders import Encoder, HarmonicSensors, Scattering1D, Scattering2D
 from loca.kernels import RBF
@@ -81,7 +81,7 @@ class Setting:
             return MonteCarlo(domain, self.nodes, key=jax.random.key(0))
         return GaussLegendre(domain, self.nodes)
 
-    def loca(self, data: Samples, *, key: Key) -> LOCA:
+    def loca(self, data: Samples, *, key: Key, transforms: TransformNames = None) -> LOCA:
         """LOCA at the sizes of the paper."""
         domain = coordinates(data.domain)
         return LOCA.create(
@@ -96,9 +96,10 @@ class Setting:
             lift_widths=self.lift_widths,
             proposal_widths=self.proposal_widths,
             feature_widths=self.feature_widths,
+            transforms=transforms,
         )
 
-    def deeponet(self, data: Samples, *, key: Key) -> DeepONet:
+    def deeponet(self, data: Samples, *, key: Key, transforms: TransformNames = None) -> DeepONet:
         """DeepONet at the sizes of the paper's table."""
         return DeepONet.create(
             data,
@@ -108,14 +109,15 @@ class Setting:
             num_features=self.num_features,
             branch_widths=self.deeponet_widths,
             trunk_widths=self.deeponet_widths,
+            transforms=transforms,
         )
 
-    def fno(self, data: Samples, *, key: Key) -> FNO:
+    def fno(self, data: Samples, *, key: Key, transforms: TransformNames = None) -> FNO:
         """FNO at the sizes of the paper's table; on a coarser grid, with the frequencies that it resolves."""
         grid = Grid.of(data)
         modes = [min(self.modes, (n + padding) // 2) for n, padding in zip(grid.shape, self.padding, strict=True)]
         sizes = {"modes": modes, "width": self.width, "padding": self.padding}
-        return FNO(Normalization.fit(data), grid, **sizes, signature=Signature.of(data), key=key)
+        return FNO(Normalization.fit(data, transforms), grid, **sizes, signature=Signature.of(data), key=key)
 
 
 def coordinates(domain: Domain) -> Box:

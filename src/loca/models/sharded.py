@@ -67,7 +67,8 @@ class ShardedOperator(eqx.Module):
             return self.operator.at(y)
         rows = PartitionSpec(QUERIES)
         phi = self._on_each(lambda own, y: own.weights(y), (self._filled(y, axis=0),), (rows,), rows)
-        return AtQueries(self.operator, jax.tree.map(lambda phi_s: phi_s[: len(y)], phi))
+        phi = jax.tree.map(lambda phi_s: phi_s[: len(y)], phi)
+        return AtQueries(self.operator, phi, self.operator.normalization.at(Shared(y)))
 
     def __call__(self, u: Input, y: Float[Array, "P d_y"]) -> Float[Array, "P d_s"]:
         """F(u)(y) for one function, in the units of the data."""
@@ -75,11 +76,11 @@ class ShardedOperator(eqx.Module):
 
     def predict(self, u: Input, queries: Queries) -> Float[Array, "N P d_s"]:
         """F(uᵢ)(yᵢ) for many functions, in the units of the data."""
-        operator = self.operator
+        operator, outputs = self.operator, self.operator.normalization.at(queries)
         functions = len(jax.tree.leaves(u)[0])
         codes = pad_to_multiple(jax.vmap(operator.encode)(u), self.mesh.shape[FUNCTIONS], axis=0)
         queries = queries.each(lambda rows: pad_to_multiple(rows, self.mesh.shape[FUNCTIONS], axis=0))
-        return operator.normalization.restore_output(self.respond(codes, queries)[:functions])
+        return outputs.restore(self.respond(codes, queries)[:functions])
 
     def _shares_locations(self, y: Float[Array, "M d_y"], index: Int[Array, "N P"]) -> bool:
         """Whether it is cheaper to evaluate at a device's part of all locations than at its part of the labels."""

@@ -125,6 +125,8 @@ class RunConfiguration(Table):
         LOCAConfiguration()
     )
     training: TrainingConfiguration = TrainingConfiguration()
+    transforms: str | dict[str, str] | None = None
+    """Transforms of variables, by name, or "auto"; see `loca.data.TransformNames`."""
 
 
 TABLES: dict[tuple[Any, ...], type[Table]] = {
@@ -138,13 +140,13 @@ TABLES: dict[tuple[Any, ...], type[Table]] = {
 """The tables, by the place at which pydantic finds errors in them."""
 
 
-def read_configuration(path: Path | None, changes: dict[str, dict[str, Any]]) -> RunConfiguration:
+def read_configuration(path: Path | None, changes: dict[str, Any]) -> RunConfiguration:
     """Read a run from a TOML file and replace some of its fields.
 
     **Arguments:**
 
     - `path`: the file; None if `changes` describe the complete run.
-    - `changes`: values by table and field; those that are None change nothing.
+    - `changes`: values by table and field, or by name outside of tables; those that are None change nothing.
 
     Raises `ConfigurationError` if the result is not a valid run.
     """
@@ -155,9 +157,15 @@ def read_configuration(path: Path | None, changes: dict[str, dict[str, Any]]) ->
         except (OSError, ValueError, RecursionError) as error:  # ValueError: not TOML, or not even text
             raise ConfigurationError(f"{path}: {error}") from error
     for table, fields in changes.items():
+        if not isinstance(fields, dict):
+            content |= {} if fields is None else {table: fields}
+            continue
         given = {name: value for name, value in fields.items() if value is not None}
-        if isinstance(content.get(table, {}), dict) and given:
-            content[table] = {**content.get(table, {}), **given}
+        before = content.get(table, {})
+        if table == "transforms" and before == "auto":
+            before = {}
+        if isinstance(before, dict) and given:
+            content[table] = {**before, **given}
     return check_configuration(content, str(path) if path is not None else "options")
 
 

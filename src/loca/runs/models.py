@@ -23,9 +23,9 @@ def create_model(configuration: RunConfiguration, data: Samples) -> Operator:
     """Create the untrained model of a configuration, for data with these shapes and this normalization."""
     chosen, key = configuration.model, jax.random.fold_in(jax.random.key(configuration.training.seed), 2)
     if chosen.setting is not None:
-        return getattr(SETTINGS[chosen.setting], chosen.kind)(data, key=key)
+        return getattr(SETTINGS[chosen.setting], chosen.kind)(data, key=key, transforms=configuration.transforms)
     kinds = {"loca": LOCA, "deeponet": DeepONet, "fno": FNO}
-    return kinds[chosen.kind].create(data, key=key, **chosen.sizes)
+    return kinds[chosen.kind].create(data, key=key, transforms=configuration.transforms, **chosen.sizes)
 
 
 def without_coupling(setting: Setting, data: Samples, *, key: Key) -> Operator:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pydantic
 
-from loca.data import Records, Samples, Variable
+from loca.data import Identity, Records, Samples, Variable
 from loca.domains import Domain
 from loca.models import LOCA, DeepONet, Operator
 from loca.parameters import count
@@ -69,6 +69,26 @@ class Header:
     versions: Mapping[str, str]
     digest: str
     size: int
+
+    @property
+    def transforms(self) -> dict[str, str]:
+        """The transform of every variable that has one, by name."""
+        match self.structure["fields"].get("normalization"):
+            case {"fields": {"u_transforms": list(u), "s_transforms": list(s)}}:
+                pairs = [*zip(self.inputs, u, strict=False), *zip(self.outputs, s, strict=False)]
+                named = {variable.name: transform_name(each) for variable, each in pairs}
+                return {variable: name for variable, name in named.items() if name != Identity.name}
+        return {}
+
+
+def transform_name(described: Any) -> str:
+    """The name of a transform that a structure describes: that of its class, or those of the parts of a chain."""
+    match described:
+        case {"class": "data.Chain", "fields": {"parts": list(parts)}}:
+            return "+".join(map(transform_name, parts))
+        case {"class": str(name)}:
+            return getattr(builtin_class(name), "name", name)
+    return quoted(described)
 
 
 class Strict(pydantic.BaseModel):
@@ -195,8 +215,8 @@ def write_document(
 ) -> str:
     """The JSON text that `read_document` reads."""
     normalization = {
-        field.name: np.asarray(getattr(model.normalization, field.name), np.float64)
-        for field in dataclasses.fields(model.normalization)
+        name: np.asarray(getattr(model.normalization, name), np.float64)
+        for name in ("u_shift", "u_scale", "s_shift", "s_scale")
     }
     inputs, outputs = channels(model, data)
     domain = domain_of(model, data)

@@ -75,7 +75,7 @@ def fit(
     - `data`: pairs (u, s) in memory or in a file.
     - `steps`: number of steps.
     - `optimizer`: an Optax transformation; `default_optimizer(steps)` unless given; the paper's is `paper_optimizer()`.
-    - `loss`: a function of standardized outputs, from `loca.losses` or your own.
+    - `loss`: a function of standardized outputs, after their transforms, from `loca.losses` or your own.
     - `batch_size`: number of functions per step; 100 unless given, or all functions if there are fewer.
     - `seed`: determines the order of the functions.
     - `weights`: one weight per location in `data.y.points`, for the loss and the validation error; for example
@@ -200,12 +200,11 @@ def validation_error(
 
     @eqx.filter_jit
     def error(model: Operator, encoded: Encoded) -> Float[Array, ""]:
-        restore = model.normalization.restore_output
-
         def of_block(rows: Int[Array, " B"]) -> Float[Array, "B d_s"]:
             block = encoded.take(rows).sharded(mesh)
             prediction = predict_encoded(model, block.codes, block.queries, mesh)
-            return jnp.asarray(relative_l2(prediction, restore(block.s), block.weights))
+            truth = model.normalization.at(block.queries).restore(block.s)
+            return jnp.asarray(relative_l2(prediction, truth, block.weights))
 
         errors = jax.lax.map(of_block, blocks)
         return errors.reshape(-1, errors.shape[-1])[: len(encoded.s)].mean()

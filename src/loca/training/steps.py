@@ -71,8 +71,11 @@ class Encoded(eqx.Module):
     @classmethod
     def of(cls, model: Operator, samples: Samples, weights: Float[Array, " M"] | None = None) -> Encoded:
         """Encode samples once, so that no step has to. `weights` has one entry per location in `y.points`."""
+        normalization = model.normalization
+        normalization.check_input(samples.u, model.inputs)
+        normalization.check_output(samples.s, model.outputs)
         codes = encode(model, samples.u)
-        s = model.normalization.standardize_output(samples.s)
+        s = normalization.at(samples.y).standardize(samples.s)
         return cls(codes, samples.y, s, None if weights is None else weights_at(samples.y, weights))
 
     def each(self, change: Callable[[Array], Array]) -> Encoded:

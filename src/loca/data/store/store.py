@@ -100,8 +100,8 @@ class Store(Records):
 
     def normalization(self) -> Normalization:
         """The normalization that `Normalization.fit` finds for all samples, without reading them."""
-        shifts_and_scales = (self.statistics[name].shift_and_scale() for name in ("u", "s"))
-        return Normalization(*(part for pair in shifts_and_scales for part in pair))
+        (u_shift, u_scale), (s_shift, s_scale) = (self.statistics[name].shift_and_scale() for name in ("u", "s"))
+        return Normalization(u_shift, u_scale, s_shift, s_scale)
 
     @cached_property
     def once(self) -> dict[str, np.ndarray]:

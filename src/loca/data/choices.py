@@ -1,0 +1,230 @@
+"""The transform of each variable: given by name, or chosen by rules, and fitted on training data."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from loca.data.queries import Indexed, Shared
+from loca.data.samples import Samples, Variable
+from loca.data.transforms import Affine, Asinh, Chain, Identity, Log, PerLocation, Transform, location_moments
+from loca.typing import Measurements, values_of
+
+TransformNames = str | Mapping[str, str] | None
+"""A transform by the name of its variable, such as `{"permeability": "log", "pressure": "per-location"}`.
+
+Transforms are `standardize`, `log`, `asinh`, `per-location`, `log+per-location`, `asinh+per-location` and `auto`.
+Variables that are not named are standardized; `"auto"` alone is for all variables, None for none.
+"""
+
+KNOWN = ("standardize", "log", "asinh", "per-location", "log+per-location", "asinh+per-location", "auto")
+
+SPAN = 100.0
+"""`auto` takes the logarithm of positive variables whose quantiles at 99 % and 1 % have a larger ratio."""
+
+KURTOSIS = 10.0
+"""`auto` takes asinh of variables of both signs whose kurtosis is larger; that of a normal distribution is 3."""
+
+SHARE = 0.5
+"""`auto` normalizes per location if the mean field has more than this share of the variance."""
+
+LABELS = 10
+"""The least number of values at each location from which `auto` normalizes per location; 2 are needed by request."""
+
+
+class Recommendation(NamedTuple):
+    """The transform that the rules choose for a variable; the reason is empty if it is only standardized."""
+
+    side: str
+    variable: str
+    transform: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """All values of one variable, which of them count, and their locations if these are common to all functions."""
+
+    side: str
+    variable: Variable
+    values: Float[np.ndarray, "N m"]
+    counted: Bool[np.ndarray, "N m"] | None = None
+    places: Int[np.ndarray, "N m"] | None = None
+    locations: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.side} `{self.variable.name}`"
+
+    def flat(self) -> Float[np.ndarray, " n"]:
+        """The values that count."""
+        return self.values.reshape(-1) if self.counted is None else self.values[self.counted]
+
+    def finite(self) -> Column:
+        """The variable without functions that contain NaN or Inf."""
+        counted = self.values if self.counted is None else np.where(self.counted, self.values, 0.0)
+        fine = np.isfinite(counted).all(axis=1)
+        parts = {name: getattr(self, name) for name in ("values", "counted", "places")}
+        return dataclasses.replace(self, **{n: None if part is None else part[fine] for n, part in parts.items()})
+
+
+def columns(samples: Samples) -> Iterator[Column]:
+    """The variables of u, then those of s."""
+    y = samples.y
+    for part in samples.parts:
+        (u,) = values_of(part.u)
+        if isinstance(part.u, Measurements):
+            yield from _columns("input", part.inputs, u, counted=np.asarray(part.u.mask))
+        else:
+            yield from _columns("input", part.inputs, u, places=_same_places(u), locations=u.shape[1])
+    match y:
+        case Shared():
+            yield from _columns("output", samples.outputs, samples.s, places=_same_places(samples.s), locations=y.count)
+        case Indexed():
+            index = np.asarray(y.index)
+            yield from _columns("output", samples.outputs, samples.s, places=index, locations=len(y.points))
+        case _:
+            yield from _columns("output", samples.outputs, samples.s)
+
+
+def _columns(
+    side: str, variables: Sequence[Variable], values: Array, *, counted: np.ndarray | None = None, **where
+) -> Iterator[Column]:
+    for i, variable in enumerate(variables):
+        yield Column(side, variable, np.asarray(values[..., i], np.float64), counted, **where)
+
+
+def _same_places(values: Array) -> np.ndarray:
+    return np.broadcast_to(np.arange(values.shape[1]), values.shape[:2])
+
+
+def recommend(samples: Samples) -> tuple[Recommendation, ...]:
+    """The transform of every variable by simple rules, first of u and then of s.
+
+    1. `log` if all values are positive and the 99 % quantile is more than 100 times the 1 % quantile.
+    2. Otherwise `asinh` if at least 1 % of the values are negative, at least 1 % are positive, and their kurtosis is
+       more than 10.
+    3. Then also `per-location` if all functions share their locations, at least 10 values are known at each, and the
+       mean field has more than half of the variance of the values after steps 1 and 2.
+
+    Functions with NaN or Inf are left out.
+    """
+    return tuple(recommended(column.finite()) for column in columns(samples))
+
+
+def recommended(column: Column) -> Recommendation:
+    """The transform of one variable."""
+    names, reasons, values = [], [], column.flat()
+    if values.size and np.ptp(values) > 0.0:
+        low, high = np.quantile(values, [0.01, 0.99])
+        transform: Transform = Identity()
+        if values.min() > 0.0 and high > SPAN * low:
+            transform = Log()
+            reasons.append(f"all values are positive and span {np.log10(high / low):.1f} decades")
+        elif low < 0.0 < high and (tail := kurtosis(values)) > KURTOSIS:
+            transform = Asinh.fit(values)
+            reasons.append(f"values of both signs have a kurtosis of {tail:.3g}")
+        names += [transform.name] if reasons else []
+        share = mean_field_share(dataclasses.replace(column, values=transformed(transform, column.values)))
+        if share > SHARE:
+            names.append(PerLocation.name)
+            reasons.append(f"the mean field has {share:.0%} of the variance")
+    return Recommendation(column.side, column.variable.name, "+".join(names) or Identity.name, ", and ".join(reasons))
+
+
+def kurtosis(values: Float[np.ndarray, " n"]) -> float:
+    """E[(v − v̄)⁴] / E[(v − v̄)²]²."""
+    squares = (values - values.mean()) ** 2
+    return float(np.mean(squares**2) / np.mean(squares) ** 2)
+
+
+def mean_field_share(column: Column) -> float:
+    """The share of the variance of the mean field; 0 if it cannot be known."""
+    if column.places is None or column.locations < 2:
+        return 0.0
+    moments, number = location_moments(column.values, column.places, column.locations)
+    if number.min() < LABELS:
+        return 0.0
+    return float(np.var(np.asarray(moments.shift, np.float64)) / np.var(column.values))
+
+
+def fit_transforms(samples: Samples, names: TransformNames) -> tuple[tuple[Transform, ...], tuple[Transform, ...]]:
+    """Fit the transforms of u and of s; both are empty if all variables are only standardized.
+
+    Prints what `auto` chooses.
+    """
+    if names is None:
+        return (), ()
+    variables = [variable.name for variable in (*samples.inputs, *samples.outputs)]
+    given = dict.fromkeys(variables, names) if isinstance(names, str) else dict(names)
+    check_names(given, variables)
+    fitted: dict[str, list[Transform]] = {"input": [], "output": []}
+    for column in columns(samples):
+        name = given.get(column.variable.name, Identity.name)
+        if name == "auto":
+            _, _, name, reason = recommended(column.finite())
+            # whoever asks for a choice wants to see it
+            print(f"transform of {column}: {name}{reason and f' ({reason})'}")  # noqa: T201
+        fitted[column.side].append(fit_transform(name, column, samples))
+    if all(isinstance(transform, Identity) for side in fitted.values() for transform in side):
+        return (), ()
+    return tuple(fitted["input"]), tuple(fitted["output"])
+
+
+def check_names(given: Mapping[str, str], variables: Sequence[str]) -> None:
+    """Raise unless all variables and all transforms exist."""
+    unknown = sorted(set(given) - set(variables))
+    if unknown:
+        raise ValueError(
+            f"transforms are given for {', '.join(unknown)}, but the variables are {', '.join(variables)}; "
+            "use these names"
+        )
+    for variable, name in given.items():
+        if name not in KNOWN:
+            raise ValueError(f"the transform of {variable} is {name!r}; choose one of {', '.join(KNOWN)}")
+
+
+def fit_transform(name: str, column: Column, samples: Samples) -> Transform:
+    """Fit the transform with this name to the values of a variable."""
+    pointwise, _, rest = name.partition("+")
+    transform: Transform = Identity()
+    if pointwise == Log.name:
+        transform = Log()
+        counted = column.values if column.counted is None else np.where(column.counted, column.values, 1.0)
+        transform.check(counted, str(column))
+    elif pointwise == Asinh.name:
+        transform = Asinh.fit(column.flat())
+    if PerLocation.name not in (pointwise, rest) or (column.side == "input" and column.locations == 1):
+        return transform  # a number is standardized: it has no other location
+    moments = fit_moments(transformed(transform, column.values), column)
+    # sensors are those of the training data, but queries may be anywhere
+    last = moments if column.side == "input" else PerLocation.on(moments, samples.y.points, samples.domain)
+    return last if isinstance(transform, Identity) else Chain((transform, last))
+
+
+def transformed(transform: Transform, values: Float[np.ndarray, "N m"]) -> Float[np.ndarray, "N m"]:
+    """Transformed values, in double precision where they do not change."""
+    if isinstance(transform, Identity):
+        return values
+    return np.asarray(transform.apply(jnp.asarray(values, jnp.float32)), np.float64)
+
+
+def fit_moments(values: Float[np.ndarray, "N m"], column: Column) -> Affine:
+    """Means and scales at every location; raise if they cannot be known."""
+    if column.places is None:
+        raise ValueError(
+            f"per-location needs locations that all functions share, but every function has its own for {column}; "
+            "interpolate to common locations, or use standardize"
+        )
+    moments, number = location_moments(values, column.places, column.locations)
+    if number.min() < 2:
+        raise ValueError(
+            f"per-location needs at least 2 values at every location, but {column} has "
+            f"{int(number.min())} at location {int(np.argmin(number))} ({int((number < 2).sum())} of "
+            f"{column.locations} have fewer than 2); keep more labels per function, or use standardize"
+        )
+    return moments

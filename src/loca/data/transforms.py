@@ -1,0 +1,224 @@
+"""Transforms of variables: invertible maps of their values, so that models compute with well-scaled numbers."""
+
+from __future__ import annotations
+
+import abc
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from loca.data.interpolation import Interpolation, multilinear, nearest
+from loca.data.queries import Queries
+from loca.data.samples import grid_shape
+from loca.domains import Domain, unit_vectors
+from loca.parameters import Fixed
+
+SCALE_FLOOR = 1e-2
+"""The least scale of a location, relative to the root mean square over all locations. Where a boundary condition fixes
+the values, the scale would otherwise be zero."""
+
+
+class Transform(Fixed):
+    """v ↦ ṽ: an invertible map of the values of one variable."""
+
+    name: ClassVar[str] = ""
+    """The name by which users choose the transform, if it has one."""
+
+    @abc.abstractmethod
+    def apply(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        """ṽ from v."""
+
+    @abc.abstractmethod
+    def invert(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        """v from ṽ."""
+
+    def at(self, queries: Queries) -> Transform:
+        """The transform of values at some queries: itself, unless it depends on the location."""
+        return self
+
+    def check(self, v: Float[np.ndarray, "N m"], name: str) -> None:
+        """Raise unless all these values of the variable `name` can be transformed; by default all can."""
+
+
+class Identity(Transform):
+    """ṽ = v."""
+
+    name: ClassVar[str] = "standardize"
+
+    def apply(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        return v
+
+    def invert(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        return v
+
+
+class Log(Transform):
+    """ṽ = log v, for positive variables that vary over decades, such as permeability."""
+
+    name: ClassVar[str] = "log"
+
+    def apply(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        return jnp.log(v)
+
+    def invert(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        return jnp.exp(v)
+
+    def check(self, v: Float[np.ndarray, "N m"], name: str) -> None:
+        wrong = ~(v > 0.0)
+        if wrong.any():
+            function, place = np.unravel_index(int(np.argmax(wrong)), v.shape)
+            raise ValueError(
+                f"{name} is {v[function, place]:.6g} in function {function} (value {place}; {int(wrong.sum())} values "
+                "in all are not positive), but log needs positive values; use asinh, or remove these functions"
+            )
+
+
+class Asinh(Transform):
+    """ṽ = asinh(v/w): linear for |v| ≪ w, logarithmic for |v| ≫ w. For heavy tails of both signs.
+
+    **Arguments:**
+
+    - `width`: w; `fit` takes the mean of |v|.
+    """
+
+    name: ClassVar[str] = "asinh"
+    width: Float[Array, ""]
+
+    @classmethod
+    def fit(cls, v: Float[np.ndarray, " n"]) -> Asinh:
+        """Fit the width to some values."""
+        width = float(np.mean(np.abs(v), dtype=np.float64))
+        return cls(jnp.asarray(width if width > 0.0 else 1.0, jnp.float32))
+
+    def apply(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        return jnp.arcsinh(v / self.width)
+
+    def invert(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        return self.width * jnp.sinh(v)
+
+
+class Affine(Transform):
+    """ṽ = (v − a)/b at fixed locations, in their order: sensors, or queries for which it was evaluated.
+
+    **Arguments:**
+
+    - `shift`, `scale`: a and b, one for each location.
+    """
+
+    name: ClassVar[str] = "per-location"
+    shift: Float[Array, "*N m"]
+    scale: Float[Array, "*N m"]
+
+    def apply(self, v: Float[Array, "*N m"]) -> Float[Array, "*N m"]:
+        self._check_size(v)
+        return (v - self.shift) / self.scale
+
+    def invert(self, v: Float[Array, "*N m"]) -> Float[Array, "*N m"]:
+        self._check_size(v)
+        return self.shift + self.scale * v
+
+    def _check_size(self, v: Float[Array, "*N m"]) -> None:
+        if v.shape[-1] != self.shift.shape[-1]:  # otherwise the message would be one of broadcasting
+            raise ValueError(
+                f"values at {v.shape[-1]} locations were given, but their means and scales are known at "
+                f"{self.shift.shape[-1]}; pass values at the locations of the training data"
+            )
+
+
+class PerLocation(Transform):
+    """ṽ = (v − a(y))/b(y), with the mean a and the standard deviation b of all functions at y.
+
+    Between the locations of the training data, a and b are interpolated: linearly if these form a grid, and from the
+    nearest location otherwise. Evaluate it `at` queries first.
+
+    **Arguments:**
+
+    - `shift`, `scale`: a and b at the locations `y`.
+    - `y`: the locations of the training data.
+    - `shape`: of the grid that they form; None if they form none.
+    - `periods`, `is_geographic`: facts of the domain.
+    """
+
+    name: ClassVar[str] = "per-location"
+    shift: Float[Array, " M"]
+    scale: Float[Array, " M"]
+    y: Float[Array, "M d_y"]
+    shape: tuple[int, ...] | None = eqx.field(static=True)
+    periods: tuple[float | None, ...] = eqx.field(static=True)
+    is_geographic: bool = eqx.field(static=True)
+
+    @classmethod
+    def on(cls, moments: Affine, y: Float[Array, "M d_y"], domain: Domain) -> PerLocation:
+        """The transform with these means and scales at these locations of a domain."""
+        return cls(moments.shift, moments.scale, y, grid_shape(y), tuple(domain.periods), domain.is_geographic)
+
+    def at(self, queries: Queries) -> Affine:
+        """Means and scales at some queries."""
+        values = self._near(queries.points)(jnp.stack([self.shift, self.scale], axis=-1))
+        return Affine(queries.gather(values[:, 0]), queries.gather(values[:, 1]))
+
+    def apply(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        raise ValueError("this transform depends on the location; evaluate it first: `transform.at(queries).apply(v)`")
+
+    def invert(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        raise ValueError("this transform depends on the location; evaluate it first: `transform.at(queries).invert(v)`")
+
+    def _near(self, y: Float[Array, "P d_y"]) -> Interpolation:
+        if self.shape is not None:
+            grid = self.y.reshape(*self.shape, -1)
+            axes = [jnp.moveaxis(grid[..., i], i, 0).reshape(n, -1)[:, 0] for i, n in enumerate(self.shape)]
+            return multilinear(axes, self.periods, y)
+        index = nearest(self._in_space(y), self._in_space(self.y))
+        return Interpolation(index[None], jnp.ones((1, len(y))))
+
+    def _in_space(self, y: Float[Array, "P d_y"]) -> Float[Array, "P _"]:
+        """Locations in a space without periods: longitudes on the sphere, and periodic coordinates on circles."""
+        if self.is_geographic:
+            return unit_vectors(y)
+        columns = []
+        for i, period in enumerate(self.periods):
+            angle = 0.0 if period is None else y[:, i] * (2.0 * np.pi / period)
+            circle = [] if period is None else [period / (2.0 * np.pi) * f(angle) for f in (jnp.cos, jnp.sin)]
+            columns += circle or [y[:, i]]
+        return jnp.stack(columns, axis=-1)
+
+
+class Chain(Transform):
+    """One transform after another: ṽ = T₂(T₁(v))."""
+
+    parts: tuple[Transform, ...]
+
+    def apply(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        for part in self.parts:
+            v = part.apply(v)
+        return v
+
+    def invert(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        for part in reversed(self.parts):
+            v = part.invert(v)
+        return v
+
+    def at(self, queries: Queries) -> Chain:
+        return Chain(tuple(part.at(queries) for part in self.parts))
+
+    def check(self, v: Float[np.ndarray, "N m"], name: str) -> None:
+        self.parts[0].check(v, name)
+
+
+def location_moments(
+    v: Float[np.ndarray, "N m"], places: Int[np.ndarray, "N m"], count: int
+) -> tuple[Affine, Float[np.ndarray, " M"]]:
+    """Mean and standard deviation of the values at each of `count` locations, and the number of values there."""
+    where = places.reshape(-1)
+    number = np.bincount(where, minlength=count).astype(np.float64)
+    known = np.maximum(number, 1.0)
+    mean = np.bincount(where, v.reshape(-1), count) / known
+    deviation = np.sqrt(np.bincount(where, (v.reshape(-1) - mean[where]) ** 2, count) / known)
+    typical = float(np.sqrt(np.mean(deviation**2)))
+    # as in `Normalization`: the deviation of a constant variable is rounding error
+    constant = typical <= 10.0 * np.finfo(np.float32).eps * float(np.abs(mean).max())
+    scale = np.ones(count) if constant else np.maximum(deviation, SCALE_FLOOR * typical)
+    return Affine(jnp.asarray(mean, jnp.float32), jnp.asarray(scale, jnp.float32)), number
