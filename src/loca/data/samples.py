@@ -40,6 +40,7 @@ class Samples(eqx.Module):
     - `x`: sensor locations, shape (m, d_x); None with `Measurements`, which carry their own.
     - `domain`: Y; by default the smallest box that contains all queries.
     - `inputs`, `outputs`: names and units of the channels.
+    - `sensor_coordinates`, `query_coordinates`: names and units of the columns of x and y; empty if unknown.
     """
 
     u: Input
@@ -49,6 +50,8 @@ class Samples(eqx.Module):
     domain: Domain
     inputs: tuple[Variable, ...] = eqx.field(static=True)
     outputs: tuple[Variable, ...] = eqx.field(static=True)
+    sensor_coordinates: tuple[Variable, ...] = eqx.field(static=True)
+    query_coordinates: tuple[Variable, ...] = eqx.field(static=True)
 
     def __init__(
         self,
@@ -60,6 +63,8 @@ class Samples(eqx.Module):
         domain: Domain | None = None,
         inputs: Sequence[Variable] | None = None,
         outputs: Sequence[Variable] | None = None,
+        sensor_coordinates: Sequence[Variable] = (),
+        query_coordinates: Sequence[Variable] = (),
     ):
         queries = y if isinstance(y, Queries) else Shared(y) if y.ndim == 2 else Free(y)
         self.u, self.y, self.s, self.x = u, queries, s, x
@@ -67,6 +72,7 @@ class Samples(eqx.Module):
         values = u.u if isinstance(u, Measurements) else u
         self.inputs = tuple(inputs) if inputs else tuple(Variable(f"u{i + 1}") for i in range(values.shape[-1]))
         self.outputs = tuple(outputs) if outputs else tuple(Variable(f"s{i + 1}") for i in range(s.shape[-1]))
+        self.sensor_coordinates, self.query_coordinates = tuple(sensor_coordinates), tuple(query_coordinates)
         self._check(values)
 
     def _check(self, values: Array) -> None:
@@ -90,6 +96,13 @@ class Samples(eqx.Module):
                 f"{values.shape[-1]} input and {self.s.shape[-1]} output channels; pass one name per channel"
             )
         self.domain.check(self.y.points)
+        sensors = self.u.x if isinstance(self.u, Measurements) else self.x
+        for name, columns, coordinates in (
+            ("x", 0 if sensors is None else sensors.shape[-1], self.sensor_coordinates),
+            ("y", self.domain.dimension, self.query_coordinates),
+        ):
+            if coordinates and len(coordinates) != columns:
+                raise ValueError(f"{len(coordinates)} coordinates were named for the {columns} columns of {name}")
 
     def __len__(self) -> int:
         return self.s.shape[0]
@@ -152,7 +165,7 @@ def bounding_box(y: Float[Array, "M d_y"]) -> Box:
     return Box(low.tolist(), high.tolist())
 
 
-def grid_shape(x: Float[Array, "m d_x"]) -> tuple[int, ...] | None:
+def grid_shape(x: Float[Array | np.ndarray, "m d_x"]) -> tuple[int, ...] | None:
     """The shape of the rectangular grid whose points in row-major order are the rows of x; None if x is no grid."""
     points = np.asarray(x)
     axes = [np.unique(column) for column in points.T]

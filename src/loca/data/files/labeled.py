@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from loca.data.files.functions import SPATIAL, Functions, domain_of, is_latitude, is_longitude, unit_steps
+from loca.data.files.functions import SPATIAL, Functions, domain_of, is_latitude, is_longitude, unit, unit_steps
 from loca.data.records import Records, Rows
 from loca.data.samples import Samples, Variable
 from loca.typing import Measurements
@@ -120,6 +120,8 @@ class Labeled(Records):
             domain=self.domain,
             inputs=self.inputs,
             outputs=self.outputs,
+            sensor_coordinates=self._u.coordinates,
+            query_coordinates=self._s.coordinates,
         )
 
     def label(self, s: Float[np.ndarray, "B P d_s"], rows: Rows = slice(None)) -> xarray.Dataset:
@@ -147,11 +149,6 @@ def as_names(names: str | Sequence[str]) -> tuple[str, ...]:
 def as_rows(rows: Rows, count: int) -> slice | np.ndarray:
     """The same rows as a slice or as non-negative numbers."""
     return rows if isinstance(rows, slice) else np.arange(count)[np.asarray(rows, dtype=np.intp)]
-
-
-def unit(array: xarray.DataArray) -> str:
-    """The unit of an array, from its attributes."""
-    return str(array.attrs.get("units", array.attrs.get("unit", "")))
 
 
 def check_names(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> None:
@@ -214,7 +211,7 @@ def with_numbers(dataset: xarray.Dataset, sample: str, time: str | None) -> xarr
     Called before time steps are selected, so that times do not depend on the selection.
     """
     days = {
-        name: (c.dims, (c.to_numpy() - c.to_numpy().ravel()[0]) / np.timedelta64(1, "D"), c.attrs)
+        name: (c.dims, (c.to_numpy() - c.to_numpy().ravel()[0]) / np.timedelta64(1, "D"), {**c.attrs, "units": "days"})
         for name, c in dataset.coords.items()
         if c.dtype.kind in "mM" and c.ndim and c.dims != (sample,)
     }
