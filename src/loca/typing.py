@@ -4,17 +4,28 @@ Sizes in the annotations are the paper's: `N` functions, `m` sensors, `P` querie
 `l` the lifted dimension, `d_x`, `d_y`, `d_u`, `d_s` the dimensions of locations and values.
 """
 
+from typing import Any, Protocol, runtime_checkable
+
 import equinox as eqx
 import jaxtyping
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-__all__ = ["Array", "Input", "Key", "Keys", "Measurements", "PyTree"]
+__all__ = ["Array", "Input", "Key", "Keys", "Measurements", "PyTree", "SupportsDLPack"]
 
 Key = PRNGKeyArray
 """A typed random key, from `jax.random.key`."""
 
 Keys = jaxtyping.Key[Array, " N"]
 """A key for each of N functions."""
+
+
+@runtime_checkable
+class SupportsDLPack(Protocol):
+    """An array of any library that can share its memory, such as `torch.Tensor` and `cupy.ndarray`."""
+
+    def __dlpack__(self, **options: Any) -> Any: ...
+
+    def __dlpack_device__(self) -> tuple[Any, Any]: ...
 
 
 class Measurements(eqx.Module):

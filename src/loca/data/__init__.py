@@ -1,5 +1,6 @@
 """Functions as data: samples in memory, records in files, query forms, normalization and streams of batches."""
 
+from loca.data.dlpack import shared_array as shared_array
 from loca.data.files import Labeled as Labeled
 from loca.data.files import open as open  # noqa: A004
 from loca.data.normalization import Normalization as Normalization
@@ -59,6 +60,7 @@ __all__ = [
     "open",
     "samples_from_arrays",
     "samples_to_arrays",
+    "shared_array",
     "stream",
     "versions",
     "write_store",

@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, UInt32
 
+from loca.data.dlpack import shared_array
 from loca.data.queries import Free, Queries, Shared, random_columns
 from loca.domains import Box, Domain
-from loca.typing import Input, Key, Keys, Measurements
+from loca.typing import Input, Key, Keys, Measurements, SupportsDLPack
 
 ROUNDS = 6
 """Rounds of the Feistel network in `shuffle`. Four make a pseudorandom permutation (Luby & Rackoff 1988); two more are
@@ -41,6 +42,9 @@ class Samples(eqx.Module):
     - `domain`: Y; by default the smallest box that contains all queries.
     - `inputs`, `outputs`: names and units of the channels.
     - `sensor_coordinates`, `query_coordinates`: names and units of the columns of x and y; empty if unknown.
+
+    Arrays of other libraries, such as PyTorch and CuPy, are shared by DLPack and not copied, where JAX has their
+    precision and layout.
     """
 
     u: Input
@@ -55,23 +59,23 @@ class Samples(eqx.Module):
 
     def __init__(
         self,
-        u: Input,
-        y: Queries | Float[Array, "_ d_y"] | Float[Array, "_ _ d_y"],
-        s: Float[Array, "_ _ d_s"],
+        u: Input | SupportsDLPack,
+        y: Queries | Float[Array, "_ d_y"] | Float[Array, "_ _ d_y"] | SupportsDLPack,
+        s: Float[Array, "_ _ d_s"] | SupportsDLPack,
         *,
-        x: Float[Array, "_ d_x"] | None = None,
+        x: Float[Array, "_ d_x"] | SupportsDLPack | None = None,
         domain: Domain | None = None,
         inputs: Sequence[Variable] | None = None,
         outputs: Sequence[Variable] | None = None,
         sensor_coordinates: Sequence[Variable] = (),
         query_coordinates: Sequence[Variable] = (),
     ):
-        queries = y if isinstance(y, Queries) else Shared(y) if y.ndim == 2 else Free(y)
-        self.u, self.y, self.s, self.x = u, queries, s, x
-        self.domain = domain if domain is not None else bounding_box(queries.points)
-        values = u.u if isinstance(u, Measurements) else u
+        self.u, where, self.s, self.x = jax.tree.map(shared_array, (u, y, s, x))
+        self.y = where if isinstance(where, Queries) else Shared(where) if where.ndim == 2 else Free(where)
+        self.domain = domain if domain is not None else bounding_box(self.y.points)
+        values = self.u.u if isinstance(self.u, Measurements) else self.u
         self.inputs = tuple(inputs) if inputs else tuple(Variable(f"u{i + 1}") for i in range(values.shape[-1]))
-        self.outputs = tuple(outputs) if outputs else tuple(Variable(f"s{i + 1}") for i in range(s.shape[-1]))
+        self.outputs = tuple(outputs) if outputs else tuple(Variable(f"s{i + 1}") for i in range(self.s.shape[-1]))
         self.sensor_coordinates, self.query_coordinates = tuple(sensor_coordinates), tuple(query_coordinates)
         self._check(values)
 

@@ -10,10 +10,10 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
-from loca.data import Normalization, Queries, Samples, Shared, Variable
+from loca.data import Normalization, Queries, Samples, Shared, Variable, shared_array
 from loca.domains import Domain
 from loca.parameters import Fixed
-from loca.typing import Input, PyTree
+from loca.typing import Input, PyTree, SupportsDLPack
 
 
 class Signature(Fixed):
@@ -145,14 +145,16 @@ class Operator(eqx.Module):
         """
         return Halves(self._encode_many, unchanged, self._respond_at)
 
-    def __call__(self, u: Input, y: Float[Array, "P d_y"]) -> Float[Array, "P d_s"]:
+    def __call__(self, u: Input | SupportsDLPack, y: Float[Array, "P d_y"] | SupportsDLPack) -> Float[Array, "P d_s"]:
         """F(u)(y) for one function, in the units of the data."""
-        s = self.respond(self.encode(u)[None], Shared(y))[0]
+        values, where = jax.tree.map(shared_array, (u, y))
+        s = self.respond(self.encode(values)[None], Shared(where))[0]
         return self.normalization.restore_output(s)
 
-    def predict(self, u: Input, queries: Queries) -> Float[Array, "N P d_s"]:
+    def predict(self, u: Input | SupportsDLPack, queries: Queries) -> Float[Array, "N P d_s"]:
         """F(uᵢ)(yᵢ) for many functions, in the units of the data."""
-        return self.normalization.restore_output(self.respond(self._encode_many(u), queries))
+        values, where = jax.tree.map(shared_array, (u, queries))
+        return self.normalization.restore_output(self.respond(self._encode_many(values), where))
 
     def _encode_many(self, u: Input) -> Float[Array, "N ..."]:
         return jax.vmap(self.encode)(u)
