@@ -6,7 +6,7 @@ Sizes in the annotations are the paper's: `N` functions, `m` sensors, `P` querie
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jaxtyping
@@ -24,6 +24,7 @@ __all__ = [
     "Numbers",
     "PyTree",
     "SensorLocations",
+    "SupportsDLPack",
     "values_of",
     "with_values",
 ]
@@ -35,8 +36,17 @@ Keys = jaxtyping.Key[Array, " N"]
 """A key for each of N functions."""
 
 
-Numbers = Array | np.ndarray | Sequence[Any] | float
-"""Numbers as users have them: an array of any precision, or nested lists; converted where a function takes them."""
+@runtime_checkable
+class SupportsDLPack(Protocol):
+    """An array of any library that can share its memory, such as `torch.Tensor` and `cupy.ndarray`."""
+
+    def __dlpack__(self, **options: Any) -> Any: ...
+
+    def __dlpack_device__(self) -> tuple[Any, Any]: ...
+
+
+Numbers = Array | np.ndarray | SupportsDLPack | Sequence[Any] | float
+"""Numbers as users have them: an array of any library and precision, or nested lists; converted where they are used."""
 
 
 class Measurements(eqx.Module):

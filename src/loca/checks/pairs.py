@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from loca.checks.findings import Channel, Finding, inputs_of, outputs_of, rows
 from loca.data import Samples, Shared
-from loca.typing import Measurements
+from loca.typing import Measurements, MultiInput
 
 NEAR = 1e-3
 """Functions closer than this, relative to their size, are the same to any model: its errors are ten times as large."""
@@ -158,7 +158,7 @@ def critical_distance(n: int, k: int, level: float) -> float:
 
 def check_copy(samples: Samples) -> Iterator[Finding]:
     """Outputs that are inputs, possibly in another unit: s = a·u + b at the same locations."""
-    if len(samples.parts) > 1:
+    if isinstance(samples.u, MultiInput):
         for part in samples.parts:
             yield from check_copy(part)
         return

@@ -137,6 +137,7 @@ class Example:
             samples = Samples(
                 samples.u, y[last], samples.s[:, last],
                 x=samples.x, domain=samples.domain, inputs=samples.inputs, outputs=samples.outputs,
+                sensor_coordinates=samples.sensor_coordinates, query_coordinates=samples.query_coordinates,
             )  # fmt: skip
             predictions = {name: values[:, last] for name, values in predictions.items()}
         return cls(samples, predictions)

@@ -2,6 +2,7 @@
 
 from loca.data.arrays import as_input as as_input
 from loca.data.arrays import as_numbers as as_numbers
+from loca.data.arrays import shared_array as shared_array
 from loca.data.choices import Recommendation as Recommendation
 from loca.data.choices import TransformNames as TransformNames
 from loca.data.choices import recommend as recommend
@@ -99,6 +100,7 @@ __all__ = [
     "recommend",
     "samples_from_arrays",
     "samples_to_arrays",
+    "shared_array",
     "stream",
     "versions",
     "write_store",

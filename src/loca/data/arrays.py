@@ -1,12 +1,14 @@
-"""Arrays as users have them: lists, integers, double precision, and one channel without an axis of its own."""
+"""Arrays as users have them: lists, integers, any precision, arrays of other libraries, one channel without an axis."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from loca.typing import Array, Input, Measurements, MultiInput, Numbers
+from loca.typing import Array, Input, Measurements, MultiInput, Numbers, SupportsDLPack
 
 
 def as_numbers(values: Numbers, name: str, *shapes: str) -> Array:
@@ -21,6 +23,7 @@ def as_numbers(values: Numbers, name: str, *shapes: str) -> Array:
     - `shapes`: the expected shape, and optionally that without the last axis, such as "(N, m, d_u)" and "(N, m)".
     """
     expected = f"expected {name} as an array of shape {' or '.join(shapes)}"
+    values = shared_array(values)
     try:
         array = values if isinstance(values, jax.Array) else np.asarray(values)
     except ValueError as error:  # lists of different lengths
@@ -40,9 +43,24 @@ def as_input(u: Numbers | Measurements | MultiInput, *, many: bool) -> Input:
     """An input function, or many, with arrays from numbers as users have them."""
     functions = "N, " if many else ""
     if isinstance(u, Measurements):
-        return u
+        return jax.tree.map(shared_array, u)
     if isinstance(u, MultiInput):
         fields = tuple(as_input(field, many=many) for field in u.fields)
         shapes = ("(N, k)", "(N,)") if many else ("(k,)",)
         return MultiInput(fields, None if u.scalars is None else as_numbers(u.scalars, "scalars", *shapes))  # pyright: ignore[reportArgumentType]
     return as_numbers(u, "u", f"({functions}m, d_u)", f"({functions}m{'' if many else ','})")
+
+
+def shared_array(values: Any) -> Any:
+    """The same numbers as a JAX array, if `values` is an array of another library that supports DLPack.
+
+    Anything else is returned unchanged, arrays of JAX and NumPy too. The memory is shared if the array is aligned, has
+    a precision that JAX uses, and has no gaps. Integers become floating-point numbers.
+    """
+    if isinstance(values, jax.Array | np.ndarray | np.generic) or not isinstance(values, SupportsDLPack):
+        return values
+    try:
+        array = jnp.from_dlpack(values)
+    except jax.errors.JaxRuntimeError:  # a layout that only NumPy can describe, such as every second row
+        array = jnp.asarray(np.from_dlpack(values))
+    return array.astype(float) if jnp.issubdtype(array.dtype, jnp.integer) else array

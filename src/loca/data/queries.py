@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Num
 
-from loca.data.arrays import as_numbers
+from loca.data.arrays import as_numbers, shared_array
 from loca.typing import Key, Keys, Numbers
 
 
@@ -134,7 +134,7 @@ class Free(Queries):
 def as_queries(y: Queries | Numbers) -> Queries:
     """Queries, from an array (P, d_y) that all functions share, an array (N, P, d_y), or P numbers if d_y = 1."""
     if isinstance(y, Queries):
-        return y
+        return jax.tree.map(shared_array, y)
     if np.ndim(y) == 3:  # pyright: ignore[reportArgumentType]
         return Free(as_numbers(y, "y", "(N, P, d_y)"))
     return Shared(as_numbers(y, "y", "(P, d_y)", "(P,)"))

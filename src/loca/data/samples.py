@@ -60,6 +60,9 @@ class Samples(eqx.Module):
     - `domain`: Y; by default the smallest box that contains all queries.
     - `inputs`, `outputs`: names and units of the channels.
     - `sensor_coordinates`, `query_coordinates`: names and units of the columns of x and y; empty if unknown.
+
+    Arrays of other libraries, such as PyTorch and CuPy, are shared by DLPack and not copied, where JAX has their
+    precision and layout.
     """
 
     u: Input

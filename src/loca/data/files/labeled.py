@@ -285,7 +285,7 @@ def with_numbers(dataset: xarray.Dataset, sample: str, time: str | None) -> xarr
     Called before time steps are selected, so that times do not depend on the selection.
     """
     days = {
-        name: (c.dims, (c.to_numpy() - c.to_numpy().ravel()[0]) / np.timedelta64(1, "D"), c.attrs)
+        name: (c.dims, (c.to_numpy() - c.to_numpy().ravel()[0]) / np.timedelta64(1, "D"), {**c.attrs, "units": "days"})
         for name, c in dataset.coords.items()
         if c.dtype.kind in "mM" and c.ndim and c.dims != (sample,)
     }
