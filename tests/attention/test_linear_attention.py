@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from jax.test_util import check_grads
 
 from loca.attention import Dense, Nystrom, RandomFeatures
-from loca.attention.landmarks import CANDIDATES, landmarks
-from loca.attention.nystrom import cholesky
-from loca.attention.random_features import gaussian_features, orthogonal_normal
+from loca.attention.linear import CANDIDATES, cholesky, gaussian_features, landmarks, orthogonal_normal
 from loca.domains import Box
 from loca.kernels import RBF, Matern
 from loca.nets import MLP

@@ -13,10 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from loca.domains.box import Box
+from loca.domains.cells import bisected, cells_of_mask, cells_of_points, containing, groups, measures_of, read_cells
 from loca.domains.domain import Domain
-from loca.domains.meshing import cells_of_mask, cells_of_points, read_cells
-from loca.domains.simplices import bisected, containing, groups, measures_of
+from loca.domains.flat import Box
 
 ROUNDING = 1e-6
 """How far apart, relative to the extent of a mesh, locations in single precision may be that stand for the same one."""

@@ -1,9 +1,10 @@
 """𝒟: from an input function to a vector."""
 
+from loca.encoders.composed import Joined as Joined
+from loca.encoders.composed import Scalars as Scalars
+from loca.encoders.composed import Standardized as Standardized
 from loca.encoders.encoder import Encoder as Encoder
 from loca.encoders.fourier import Fourier as Fourier
-from loca.encoders.joined import Joined as Joined
-from loca.encoders.joined import Scalars as Scalars
 from loca.encoders.projection import Projection as Projection
 from loca.encoders.scattering1d import Band as Band
 from loca.encoders.scattering1d import Scattering1D as Scattering1D
@@ -11,7 +12,6 @@ from loca.encoders.scattering2d import Axis as Axis
 from loca.encoders.scattering2d import Scattering2D as Scattering2D
 from loca.encoders.sensors import HarmonicSensors as HarmonicSensors
 from loca.encoders.sensors import Sensors as Sensors
-from loca.encoders.standardized import Standardized as Standardized
 from loca.encoders.wavelet import Wavelet as Wavelet
 
 __all__ = [

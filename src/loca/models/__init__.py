@@ -7,7 +7,7 @@ from loca.models.baselines import Regression as Regression
 from loca.models.deeponet import DeepONet as DeepONet
 from loca.models.fno import FNO as FNO
 from loca.models.fno import FieldAtQueries as FieldAtQueries
-from loca.models.interpolation import Grid as Grid
+from loca.models.grid import Grid as Grid
 from loca.models.loca import LOCA as LOCA
 from loca.models.matching import canonical_name as canonical_name
 from loca.models.matching import is_numbered as is_numbered

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from loca.data import Free, Interpolation, Normalization, OutputNormalization, Queries, Samples, Shared, TransformNames
-from loca.models.interpolation import Grid
+from loca.models.grid import Grid
 from loca.models.operator import Function, Halves, Operator, Signature
 from loca.models.spectral import SpectralLayer, at_every_point
 from loca.nets import MLP

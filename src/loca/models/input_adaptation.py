@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from loca.data import Interpolation, Samples, Variable
+from loca.models.grid import interpolation_between
 from loca.models.matching import (
     LONGITUDE_PERIOD,
     Order,
@@ -24,7 +25,6 @@ from loca.models.matching import (
     matching_order,
 )
 from loca.models.operator import FieldSignature, Signature
-from loca.models.regridding import interpolation_between
 from loca.typing import Field, Input, Measurements, MultiInput, SensorLocations
 
 Item = TypeVar("Item")

@@ -13,7 +13,7 @@ from loca.encoders import Encoder, HarmonicSensors, Scattering1D, Scattering2D
 from loca.kernels import RBF
 from loca.models.deeponet import DeepONet
 from loca.models.fno import FNO
-from loca.models.interpolation import Grid
+from loca.models.grid import Grid
 from loca.models.loca import LOCA
 from loca.models.operator import Signature
 from loca.positions import Harmonic
