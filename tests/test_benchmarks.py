@@ -35,6 +35,7 @@ def test_all_implementations_agree(name, getkey):
     assert ours == pytest.approx(paper, rel=1e-5)
 
 
+@pytest.mark.full
 def test_the_compiler_counts_the_operations_of_the_reference_table(getkey):
     """0.508 GFLOP for Darcy with 128 labels, by hand; selecting from the full grid takes about 10 % more."""
     setting = STEP_SETTINGS["darcy-128"]
@@ -43,7 +44,7 @@ def test_the_compiler_counts_the_operations_of_the_reference_table(getkey):
     assert step.flops(model, Encoded.of(model, samples)) / 1e9 == pytest.approx(0.508 * 1.1, rel=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_command_prints_json():
     result = CliRunner().invoke(
         app, ["bench", "step", "--setting", "antiderivative", "--json", "--rounds", "1", "--seconds", "0"]

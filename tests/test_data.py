@@ -180,12 +180,33 @@ def test_grids_are_recognized():
         ({"x": jnp.zeros((4, 1))}, "4 sensors but u has 5"),
         ({"domain": Box.unit(2)}, "1 columns but .* 2-dimensional"),
         ({"outputs": [Variable("p")]}, "2 input and 1 output names"),
+        ({"s": 3.0}, r"expected s as an array of shape \(N, P, d_s\) or \(N, P\), got a single number"),
+        ({"u": np.zeros(6)}, r"expected u as an array of shape \(N, m, d_u\) or \(N, m\), got shape \(6,\)"),
+        ({"u": np.zeros((6, 5, 2, 1))}, r"got shape \(6, 5, 2, 1\)"),
+        ({"u": [[1.0, 2.0], [3.0]]}, "got lists that do not form one"),
+        ({"s": np.zeros((6, 8, 3), complex)}, "with real numbers, got complex128"),
+        ({"y": [["a"], ["b"]]}, r"expected y .* with real numbers, got <U1"),
     ],
 )
 def test_what_does_not_fit_is_refused(getkey, change, message):
     data = samples(getkey())
     with pytest.raises(ValueError, match=message):
         Samples(**({"u": data.u, "y": data.y, "s": data.s, "x": data.x} | change))
+
+
+@pytest.mark.parametrize(
+    "convert", [np.ndarray.tolist, lambda a: a.astype(np.int64), lambda a: a.astype(np.float64), lambda a: a]
+)
+def test_arrays_may_be_lists_integers_or_double_precision_and_lack_the_axis_of_one_channel(convert):
+    rng = np.random.default_rng(0)
+    u, s = (rng.integers(-9, 9, (3, count)).astype(np.float32) for count in (5, 4))
+    x, y = np.arange(5.0, dtype=np.float32), np.arange(4.0, dtype=np.float32)
+    data = Samples(convert(u), convert(y), convert(s), x=convert(x))
+    for array, expected in ((data.u, u), (data.s, s), (data.x, x), (data.y.points, y)):
+        assert array.dtype == jnp.float32
+        np.testing.assert_array_equal(array, expected[..., None])
+    free = Samples(convert(u), convert(np.stack([y[:, None]] * 3)), convert(s))
+    np.testing.assert_array_equal(free.y.locations(3), data.y.locations(3))
 
 
 def test_impossible_requests_are_refused(getkey):

@@ -15,7 +15,7 @@ from loca.domains import Box, Sphere
 from loca.figures import sheet
 from loca.figures.columns import vector_stem
 from loca.figures.panels import thinned
-from loca.figures.style import scale
+from loca.figures.scales import MAPS, kind_of, norm_of
 from loca.typing import Measurements
 from writing import check_writing
 
@@ -54,7 +54,9 @@ def waves():
     names = [Variable("height", "m"), Variable("velocity_x1", "m s-1"), Variable("velocity_x2", "m s-1")]
     u = np.stack([x[:, 0], -x[:, 1], x[:, 0] * x[:, 1]], axis=-1)[None].repeat(4, axis=0)
     s = np.stack([y[:, 0], y[:, 1], y[:, 2]], axis=-1)[None].repeat(4, axis=0)
-    return make(u, y, s, x, domain=Box((0.1, 0.0, 0.0), (0.5, 1.0, 1.0)), inputs=names, outputs=names)
+    box = Box((0.1, 0.0, 0.0), (0.5, 1.0, 1.0))
+    axes = [Variable("t", "s"), Variable("x1"), Variable("x2")]
+    return make(u, y, s, x, domain=box, inputs=names, outputs=names, query_coordinates=axes)
 
 
 def displacements():
@@ -165,9 +167,9 @@ def test_padding_is_not_drawn():
 def test_times_are_the_first_the_middle_and_the_last():
     titles = [ax.get_title() for ax in panels(sheet(waves(), rows=1))]
     assert [title for title in titles if "height" in title and "t" in title.split("\n")[0]][1:] == [
-        "output, $t = 0.1$\nheight",
-        "$t = 0.3$\nheight",
-        "$t = 0.5$\nheight",
+        "output, $t$ = 0.1 s\nheight",
+        "$t$ = 0.3 s\nheight",
+        "$t$ = 0.5 s\nheight",
     ]
     axes = panels(sheet(waves(), rows=1))
     assert mesh_value(axes[4], 0.5, 0.5) == pytest.approx(0.3)  # height = t
@@ -192,11 +194,12 @@ def test_all_times_share_one_color_scale():
 
 
 def test_signed_values_diverge_from_zero_and_others_do_not():
-    cmap, norm = scale(np.array([-1.0, 3.0]))
-    assert cmap.name.startswith("RdBu")
+    assert kind_of(np.array([-1.0, 3.0])) == "signed"
+    norm = norm_of("signed", np.array([-1.0, 3.0]))
     assert (norm.vmin, norm.vmax) == (-3.0, 3.0)
-    assert scale(np.array([2.0, 3.0]))[0].name == "viridis"
-    assert scale(np.array([-0.01, 3.0, np.nan]))[0].name == "viridis"
+    assert kind_of(np.array([2.0, 3.0])) == "plain"
+    assert kind_of(np.array([-0.01, 3.0, np.nan])) == "plain"
+    assert (MAPS["signed"], MAPS["plain"]) == ("RdBu_r", "viridis")
 
 
 @pytest.mark.parametrize("name", ["viridis", "RdBu_r"])

@@ -14,7 +14,7 @@ from loca.data import Variable
 from loca.encoders import Sensors
 from loca.evaluation import Report
 from loca.figures import attention, box_plots, curves, fields
-from loca.figures.style import error_scale, scale
+from loca.figures.scales import MAPS, kind_of, norm_of
 from loca.models import LOCA, DeepONet
 from loca.training import History
 from loca.training.history import Moment
@@ -36,10 +36,10 @@ def small(data, kind=LOCA, **options):
 
 @pytest.fixture(
     scope="module",
-    params=[name if name == "fields" else pytest.param(name, marks=pytest.mark.slow) for name in SETS],
+    params=[name if name == "fields" else pytest.param(name, marks=pytest.mark.full) for name in SETS],
 )
 def case(request):
-    """An untrained model and data of one kind; all kinds but one are drawn in the gate only."""
+    """An untrained model and data of one kind; all kinds but one are drawn in the full tests only."""
     data = SETS[request.param]()
     return small(data), data
 
@@ -181,9 +181,9 @@ def test_captions_stand_on_the_left_of_their_rows(case):
 
 def test_a_bad_prediction_does_not_make_a_quantity_signed():
     truth = np.array([0.0, 1.0])
-    cmap, norm = scale(truth, np.array([-0.5, 1.5]))
-    assert (cmap.name, norm.vmin, norm.vmax) == ("viridis", -0.5, 1.5)
-    assert scale(np.concatenate([truth, [-0.5]]))[0].name == "RdBu_r"
+    norm = norm_of(kind_of(truth), truth, np.array([-0.5, 1.5]))
+    assert (kind_of(truth), norm.vmin, norm.vmax) == ("plain", -0.5, 1.5)
+    assert kind_of(np.concatenate([truth, [-0.5]])) == "signed"
     data = field_data()
     figure = fields(small(data), dataclasses.replace(data, s=data.s - data.s.min()), rows=1)
     meshes = [mesh for ax in panels(figure)[1:3] for mesh in ax.collections]
@@ -228,9 +228,9 @@ def test_functions_that_are_not_there_are_refused(rows):
 
 
 def test_errors_are_centered_at_zero_in_colors_of_their_own():
-    cmap, norm = error_scale(np.array([0.1, 3.0, np.nan]))
-    assert (cmap.name, norm.vmin, norm.vmax) == ("PuOr", -3.0, 3.0)
-    assert error_scale(np.zeros(3))[1].vmax > 0.0
+    norm = norm_of("error", np.array([0.1, 3.0, np.nan]))
+    assert (MAPS["error"], norm.vmin, norm.vmax) == ("PuOr", -3.0, 3.0)
+    assert norm_of("error", np.zeros(3)).vmax > 0.0
 
 
 # --- curves ---

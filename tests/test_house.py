@@ -47,7 +47,7 @@ assert not jax.config.jax_enable_x64, "importing loca turned 64-bit mode on"
     run_fresh(code)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_import_is_quick():
     # Relative to the libraries that it depends on, in turn: a busy machine slows both.
     def seconds(code: str) -> float:

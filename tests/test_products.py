@@ -13,7 +13,7 @@ def rounded(a) -> np.ndarray:
     return np.asarray(jnp.asarray(a, jnp.bfloat16), np.float64)
 
 
-@pytest.fixture(params=[(7,), (3, 50), (2, 3, 40)], ids=str)
+@pytest.fixture(params=[(2, 3, 40), *(pytest.param(n, marks=pytest.mark.full) for n in [(7,), (3, 50)])], ids=str)
 def factors(request, getkey):
     a, b = jax.random.normal(getkey(), (*request.param, 33)), jax.random.normal(getkey(), (33, 21))
     return a, b, jax.random.normal(getkey(), (*request.param, 21))

@@ -47,7 +47,7 @@ class Harmonic(Position):
 
     **Arguments:**
 
-    - `domain`: Y, in general a box.
+    - `domain`: Y, in general a box; of a mesh, the box around it.
     - `num_frequencies`: H, cosines and sines together, per dimension. Good values: 6 to 10.
     - `start`: the first j.
     - `include_raw`: whether to prepend the coordinates t.
@@ -60,7 +60,7 @@ class Harmonic(Position):
 
     def __init__(self, domain: Domain, num_frequencies: int = 10, *, start: int = 0, include_raw: bool = True):
         check_even(num_frequencies)
-        self.domain = domain
+        self.domain = domain.chart
         self.num_frequencies = num_frequencies
         self.start = start
         self.include_raw = include_raw

@@ -4,17 +4,49 @@ Sizes in the annotations are the paper's: `N` functions, `m` sensors, `P` querie
 `l` the lifted dimension, `d_x`, `d_y`, `d_u`, `d_s` the dimensions of locations and values.
 """
 
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
 import equinox as eqx
 import jaxtyping
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-__all__ = ["Array", "Input", "Key", "Keys", "Measurements", "PyTree"]
+__all__ = [
+    "Array",
+    "Field",
+    "Input",
+    "Key",
+    "Keys",
+    "Measurements",
+    "MultiInput",
+    "Numbers",
+    "PyTree",
+    "SensorLocations",
+    "SupportsDLPack",
+    "values_of",
+    "with_values",
+]
 
 Key = PRNGKeyArray
 """A typed random key, from `jax.random.key`."""
 
 Keys = jaxtyping.Key[Array, " N"]
 """A key for each of N functions."""
+
+
+@runtime_checkable
+class SupportsDLPack(Protocol):
+    """An array of any library that can share its memory, such as `torch.Tensor` and `cupy.ndarray`."""
+
+    def __dlpack__(self, **options: Any) -> Any: ...
+
+    def __dlpack_device__(self) -> tuple[Any, Any]: ...
+
+
+Numbers = Array | np.ndarray | SupportsDLPack | Sequence[Any] | float
+"""Numbers as users have them: an array of any library and precision, or nested lists; converted where they are used."""
 
 
 class Measurements(eqx.Module):
@@ -28,5 +60,49 @@ class Measurements(eqx.Module):
     mask: Bool[Array, "*N m"]
 
 
-Input = Float[Array, "*N m d_u"] | Measurements
-"""An input function: values at the sensors a model was built for, or measurements with their own locations."""
+Field = Float[Array, "*N m d_u"] | Measurements
+"""A field: values at the sensors a model was built for, or measurements with their own locations."""
+
+
+class MultiInput(eqx.Module):
+    """Several inputs of one operator: fields, each with sensors of its own, and numbers such as a viscosity.
+
+    Its channels are those of the fields in their order, and then the scalars.
+
+    **Arguments:**
+
+    - `fields`: one or more, each of them values at its sensors or `Measurements`.
+    - `scalars`: k numbers per function; None if there are none.
+    """
+
+    fields: tuple[Float[Array, "*N _ _"] | Measurements, ...]
+    scalars: Float[Array, "*N k"] | None = None
+
+    def __check_init__(self):
+        if not self.fields:
+            raise ValueError(
+                "a MultiInput needs at least one field; pass numbers alone as u of shape (N, 1, k), with one sensor"
+            )
+
+
+Input = Field | MultiInput
+"""An input function: values at the sensors a model was built for, measurements with their own locations, or several."""
+
+SensorLocations = Float[Array, "_ _"] | None | tuple[Float[Array, "_ _"] | None, ...]
+"""Locations of sensors; None if unknown or different for every function, a tuple of these for each field of several."""
+
+
+def values_of(u: Input) -> tuple[Array, ...]:
+    """The values of an input: one array with channels last, or one for each field of several, and their scalars."""
+    if isinstance(u, MultiInput):
+        fields = tuple(values for field in u.fields for values in values_of(field))
+        return fields if u.scalars is None else (*fields, u.scalars)
+    return (u.u if isinstance(u, Measurements) else u,)
+
+
+def with_values(u: Input, values: Sequence[Array]) -> Input:
+    """The same input with other values, in the order of `values_of`."""
+    if isinstance(u, MultiInput):
+        fields = tuple(with_values(field, [new]) for field, new in zip(u.fields, values, strict=False))
+        return MultiInput(fields, None if u.scalars is None else values[-1])  # pyright: ignore[reportArgumentType]
+    return dataclasses.replace(u, u=values[0]) if isinstance(u, Measurements) else values[0]

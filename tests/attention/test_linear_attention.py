@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from jax.test_util import check_grads
 
 from loca.attention import Dense, Nystrom, RandomFeatures
-from loca.attention.landmarks import CANDIDATES, landmarks
-from loca.attention.nystrom import cholesky
-from loca.attention.random_features import gaussian_features, orthogonal_normal
+from loca.attention.linear import CANDIDATES, cholesky, gaussian_features, landmarks, orthogonal_normal
 from loca.domains import Box
 from loca.kernels import RBF, Matern
 from loca.nets import MLP
@@ -190,7 +188,7 @@ def kernel_estimates(k, size, count, keys, a, q_l, orthogonal=True):
     return jax.vmap(one)(keys)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name == "sum" else [pytest.mark.full]) for name in GAUSSIAN]
 )
@@ -416,7 +414,7 @@ def test_features_that_learn_from_dense_scores_come_closer_at_other_points(getke
 
 
 @each_method()
-@pytest.mark.parametrize("training", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["values", "gradients"])
+@pytest.mark.parametrize("training", [False, pytest.param(True, marks=pytest.mark.full)], ids=["values", "gradients"])
 def test_operations_and_memory_grow_linearly(index, training):
     """From 10⁴ to 10⁶ locations and as many nodes, as the compiler plans it; it may treat fewer differently."""
     method = [Nystrom(16), RandomFeatures(L, 16, key=jax.random.key(0))][index]

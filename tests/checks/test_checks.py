@@ -171,7 +171,7 @@ def test_a_split_of_sound_data_passes(getkey):
 
 
 EXPERIMENTS = [
-    pytest.param(name, marks=[pytest.mark.slow] if name == "shallow-water" else [])
+    pytest.param(name, marks=[pytest.mark.full] if name == "shallow-water" else [])
     for name in PROBLEMS
     if name not in ("mechanical-mnist", "climate")
 ]
@@ -359,7 +359,7 @@ def test_an_edge_of_a_periodic_field_is_a_place_like_any_other():
 # ---- forecast -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_each_model_is_timed_and_weighed():
     data = pairs(count=50)
     forecasts = {each.model: each for each in forecast(data, functions=5000, batch_size=20, seconds=0.05)}

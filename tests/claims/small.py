@@ -22,8 +22,8 @@ class Small(Comparison):
     rates: Mapping[Preset, Sequence[float]] = {"quick": (1e-3, 8e-3), "paper": (1e-3, 8e-3)}
 
     def conditions(self, preset: Preset) -> Sequence[Condition]:
-        problem = Antiderivative(length=0.3, sensors=500, queries=20)
-        return [Condition("one", Drawn(problem, 60, labels=10, validation=20, test=20), "antiderivative", 400)]
+        problem = Antiderivative(length=0.3, sensors=100, queries=20)
+        return [Condition("one", Drawn(problem, 60, labels=10, validation=20, test=20), "antiderivative", 100)]
 
     def answer(self, results: Results) -> Verdict:
         ours, other = (results.means(model=model).mean() for model in ("DeepONet", "mean field"))

@@ -126,7 +126,7 @@ def test_every_run_leaves_a_model_and_a_report(undisturbed):
     directory, found = undisturbed
     rows = Results.from_json(found.numbers["rows"]).select(model="DeepONet", seed=1)
     (run,) = [path.parent for path in (directory / "runs").glob("DeepONet-seed_1-*/outcome-*.json")]
-    assert inspect(run / "model.safetensors").provenance["steps"] == 400
+    assert inspect(run / "model.safetensors").provenance["steps"] == 100
     report = Report.from_json(json.loads((run / "outcome-relative_l2.json").read_text())["reports"]["test"])
     np.testing.assert_allclose(report.errors["relative_l2"], rows[0].report.errors["relative_l2"], rtol=1e-4)
 

@@ -3,6 +3,9 @@
 import importlib
 import json
 import random
+import re
+import signal
+import subprocess
 import sys
 
 import equinox as eqx
@@ -10,9 +13,11 @@ import jax
 import numpy as np
 import pytest
 import xarray
+from typer.testing import CliRunner
 
 from commands import command
 from loca import losses
+from loca.cli.app import app
 from loca.data import Store
 from loca.domains import area_weights
 from loca.evaluation import Report
@@ -29,7 +34,7 @@ from loca.runs import (
     sources,
 )
 from loca.saving import inspect, load, save
-from loca.training import History, StoppedError
+from loca.training import Checkpoints, History, StoppedError
 
 PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
 TOML = """
@@ -97,7 +102,7 @@ def test_a_run_with_test_data_is_evaluated_at_once(place):
     assert "Errors of 30 functions" in (place / "said.txt").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_that_streams_is_the_same_run(place):
     """Batches from the file, in place of memory: what differs is what the data looks like from its first functions."""
     command("train", place / "run.toml", "--out", place / "streamed", "--steps", 300, "--stream")
@@ -202,12 +207,11 @@ def test_resuming_a_finished_run_changes_nothing(place):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (["--out", "r", "--steps", "0", "--data", "d.zarr"], "training.steps: Input should be greater than 0"),
-        (["--out", "r"], "data: Field required"),
-        (["--data", "d.zarr"], "--out DIR for a new run, or --resume DIR"),
-        (["--out", "r", "--data", "d.zarr", "--model", "cnn"], "model: Input tag 'cnn'"),
-        (["--out", "r", "--data", "d.zarr", "--setting", "darci"], "model.loca.setting: Input should be"),
-        (["--out", "r", "--data", "d.zarr", "--log", "paper"], "training.loggers.0: Input should be"),
+        (["--out", "r", "--steps", "0", "--data", "d.zarr"], "training.steps: expected a number greater than 0, got 0"),
+        (["--out", "r"], "options: the table [data] is missing"),
+        (["--out", "r", "--data", "d.zarr", "--model", "cnn"], "model.kind: expected 'loca', 'deeponet', 'fno', got"),
+        (["--out", "r", "--data", "d.zarr", "--setting", "darci"], "model.setting: expected 'antiderivative', 'darcy'"),
+        (["--out", "r", "--data", "d.zarr", "--log", "paper"], "training.loggers[0]: expected 'tensorboard', 'wandb'"),
         (["--out", "r", "--data", "nothing.zarr"], "nothing.zarr"),
         (["--resume", "nowhere"], "nowhere holds no run"),
     ],
@@ -217,9 +221,66 @@ def test_an_invalid_run_is_refused(line, message, tmp_path, monkeypatch):
     assert message in " ".join(command("train", *line, code=1).split())
 
 
+def plain(output):
+    """What a command prints, in one line and without the frame of error messages."""
+    return " ".join(output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["--data", "d.zarr"], "give a run directory: --out DIR for a new run, or --resume DIR to resume one"),
+        (["--out", "r", "--resume", "r"], "give a run directory"),
+        (["--resume", "r", "--batch-size", "3", "--data", "d"], "accepts --steps only; leave out --data, --batch-size"),
+        (["--data", "d.zarr", "--out", "run.zarr"], "expected the name of a directory, got 'run.zarr'"),
+        (["run.toml", "--resume", "r"], "accepts --steps only; leave out run.toml"),
+    ],
+)
+def test_a_command_line_that_contradicts_itself_is_refused(line, message):
+    assert message in plain(command("train", *line, code=2))
+
+
+@pytest.mark.parametrize(
+    ("table", "field", "value", "message"),
+    [
+        ("data", "path", 3, "data.path: expected text, got 3"),
+        ("data", "inputz", ["a"], "data.inputz is unknown; did you mean inputs?"),
+        ("data", "path", None, "data.path: expected text, got None"),
+        ("model", "lift_widths", [16, "a"], "model.lift_widths[1]: expected an integer, got 'a'"),
+        ("model", "depth", 3, "model.depth is unknown; choose one of setting, num_features"),
+        ("training", "rate", float("inf"), "training.rate: expected a finite number, got inf"),
+        ("training", "steps", True, "training.steps: expected an integer, got True"),
+        ("training", "seed", 2**40, "training.seed: expected a number less than 2.14748e+09, got 1099511627776"),
+        ("training", "loggers", "mlflow", "training.loggers: expected a list, got 'mlflow'"),
+        ("extra", "a", 1, "extra is unknown; choose one of data, model, training"),
+    ],
+)
+def test_wrong_fields_are_described_in_plain_words(table, field, value, message):
+    described = {"data": {"path": "d.zarr"}, "model": {"kind": "loca"}, "training": {}}
+    described.setdefault(table, {})[field] = value
+    with pytest.raises(ConfigurationError) as refusal:
+        check_configuration(described, "run.toml")
+    assert str(refusal.value).startswith(f"run.toml: {message}")
+
+
 def test_the_directory_of_another_run_is_refused(place):
     output = command("train", place / "run.toml", "--out", place / "run", "--steps", 7, code=1)
     assert "holds another run" in output
+
+
+@pytest.mark.slow
+def test_steps_extend_a_run_or_are_refused(place):
+    """With the paper's optimizer a longer run continues a shorter one; the default's rate depends on the steps."""
+    refusal = command("train", "--resume", place / "run", "--steps", 400, code=1)
+    assert "has 300 steps, got --steps 400: the learning rate of its optimizer falls to zero" in plain(refusal)
+    line = ["train", place / "run.toml", "--optimizer", "paper"]
+    command(*line, "--out", place / "short", "--steps", 20)
+    assert "not shortened" in plain(command("train", "--resume", place / "short", "--steps", 10, code=1))
+    command("train", "--resume", place / "short", "--steps", 40)
+    command(*line, "--out", place / "long", "--steps", 40)
+    assert json.loads((place / "short/run.json").read_text())["training"]["steps"] == 40
+    extended, direct = (load(place / run / "model.safetensors") for run in ("short", "long"))
+    assert extended == direct
 
 
 def test_a_mistyped_path_leaves_nothing_behind(tmp_path):
@@ -232,7 +293,7 @@ def test_a_mistyped_path_leaves_nothing_behind(tmp_path):
     [(["--setting", "darcy"], "a grid of 2 dimensions"), (["--log", "tensorboard"], "loca-jax[tensorboard]")],
 )
 def test_a_run_that_cannot_start_leaves_nothing_behind(line, message, place, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorboardX.event_file_writer", None)  # as if it were not installed
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)  # as if it were not installed
     output = command("train", "--data", place / "train.zarr", "--out", tmp_path / "run", *line, code=1)
     assert message in " ".join(output.split())
     assert list(tmp_path.iterdir()) == []
@@ -317,4 +378,50 @@ def test_models_with_classes_of_the_user(place, tmp_path, monkeypatch):
     assert "importing 'broken_kernels' failed: No module named 'nowhere_to_be_found'" in refusal(
         "--class", "broken_kernels:Doubled"
     )
+    assert "json:JSONDecoder is <class 'json.decoder.JSONDecoder'>; expected a class" in refusal(
+        "--class", "json:JSONDecoder"
+    )
     assert "module 'own_kernels' has no 'Tripled'; it defines Doubled" in refusal("--class", "own_kernels:Tripled")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.full)]
+)
+def test_an_interrupted_command_saves_and_ends_with_the_code_of_the_signal(number, code, place, tmp_path):
+    """In a process of its own, as a shell sees it."""
+    start = [sys.executable, "-c", "from loca.cli import main; main()", "train"]
+    line = [*start, str(place / "run.toml"), "--out", "run", "--steps", "1000000"]
+    with subprocess.Popen(line, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline().startswith("step ")  # it trains
+        process.send_signal(number)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert re.fullmatch(r"stopped at step \d+ and saved in run; continue with `loca train --resume run`\n", error)
+    assert Checkpoints(tmp_path / "run/checkpoints").latest() is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (RuntimeError("no memory left"), "loca inspect: no memory left"),
+        (KeyError("k"), "loca inspect: KeyError: 'k' This error was not expected. With LOCA_DEBUG=1 it prints where"),
+    ],
+)
+def test_an_error_is_a_message_unless_a_traceback_is_requested(error, message, place, monkeypatch):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("loca.saving.inspect", fail)
+    assert plain(command("inspect", place / "run", code=1)).startswith(message)
+    monkeypatch.setenv("LOCA_DEBUG", "1")
+    result = CliRunner().invoke(app, ["inspect", str(place / "run")])
+    assert result.exception is error
+
+
+def test_an_interrupt_outside_of_training_has_its_code_too(place, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("loca.saving.inspect", interrupt)
+    assert "loca inspect: interrupted" in command("inspect", place / "run", code=130)

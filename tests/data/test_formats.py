@@ -266,9 +266,10 @@ def test_well(tmp_path, flat_tensor):
     )
     assert last.domain == Torus([0.0, 1.0], [3.0, 2.25])
     assert [v.name for v in last.inputs] == ["velocity_x", "velocity_y", "gravity", "alpha"]
-    u = np.asarray(last.load([1]).u).reshape(6, 5, 4)
+    loaded = last.load([1]).u
+    u = np.asarray(loaded.fields[0]).reshape(6, 5, 3)
     assert np.array_equal(u[..., 2], np.broadcast_to(fields["gravity"], (6, 5)))
-    assert (u[..., 3] == 0.25).all()
+    assert loaded.scalars.tolist() == [[0.25]]
     write_well(tmp_path / "b.hdf5", boundary="wall")
     assert open_records(tmp_path / "b.hdf5", output_times=[-1]).domain == Box([0.0, 1.0], [2.5, 2.0])
 
@@ -283,11 +284,10 @@ def test_well_folder_of_files_with_different_parameters(tmp_path):
     samples = records.load([4, 1])
     assert len(records) == 5
     # what differs between files is an input: the parameter, and the field that is constant in each
-    assert [v.name for v in records.inputs] == [*STATE, "alpha", "gravity", "mask"]
-    u = np.asarray(samples.u).reshape(2, 6, 5, 10)
-    assert (u[0, ..., 7] == 0.75).all()
-    assert (u[1, ..., 7] == 0.25).all()
-    assert np.array_equal(u[..., 8], np.stack([np.broadcast_to(f["gravity"], (6, 5)) for f in (second, first)]))
+    assert [v.name for v in records.inputs] == [*STATE, "gravity", "mask", "alpha"]
+    u = np.asarray(samples.u.fields[0]).reshape(2, 6, 5, 9)
+    assert samples.u.scalars.tolist() == [[0.75], [0.25]]
+    assert np.array_equal(u[..., 7], np.stack([np.broadcast_to(f["gravity"], (6, 5)) for f in (second, first)]))
     assert np.array_equal(u[..., 0], [second["density"][1, 0], first["density"][1, 0]])
     assert len(open_records(tmp_path, split="valid")) == 1
     with pytest.raises(ValueError, match=r"split= one of \['test', 'train', 'valid'\]"):
@@ -530,9 +530,9 @@ def test_npz_on_grids(tmp_path):
     u, k, s = normal(5, 6, 4), normal(5), normal(5, 3)
     np.savez(tmp_path / "a.npz", f=u, k=k, g=s)
     samples = open_records(tmp_path / "a.npz", inputs=["f", "k"], outputs="g").load()
-    assert np.array_equal(samples.u[..., 0], u.reshape(5, -1))
-    assert np.array_equal(samples.u[..., 1], np.broadcast_to(k[:, None], (5, 24)))
-    assert np.array_equal(samples.x, grid(np.linspace(0, 1, 6), np.linspace(0, 1, 4)))
+    assert np.array_equal(samples.u.fields[0][..., 0], u.reshape(5, -1))
+    assert np.array_equal(samples.u.scalars[:, 0], k)
+    assert np.array_equal(samples.x[0], grid(np.linspace(0, 1, 6), np.linspace(0, 1, 4)))
     assert np.array_equal(samples.y.points[:, 0], np.float32([0, 0.5, 1]))
     with pytest.raises(ValueError, match=r"does not define its inputs(.*\n)+  f\(5, 6, 4\)\n  k\(5,\)"):
         open_records(tmp_path / "a.npz")

@@ -6,7 +6,8 @@ import pytest
 import xarray
 
 from loca.data import Free, Labeled, Shared, Variable
-from loca.domains import Box, Sphere, Torus
+from loca.data import open as open_records
+from loca.domains import Box, Mesh, Sphere, Torus
 from loca.typing import Measurements
 
 RANDOM = np.random.default_rng(0)
@@ -133,18 +134,17 @@ def test_inputs_with_fewer_dimensions_are_constant():
         {"x": [0.0, 0.5, 2.0], "t": [1.0, 2.0, 3.0, 4.0, 5.0]},
     )
     samples = Labeled(dataset, ["viscosity", "a", "height", "profile"], "s", "run").load([3, 1])
-    assert samples.inputs == (Variable("viscosity", "m2/s"), Variable("a"), Variable("height"), Variable("profile"))
-    u = np.asarray(samples.u).reshape(2, 3, 2, 4)
+    assert samples.inputs == (Variable("a"), Variable("height"), Variable("profile"), Variable("viscosity", "m2/s"))
+    np.testing.assert_array_equal(samples.u.scalars[:, 0], dataset.viscosity.to_numpy()[[3, 1]])
+    (u,) = samples.u.fields
+    u = np.asarray(u).reshape(2, 3, 2, 3)
     for b, run in enumerate([3, 1]):
         for i in range(3):
             for j in range(2):
-                values = [
-                    v.isel(run=run, missing_dims="ignore")
-                    for v in (dataset.viscosity, dataset.a, dataset.height, dataset.profile)
-                ]
+                values = [v.isel(run=run, missing_dims="ignore") for v in (dataset.a, dataset.height, dataset.profile)]
                 assert np.array_equal(u[b, i, j], [float(v.isel(x=i, y=j, missing_dims="ignore")) for v in values])
     # y has no coordinate: equal steps from 0 to 1
-    assert np.array_equal(samples.x, np.float32([(x, y) for x in (0.0, 0.5, 2.0) for y in (0.0, 1.0)]))
+    assert np.array_equal(samples.x[0], np.float32([(x, y) for x in (0.0, 0.5, 2.0) for y in (0.0, 1.0)]))
     assert samples.domain == Box([1.0, 0.0], [5.0, 2.0])
 
 
@@ -226,7 +226,7 @@ def test_periods_make_a_torus():
         ({"sample": "day"}, "no dimension 'day'"),
         ({"sample": "lat", "output_times": slice(0, 0)}, r"slice\(0, 0, None\) selects none of the 6 steps"),
         ({"inputs": "name"}, "name of .* hold no numbers"),
-        ({"inputs": ["air", "other"]}, "'other' has dimensions .* interpolate"),
+        ({"outputs": ["pres", "other"]}, "'other' has dimensions .* interpolate"),
         ({"outputs": ["pres", "mean"]}, r"output 'mean' .* every output must have the dimensions"),
         ({"sample": "lat", "outputs": "still", "output_times": slice(1, 2)}, "no dimension of still .* is time"),
         ({"sample": "time", "input_times": slice(0, 1)}, "no dimension of pres .* is time"),
@@ -249,3 +249,17 @@ def test_predictions_of_the_wrong_shape_are_refused():
     records = Labeled(weather(*GLOBE), "air", "pres", "time")
     with pytest.raises(ValueError, match=r"expected .* \(2, 40, 1\), got \(2, 39, 1\)"):
         records.label(np.zeros((2, 39, 1), np.float32), [0, 1])
+
+
+def test_nodes_in_a_file_lie_in_a_mesh(tmp_path):
+    x, y = np.float32([[0, 1, 1, 0], [0, 0, 1, 2]])
+    mesh = Mesh(np.stack([x, y], axis=1), [[0, 1, 2], [0, 2, 3]])
+    runs = xarray.Dataset(
+        {"nu": ("run", np.arange(4.0)), "p": (("run", "node"), np.arange(4.0)[:, None] * x)},
+        {"x": ("node", x), "y": ("node", y)},
+    )
+    runs.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    records = open_records(tmp_path / "a.nc", inputs="nu", outputs="p", sample="run", domain=mesh)
+    assert records.domain == records.load([1]).domain == mesh
+    with pytest.raises(ValueError, match=r"1-dimensional but outputs .* have the coordinates \['x', 'y'\]"):
+        Labeled(runs, "nu", "p", "run", domain=Box.unit(1))

@@ -66,7 +66,7 @@ def test_shifts_by_the_output_step_shift_the_coefficients(x64):
     np.testing.assert_allclose(shifted[:, 9:-7], s[:, 8:-8], atol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_larger_scales_are_more_invariant_to_shifts(x64):
     """‖S T_c u − S u‖ ≤ C 2⁻ᴶ |c| ‖u‖: doubling the scale halves the effect of a shift by one point."""
     u = inside(np.random.default_rng(1), 4096)[0]

@@ -11,9 +11,11 @@ import pytest
 from loca.attention import Blocked, Uncoupled, expectation
 from loca.data import Free, Indexed, Normalization, Samples, Shared
 from loca.domains import Box, Sphere, Torus
-from loca.encoders import Projection, Scattering1D, Scattering2D, Sensors
-from loca.models import LOCA, DeepONet, separable
-from loca.rules import MonteCarlo, OwnQueries
+from loca.encoders import Projection, Scattering1D, Scattering2D, Sensors, Standardized
+from loca.models import LOCA, DeepONet, encode_functions, separable
+from loca.models.default_encoders import modes_within
+from loca.parameters import trainable
+from loca.rules import MonteCarlo, OwnQueries, QuasiMonteCarlo
 from loca.typing import Measurements
 
 
@@ -225,8 +227,48 @@ def test_sensors_anywhere_and_different_for_every_function(getkey):
         loca = model(samples, encoder=Projection.create(Box.unit(1), 8))
         first, second = predict(loca, measured, Shared(grid(9)))
         assert jnp.allclose(first, second, rtol=1e-6)
-        with pytest.raises(ValueError, match="Projection"):
-            DeepONet.create(samples, key=getkey())
+
+
+@pytest.mark.parametrize("kind", [LOCA, DeepONet])
+def test_codes_of_own_sensors_are_standardized_and_modes_are_at_most_half_the_sensors(kind, getkey):
+    """Coefficients of smooth functions fall by orders of magnitude; the fewest sensors of a function count."""
+    N = 200
+    x = jax.random.uniform(getkey(), (N, 40, 2), minval=-1.0)
+    a = jax.random.normal(getkey(), (N, 4)) * jnp.array([10.0, 1.0, 0.1, 0.01])
+    waves = jnp.stack([jnp.ones(x.shape[:2]), x[..., 0], x[..., 0] * x[..., 1], jnp.cos(3.0 * x[..., 1])], axis=-1)
+    mask = jnp.arange(40) < 40 - 4 * (jnp.arange(N) == 7)[:, None]
+    u = Measurements(jnp.einsum("nmk,nk->nm", waves, a)[..., None], x, mask)
+    samples = Samples(u, grid(3), jnp.ones((N, 3, 1)))
+    model = kind.create(samples, key=getkey())
+    assert isinstance(model.encoder, Standardized)
+    assert isinstance(model.encoder.encoder, Projection)
+    assert model.encoder.encoder.modes == (4, 4)  # 16 ≤ 36/2 < 20
+    codes = np.asarray(encode_functions(model, u))
+    plain = np.asarray(codes * model.encoder.scale).std(axis=0)
+    np.testing.assert_allclose(codes.mean(axis=0), 0.0, atol=1e-3)
+    seen = plain > 1e-3 * plain.max()  # the others would be noise, magnified
+    assert plain[seen].min() < 0.01 * plain.max()
+    np.testing.assert_allclose(codes[:, seen].std(axis=0), 1.0, rtol=1e-3)
+    assert (codes[:, ~seen].std(axis=0) < 1.0).all()
+    assert not any(jax.tree.leaves(trainable(model.encoder)))
+
+
+def test_a_cloud_in_four_dimensions_chooses_a_projection_and_a_rule(getkey):
+    x = jax.random.uniform(getkey(), (2, 200, 4))
+    u = Measurements(x[..., :1], x, jnp.ones((2, 200), bool))
+    samples = Samples(u, jax.random.uniform(getkey(), (2, 5, 4)), jnp.ones((2, 5, 1)))
+    small = dict.fromkeys(("lift_widths", "proposal_widths", "feature_widths"), (8,))
+    model = LOCA.create(samples, key=getkey(), **small)
+    assert model.encoder.encoder.modes == (3, 3, 3, 3)  # 81 of at most 100; one more along any makes 108
+    assert isinstance(model.rule, QuasiMonteCarlo)
+    assert predict(model, u, samples.y).shape == (2, 5, 1)
+
+
+def test_modes_are_shared_among_the_dimensions():
+    assert modes_within(64, 2) == (8, 8)
+    assert modes_within(125, 3) == (5, 5, 5)
+    assert modes_within(10, 6) == (2, 2, 2, 1, 1, 1)
+    assert modes_within(0, 3) == (1, 1, 1)
 
 
 def test_a_missing_channel_is_not_filled_in(getkey):

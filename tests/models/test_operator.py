@@ -160,3 +160,36 @@ def test_an_operator_from_outside_is_trained_and_evaluated():
     assert model.domain == data.domain
     assert np.isfinite(loca.evaluate(model, data, batch_size=5).errors["rmse"]).all()
     assert np.isfinite(model.predict(data.u, Shared(data.y.points[:3]))).all()
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param("loca", marks=pytest.mark.slow), pytest.param("fno", marks=pytest.mark.full), "outside"]
+)
+def test_transformations_of_jax_take_an_operator_as_a_function(name):
+    data = waves()
+    model, y = MODELS[name](data), data.y.points
+    other = eqx.tree_at(lambda model: model.normalization.s_shift, model, model.normalization.s_shift + 1.0)
+    expected = predict(model, data.u, data.y)
+    compiled, another = jax.jit(model)(data.u[0], y), jax.jit(other)(data.u[0], y)
+    np.testing.assert_allclose(compiled, expected[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(another, expected[0] + 1.0, rtol=1e-4, atol=1e-5)  # equal shapes, but another operator
+    np.testing.assert_allclose(jax.jit(model.at(y))(data.u[0]), expected[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(jax.jit(jax.vmap(model, (0, None)))(data.u, y), expected, rtol=1e-4, atol=1e-5)
+    gradient = jax.jit(jax.grad(lambda u: model(u, y).sum()))(data.u[0])
+    assert bool(jnp.isfinite(gradient).all() & (gradient != 0.0).any())
+    assert hash(model) == hash(MODELS[name](data))
+
+
+def test_an_operator_takes_plain_arrays_and_lists():
+    y = np.linspace(0.0, 1.0, 6)
+    u = np.random.default_rng(0).normal(size=(4, 6))
+    data = Samples(u, y, np.cumsum(u, axis=1), x=y)
+    model = Mean(Normalization.fit(data), jnp.asarray(2.0))
+    expected = model.predict(data.u, data.y)
+    for queries in (y, y.tolist(), y[:, None], np.stack([y[:, None]] * 4)):
+        np.testing.assert_allclose(model.predict(u, queries), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(model(u[1].tolist(), y), expected[1], rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match=r"expected y as an array of shape \(P, d_y\) or \(P,\), got a single number"):
+        model(u[1], 0.5)
+    with pytest.raises(ValueError, match=r"expected u .* \(m, d_u\) or \(m,\), got shape \(1, 4, 6\)"):
+        model(u[None], y)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from crashing import Crash, crash_at
+from crashing import Crash, crash_at, find_unsynced
 from loca.saving import file, load, save
 
 
@@ -31,6 +31,12 @@ def test_a_full_disk_leaves_the_old_file(small, contents, tmp_path):
         signal.signal(signal.SIGXFSZ, handler)
     assert path.read_bytes() == contents
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_gets_its_name_when_it_is_on_the_disk(small, tmp_path, monkeypatch):
+    unsynced = find_unsynced(monkeypatch, "replace")
+    save(small, tmp_path / "a")
+    assert unsynced == {tmp_path / "a": []}
 
 
 def test_a_directory_that_cannot_be_written(small, tmp_path):

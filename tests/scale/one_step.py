@@ -10,7 +10,7 @@ import os
 import sys
 
 devices, *meeting = map(int, sys.argv[1:])
-os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
 
 import equinox as eqx  # noqa: E402
 import jax  # noqa: E402
@@ -168,14 +168,16 @@ def main():
         told = {"steps": found}
     else:
         single, mixed = ([{"functions": 8}, {"queries": 2}, {"nodes": 4}], MIXED) if FULL else ([], [ALL_AXES])
-        found = list(gradients([*single, *mixed], jnp.float32, ["shared"]))
+        found = list(gradients([*single, *mixed], jnp.float32, ["shared"])) if FULL else []
         bits = list(same_bits(jnp.float32, (1, 2, 4, 8) if FULL else (8,)))
         with jax.enable_x64(True):
-            found += gradients([*(ONE_AXIS if FULL else []), *mixed], jnp.float64, ["shared" if FULL else "indexed"])
             if FULL:
+                found += gradients([*ONE_AXIS, *mixed], jnp.float64, ["shared"])
                 meshes = [{"functions": 8}, {"queries": 4}, ALL_AXES]
                 found += gradients(meshes, jnp.float64, ["indexed", "few", "free"])
-            bits += same_bits(jnp.float64, (8,)) if FULL else []
+                bits += same_bits(jnp.float64, (8,))
+            else:
+                found += gradients([ALL_AXES], jnp.float64, ["indexed"])
             told = {"steps": found, "bits": bits, "sharded": sharded_alone(), "evaluations": list(evaluations())}
         told["refused"] = list(refusals())
     sys.stdout.write(json.dumps(told) + "\n")

@@ -51,11 +51,9 @@ def check_steps(steps):
 
 @pytest.mark.slow
 def test_the_gradient_is_that_of_one_device(told):
-    """On a mesh with all axes, for two forms of queries, in single and double precision."""
+    """On a mesh with all axes."""
     check_steps(told["steps"])
-    with_all_axes = [step for step in told["steps"] if len(step["axes"]) == 3 and min(step["axes"].values()) > 1]
-    assert {step["form"] for step in with_all_axes} >= {"shared", "indexed"}
-    assert {step["bits"] for step in with_all_axes} == {32, 64}
+    assert any(len(step["axes"]) == 3 and min(step["axes"].values()) > 1 for step in told["steps"])
 
 
 @pytest.mark.full
@@ -63,6 +61,7 @@ def test_the_gradient_is_that_of_one_device_for_all_forms_of_queries_and_numbers
     check_steps(told["steps"])
     with_all_axes = [step for step in told["steps"] if len(step["axes"]) == 3 and min(step["axes"].values()) > 1]
     assert {step["form"] for step in with_all_axes if step["bits"] == 64} == {"shared", "indexed", "few", "free"}
+    assert {step["bits"] for step in with_all_axes} == {32, 64}
     one_axis = {
         (axis, count) for step in told["steps"] if len(step["axes"]) == 1 for axis, count in step["axes"].items()
     }

@@ -127,7 +127,8 @@ def restore_on(report, directory, devices):
 
 def layout(devices):
     """The same arrays on so many devices: cut by rows, cut by columns, and whole on each."""
-    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"  # read at the first use of a device
+    # read at the first use of a device
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     assert jax.device_count() == devices
     mesh = jax.make_mesh((devices,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
     rows = np.arange(16.0 * 24, dtype=np.float32).reshape(16, 24)

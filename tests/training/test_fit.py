@@ -1,5 +1,8 @@
 """The run: the loop that one would write by hand, whatever the way it is cut up, and what stops it."""
 
+import io
+import sys
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -19,14 +22,17 @@ from loca.training import (
     Encoded,
     History,
     Moment,
+    Progress,
     State,
     advance,
     average_weights,
     default_optimizer,
     fit,
     paper_optimizer,
+    progress_bar,
     trained,
 )
+from loca.training.fit import default_every
 from loca.training.steps import InMemoryTrainer, StepConfig, StreamingTrainer
 
 PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
@@ -204,11 +210,30 @@ def test_a_loss_that_is_not_finite_is_reported_with_its_step(form, model, data, 
     rows = [np.asarray(batch_rows(5, step, 30, 120)) for step in range(4)]
     bad = int(rows[2][7])
     assert all(bad not in rows[step] for step in (0, 1))
-    broken = eqx.tree_at(lambda samples: samples.s, data, data.s.at[bad, 3].set(jnp.nan))
+    value = jnp.nan if form == "store" else 1e30  # in memory, only squares are not finite: NaN is found before
+    broken = eqx.tree_at(lambda samples: samples.s, data, data.s.at[bad, 3].set(value))
     if form == "store":
         monkeypatch.setattr(Store, "load", lambda self, chosen: broken.take(jnp.asarray(chosen)))
-    with pytest.raises(BrokenLossError, match="not finite from step 2 on"):
+    because = f", because the data is not: function {bad}, output 'antiderivative': 1 of 20 values NaN"
+    with pytest.raises(BrokenLossError, match="not finite from step 2 on" + (because if form == "store" else r"\.")):
         fit(model, store if form == "store" else broken, steps=20, **SAME)
+
+
+def test_data_that_is_not_finite_is_refused_with_function_and_channel(model, data):
+    s = data.s.at[7, 3].set(jnp.nan).at[7, 4].set(jnp.inf).at[9].set(-jnp.inf)
+    u = data.u.at[2, 0].set(jnp.nan)
+    broken = eqx.tree_at(lambda samples: (samples.u, samples.s), data, (u, s))
+    message = (
+        "the data has values that are not finite: function 2, input 'u': 1 of 40 values NaN; "
+        "function 7, output 'antiderivative': 2 of 20 values NaN; "
+        "function 9, output 'antiderivative': 20 of 20 values infinite; fill them"
+    )
+    for refused in (lambda: fit(model, broken, steps=5), lambda: LOCA.create(broken, key=jax.random.key(0))):
+        with pytest.raises(ValueError, match="not finite") as refusal:
+            refused()
+        assert str(refusal.value).startswith(message)
+    with pytest.raises(ValueError, match=r"the validation data has values that are not finite: .* and 116 more"):
+        fit(model, data, steps=5, validate=eqx.tree_at(lambda samples: samples.s, data, jnp.nan * data.s))
 
 
 def test_callbacks_see_the_run_go_on(model, data):
@@ -219,6 +244,38 @@ def test_callbacks_see_the_run_go_on(model, data):
     assert {20, 40, 45} <= set(steps)
     assert seen[-1].history == history
     assert seen[-1].seconds_left == 0.0
+
+
+def test_few_functions_and_few_steps_need_no_settings(model, data):
+    """Seven functions make a batch, 40 steps have 20 moments, and a callback sees the losses of the history."""
+    seen = {}
+    few = data.take(jnp.arange(7))
+
+    def listen(progress):
+        seen[progress.step] = progress.loss
+
+    _, history = fit(model, few, steps=40, optimizer=OPTIMIZER, callbacks=[listen])
+    assert [moment.step for moment in history] == list(range(2, 41, 2))
+    assert [seen[moment.step] for moment in history] == [moment.loss for moment in history]
+
+
+@pytest.mark.parametrize(("steps", "every"), [(1, 1), (39, 1), (400, 20), (20_000, 1000), (10**6, 1000)])
+def test_a_history_has_at_least_twenty_moments(steps, every):
+    assert default_every(steps) == every
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_terminal_shows_a_bar_and_a_log_nothing(shown, monkeypatch):
+    class Screen(io.StringIO):
+        def isatty(self):
+            return shown
+
+    monkeypatch.setattr(sys, "stdout", Screen())
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as services of continuous integration do
+    with progress_bar() as show:
+        show(Progress(30, 40, 0.125, 5.0, History((Moment(20, 0.5, 0.25, 1.0),))))
+    written = sys.stdout.getvalue()
+    assert ("30/40" in written and "loss 1.25e-01  validation 0.2500  5 steps/s" in written) if shown else not written
 
 
 def test_the_papers_rate(model):

@@ -18,7 +18,7 @@ import pytest
 import wandb_calls
 
 from loca.training import History, Progress, StoppedError, fit, loggers
-from loca.training.loggers.tensorboard import read_events
+from loca.training.loggers.services import read_events
 
 NAMES = ["mlflow", "tensorboard", "wandb"]
 DESCRIPTION = {"model": {"kind": "loca", "widths": [8, 8]}, "seed": 0}
@@ -96,7 +96,7 @@ class Expected:
     def with_history(self, path):
         moments = History.read(path)
         assert len(moments) > 0
-        mean = {("mean_loss", moment.step): self.stored(moment.loss) for moment in moments}
+        mean = {("loss", moment.step): self.stored(moment.loss) for moment in moments}
         error = {("validation", moment.step): self.stored(moment.validation) for moment in moments}
         return self.scalars | mean | error
 
@@ -227,7 +227,7 @@ def test_killed_outright_a_record_loses_nothing_and_nobody_is_called(tmp_path, m
         stored = Expected(name).stored
         expected = {("loss", step): stored(1 / step) for step in range(12, 41)}
         expected |= {("steps_per_second", step): float(step) for step in range(12, 41)}
-        expected |= {("mean_loss", step): stored(2 / step) for step in (10, 20, 30, 40)}
+        expected |= {("loss", step): stored(2 / step) for step in (10, 20, 30, 40)}
         scalars, descriptions = READ[name](tmp_path / "run")
         assert as_mapping(scalars) == expected
         assert len(descriptions) == 1

@@ -10,17 +10,23 @@ import time
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 from lives import PROBLEM
 from saves import is_saving, wait_for_a_save
 from zygote import Life, zygote
 
+from loca.data import Part
 from loca.durable import MANIFEST
 from loca.encoders import Sensors
+from loca.kernels import Laplacian
+from loca.losses import mean_squared
 from loca.models import LOCA
+from loca.problems import Antiderivative, generate
 from loca.saving import save
-from loca.training import Checkpoints, History, State, StoppedError, fit
+from loca.training import Checkpoints, History, State, StoppedError, fit, paper_optimizer
+from loca.training.fingerprint import data_digest
 from loca.training.history import HistoryWriter
 from loca.training.run_directory import RunDirectory
 
@@ -194,3 +200,72 @@ def test_two_at_once_are_refused(model, data, tmp_path):
 
     fit(model, data, steps=20, batch_size=20, directory=tmp_path / "run", callbacks=[second])
     assert said
+
+
+def flipped(data):
+    """The same inputs with outputs of the other sign."""
+    return dataclasses.replace(data, s=-data.s)
+
+
+OTHER = {
+    "data": (lambda model, data: (model, flipped(data)), {}, "has other data"),
+    "parameters": (lambda model, data: (dataclasses.replace(model, f=jax.tree.map(jnp.negative, model.f)), data), {},
+                   r"started from other parameters \(\.f\.weights\[0\] differs\)"),
+    "kernel": (lambda model, data: (dataclasses.replace(model, k=Laplacian()), data), {},
+               r"has another model \(\.k is RBF; got Laplacian\)"),
+    "loss": (lambda model, data: (model, data), {"loss": lambda s, truth: 2.0 * mean_squared(s, truth)},
+             "has another loss"),
+    "optimizer": (lambda model, data: (model, data), {"optimizer": paper_optimizer(2e-3)}, "has another optimizer"),
+    "weights": (lambda model, data: (model, data), {"weights": np.arange(1.0, 21.0)}, "has other weights of locations"),
+    "validation": (lambda model, data: (model, data), {"validate": None}, "has other validation data"),
+    "steps taken": (lambda model, data: (model, data), {"steps": 10}, "has taken 20 steps already, but got steps=10"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def finished(model, data, tmp_path_factory):
+    """A finished run, and the arguments it was started with."""
+    arguments = {"steps": 20, "batch_size": 20, "optimizer": paper_optimizer(), "validate": data.take(jnp.arange(5))}
+    directory = tmp_path_factory.mktemp("finished")
+    fit(model, data, directory=directory, **arguments)
+    return directory, arguments
+
+
+@pytest.mark.parametrize("what", OTHER)
+def test_another_run_in_the_directory_is_refused_with_what_differs(what, finished, model, data):
+    change, changes, message = OTHER[what]
+    directory, arguments = finished
+    with pytest.raises(ValueError, match=message):
+        fit(*change(model, data), directory=directory, **{**arguments, **changes})
+
+
+def test_equal_data_and_settings_are_the_same_run_whoever_made_them(finished, model, data):
+    directory, arguments = finished
+    copies = jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, (model, data))
+    again, history = fit(*copies, directory=directory, **{**arguments, "optimizer": paper_optimizer()})
+    assert history.moments[-1].step == 20
+    assert again != model
+
+
+def test_a_run_is_extended_if_its_learning_rate_does_not_depend_on_the_steps(model, data, tmp_path):
+    arguments = {"batch_size": 20, "every": 10}
+    fit(model, data, steps=20, directory=tmp_path / "run", optimizer=paper_optimizer(), **arguments)
+    longer, history = fit(model, data, steps=30, directory=tmp_path / "run", optimizer=paper_optimizer(), **arguments)
+    expected, undisturbed = fit(model, data, steps=30, optimizer=paper_optimizer(), **arguments)
+    assert longer == expected
+    assert [(m.step, m.loss) for m in history] == [(m.step, m.loss) for m in undisturbed]
+    fit(model, data, steps=20, directory=tmp_path / "default", **arguments)
+    with pytest.raises(ValueError, match=r"has steps=20, but got steps=30\. The learning rate may depend"):
+        fit(model, data, steps=30, directory=tmp_path / "default", **arguments)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_store_is_known_by_its_digest(model, tmp_path, streamed):
+    problem = Antiderivative(length=0.3, sensors=40, queries=20)
+    stores = [generate(problem, 30, tmp_path / f"{seed}.zarr", seed=seed) for seed in (0, 1)]
+    parts = [Part(store, np.arange(25), key=jax.random.key(0), labels=9) for store in stores]
+    parts.append(Part(stores[0], np.arange(25), key=jax.random.key(1), labels=9))
+    digests = [data_digest(data if streamed else data.load()) for data in (*stores, *parts)]
+    assert len(set(digests)) == 5
+    same = Part(stores[0], np.arange(25), key=jax.random.key(0), labels=9)
+    assert data_digest(same if streamed else same.load()) == digests[2]

@@ -1,7 +1,6 @@
 """Kernel-coupled attention: the equations of κ, g̃ and φ, and methods to evaluate them."""
 
 from loca.attention.attention import Attention as Attention
-from loca.attention.blocked import Blocked as Blocked
 from loca.attention.coupling import Channels as Channels
 from loca.attention.coupling import Nodes as Nodes
 from loca.attention.coupling import Proposal as Proposal
@@ -9,12 +8,13 @@ from loca.attention.coupling import couple as couple
 from loca.attention.coupling import coupling as coupling
 from loca.attention.coupling import expectation as expectation
 from loca.attention.coupling import inverse_root as inverse_root
+from loca.attention.dense import Blocked as Blocked
 from loca.attention.dense import Dense as Dense
-from loca.attention.nystrom import Nystrom as Nystrom
-from loca.attention.random_features import FixedNoise as FixedNoise
-from loca.attention.random_features import RandomFeatures as RandomFeatures
+from loca.attention.dense import Uncoupled as Uncoupled
+from loca.attention.linear import FixedNoise as FixedNoise
+from loca.attention.linear import Nystrom as Nystrom
+from loca.attention.linear import RandomFeatures as RandomFeatures
 from loca.attention.sharded import Sharded as Sharded
-from loca.attention.uncoupled import Uncoupled as Uncoupled
 
 __all__ = [
     "Attention",

@@ -88,6 +88,7 @@ def measure_fit(
                 validate=test,
                 every=every,
                 callbacks=[mark, *callbacks],
+                progress=False,
                 directory=directory,
             )
             ended = time.perf_counter()

@@ -9,7 +9,7 @@ import numpy as np
 from loca.checks import locations, pairs, values
 from loca.checks.findings import CheckReport, Finding, inputs_of, outputs_of, sort
 from loca.data import Samples
-from loca.typing import Measurements
+from loca.typing import Measurements, values_of
 
 
 def check(train: Samples, test: Samples | None = None) -> CheckReport:
@@ -69,14 +69,17 @@ def mismatch(train: Samples, test: Samples) -> str:
         return f"their inputs: {names(train.inputs)} and {names(test.inputs)}"
     if train.outputs != test.outputs:
         return f"their outputs: {names(train.outputs)} and {names(test.outputs)}"
-    if type(train.u) is not type(test.u):
-        return "the form of their inputs: only one of them has the same sensors for all functions"
     if train.domain.dimension != test.domain.dimension:
         return f"the dimension of their queries: {train.domain.dimension} and {test.domain.dimension}"
-    if not isinstance(train.u, Measurements) and not isinstance(test.u, Measurements):
-        if train.u.shape[1] != test.u.shape[1]:
-            return f"their numbers of sensors: {train.u.shape[1]} and {test.u.shape[1]}"
-        if train.x is not None and test.x is not None and not np.allclose(train.x, test.x):
+    if len(train.parts) != len(test.parts):
+        return f"the number of their inputs: {len(train.parts)} and {len(test.parts)}"
+    for one, other in zip(train.parts, test.parts, strict=True):
+        if isinstance(one.u, Measurements) != isinstance(other.u, Measurements):
+            return "the form of their inputs: only one of them has the same sensors for all functions"
+        sensors, others = (values_of(each.u)[0].shape[1] for each in (one, other))
+        if not isinstance(one.u, Measurements) and sensors != others:
+            return f"their numbers of sensors: {sensors} and {others}"
+        if one.x is not None and other.x is not None and not np.allclose(np.asarray(one.x), np.asarray(other.x)):
             return "the locations of their sensors"
     return ""
 

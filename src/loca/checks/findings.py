@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from loca.data import Samples, Variable
-from loca.typing import Measurements
+from loca.typing import Measurements, values_of
 
 Level: TypeAlias = Literal["error", "warning", "note"]
 """error: training on this data is wasted; warning: look before you train; note: nothing to do."""
@@ -82,9 +82,11 @@ class Channel:
 
 def inputs_of(samples: Samples) -> list[Channel]:
     """The channels of u."""
-    if isinstance(samples.u, Measurements):
-        return channels("input", samples.inputs, np.asarray(samples.u.u), np.asarray(samples.u.mask))
-    return channels("input", samples.inputs, np.asarray(samples.u), None)
+    found = []
+    for part in samples.parts:
+        mask = np.asarray(part.u.mask) if isinstance(part.u, Measurements) else None
+        found += channels("input", part.inputs, np.asarray(values_of(part.u)[0]), mask)
+    return found
 
 
 def outputs_of(samples: Samples) -> list[Channel]:

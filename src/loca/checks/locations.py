@@ -39,10 +39,8 @@ FEWEST = 16
 
 def check_locations(samples: Samples) -> Iterator[Finding]:
     """Sensors and queries that are NaN or Inf, and queries outside the domain."""
-    x = samples.x
-    if isinstance(samples.u, Measurements):
-        x = samples.u.x[samples.u.mask]
-    for name, points in (("sensors", x), ("queries", samples.y.points)):
+    sensors = [part.u.x[part.u.mask] if isinstance(part.u, Measurements) else part.x for part in samples.parts]
+    for name, points in (*(("sensors", x) for x in sensors), ("queries", samples.y.points)):
         if points is not None:
             wrong = ~np.isfinite(np.asarray(points)).all(axis=-1)
             if wrong.any():
@@ -109,12 +107,12 @@ class Field:
 
 def input_fields(samples: Samples) -> Iterator[Field]:
     """The channels of u, if the sensors form a grid."""
-    if isinstance(samples.u, Measurements) or samples.x is None:
-        return
-    x = np.asarray(samples.x)
-    domain = samples.domain if samples.domain.dimension == x.shape[1] else None
-    names = [f"input `{variable.name}`" for variable in samples.inputs]
-    yield from fields(names, x, np.asarray(samples.u), domain, "x")
+    for part in samples.parts:
+        if not isinstance(part.u, Measurements) and part.x is not None:
+            x = np.asarray(part.x)
+            domain = samples.domain if samples.domain.dimension == x.shape[1] else None
+            names = [f"input `{variable.name}`" for variable in part.inputs]
+            yield from fields(names, x, np.asarray(part.u), domain, "x")
 
 
 def output_fields(samples: Samples) -> Iterator[Field]:

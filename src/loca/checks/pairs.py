@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from loca.checks.findings import Channel, Finding, inputs_of, outputs_of, rows
 from loca.data import Samples, Shared
-from loca.typing import Measurements
+from loca.typing import Measurements, MultiInput
 
 NEAR = 1e-3
 """Functions closer than this, relative to their size, are the same to any model: its errors are ten times as large."""
@@ -45,11 +45,14 @@ FEWEST = 20
 
 def input_rows(samples: Samples) -> Float[np.ndarray, "N m"]:
     """All data of each input function as one row."""
-    if isinstance(samples.u, Measurements):
-        mask = np.asarray(samples.u.mask)[..., None]
-        parts = [np.where(mask, np.asarray(samples.u.u), 0.0), np.where(mask, np.asarray(samples.u.x), 0.0)]
-        return np.concatenate([part.reshape(len(samples), -1) for part in parts], axis=1)
-    return np.asarray(samples.u).reshape(len(samples), -1)
+    found = []
+    for part in samples.parts:
+        if isinstance(part.u, Measurements):
+            mask = np.asarray(part.u.mask)[..., None]
+            found += [np.where(mask, np.asarray(part.u.u), 0.0), np.where(mask, np.asarray(part.u.x), 0.0)]
+        else:
+            found.append(np.asarray(part.u))
+    return np.concatenate([each.reshape(len(samples), -1) for each in found], axis=1)
 
 
 def digests(values: Float[np.ndarray, "N m"]) -> list[bytes]:
@@ -155,6 +158,10 @@ def critical_distance(n: int, k: int, level: float) -> float:
 
 def check_copy(samples: Samples) -> Iterator[Finding]:
     """Outputs that are inputs, possibly in another unit: s = a·u + b at the same locations."""
+    if isinstance(samples.u, MultiInput):
+        for part in samples.parts:
+            yield from check_copy(part)
+        return
     if isinstance(samples.u, Measurements) or samples.x is None or not isinstance(samples.y, Shared):
         return
     x, y, u, s = (np.asarray(each) for each in (samples.x, samples.y.y, samples.u, samples.s))
@@ -202,13 +209,17 @@ def check_related(samples: Samples) -> Iterator[Finding]:
     outputs. Functions are represented by all their values, and by their means and standard deviations alone, which
     are more telling where the values are mostly detail. One significant correlation is enough.
     """
-    if isinstance(samples.u, Measurements) or not isinstance(samples.y, Shared):
+    if any(isinstance(part.u, Measurements) for part in samples.parts) or not isinstance(samples.y, Shared):
         return
     keep = np.isfinite(input_rows(samples)).all(axis=1) & np.isfinite(np.asarray(samples.s)).all(axis=(1, 2))
     chosen = np.flatnonzero(keep)[:COMPARED]
     if len(chosen) < ENOUGH:
         return
-    u, s = ([distances(view) for view in views(np.asarray(each)[chosen])] for each in (samples.u, samples.s))
+    parts = [np.asarray(part.u)[chosen] for part in samples.parts]
+    u = [distances(view) for part in parts for view in views(part)]
+    if len(parts) > 1:
+        u.append(distances(np.concatenate([next(views(part)) / part[0].size ** 0.5 for part in parts], axis=1)))
+    s = [distances(view) for view in views(np.asarray(samples.s)[chosen])]
     score = max(relation(of_u, of_s) for of_u in u for of_s in s)
     if score < RELATED:
         message = (

@@ -132,11 +132,12 @@ class Example:
         }
         samples = block.take(jnp.array([0]))
         y = samples.y.points
-        if samples.x is not None and y.shape[1] > samples.x.shape[1]:
+        if samples.x is not None and not isinstance(samples.x, tuple) and y.shape[1] > samples.x.shape[1]:
             last = jnp.flatnonzero(y[:, 0] == y[:, 0].max())
             samples = Samples(
                 samples.u, y[last], samples.s[:, last],
                 x=samples.x, domain=samples.domain, inputs=samples.inputs, outputs=samples.outputs,
+                sensor_coordinates=samples.sensor_coordinates, query_coordinates=samples.query_coordinates,
             )  # fmt: skip
             predictions = {name: values[:, last] for name, values in predictions.items()}
         return cls(samples, predictions)

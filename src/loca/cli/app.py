@@ -10,12 +10,14 @@ import typer
 
 from loca.cli.bench import bench
 from loca.cli.data import check, convert, generate, show
+from loca.cli.failures import Commands
 from loca.cli.figures import figures
 from loca.cli.models import evaluate, inspect, predict
 from loca.cli.runs import reproduce, train
 
 app = typer.Typer(
     name="loca",
+    cls=Commands,
     help="Learn maps between functions from few, noisy measurements, and evaluate them anywhere.",
     no_args_is_help=True,
     add_completion=False,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import sys
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -39,6 +40,11 @@ ClassOption = Annotated[
         help="A class of your own that the model uses, from an installed module or one in the current directory; "
         "repeatable.",
     ),
+]
+
+
+RegridOption = Annotated[
+    bool, typer.Option("--regrid", help="Interpolate inputs at other sensors to those of the model.")
 ]
 
 
@@ -87,6 +93,37 @@ def load(source: Source, count: int, *, spread: bool = False) -> tuple[Samples, 
     except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError) as error:
         problems = f"the built-in problems are {', '.join(PROBLEMS)}"
         raise typer.BadParameter(f"{source.data}: {error} ({problems})", param_hint="DATA") from error
+
+
+def check_suffix(path: Path, *suffixes: str, hint: str = "--out") -> None:
+    """Refuse the name of an output file that promises another format than the one that is written."""
+    if path.suffix not in suffixes:
+        expected = " or ".join(filter(None, [", ".join(suffixes[:-1]), suffixes[-1]]))
+        raise typer.BadParameter(f"expected a name that ends in {expected}, got {path.name!r}", param_hint=hint)
+
+
+FILE_SUFFIXES = (
+    ".csv",
+    ".h5",
+    ".json",
+    ".mat",
+    ".nc",
+    ".npz",
+    ".pdf",
+    ".png",
+    ".safetensors",
+    ".svg",
+    ".toml",
+    ".txt",
+    ".zarr",
+)
+"""Endings of the names of files, which directories with several files should not have."""
+
+
+def check_directory(path: Path) -> None:
+    """Refuse the name of a directory for several files that promises a single file."""
+    if path.suffix in FILE_SUFFIXES:
+        raise typer.BadParameter(f"expected the name of a directory, got {path.name!r}", param_hint="--out")
 
 
 def split_names(given: str | None) -> list[str] | None:
@@ -158,14 +195,74 @@ def in_words(expected: Any) -> str:
     return {int: "an integer", float: "a number", bool: "true or false", str: "a string"}.get(expected, str(expected))
 
 
-def open_records(data: str, inputs: str | None, outputs: str | None, sample: str | None, kind: str | None) -> Records:
-    """Open the data of a command."""
-    from loca.data import open as open_data
+def open_records(source: Source, model: Path, operator: Operator, *, regrid: bool, unsolved: bool = False) -> Records:
+    """Open data as a model expects it, and print what is done to it.
+
+    Variables that are not given are those that the run of the model was told, or else those that the model knows.
+
+    **Arguments:**
+
+    - `source`: the file and the variables that are given.
+    - `model`, `operator`: the model file or run directory, and the model in it.
+    - `regrid`: whether to interpolate inputs at other sensors.
+    - `unsolved`: whether the file may hold inputs only; not if its outputs are given.
+    """
+    from loca.models import Adaptation
 
     try:
-        return open_data(data, inputs=split_names(inputs), outputs=split_names(outputs), sample=sample, format=kind)
-    except (ValueError, OSError, RuntimeError) as problem:
-        raise typer.BadParameter(f"{data}: {problem}", param_hint="DATA") from problem
+        records = open_with_roles(source, model, operator, unsolved=unsolved and source.outputs is None)
+        with printed_warnings():
+            adaptation = Adaptation.of(operator, records, regrid=regrid)
+    except (ValueError, TypeError, OSError, RuntimeError) as problem:
+        raise typer.BadParameter(f"{source.data}: {problem}", param_hint="DATA") from problem
+    for note in adaptation.notes:
+        typer.echo(f"{source.data}: {note}")
+    return adaptation.apply(records)
+
+
+@contextlib.contextmanager
+def printed_warnings() -> Iterator[None]:
+    """Print warnings about queries outside the domain as lines, each once."""
+    import warnings
+
+    from loca.domains import OutsideDomainWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", OutsideDomainWarning)
+        warnings.showwarning = lambda message, *_: typer.echo(f"warning: {message}", err=True)
+        yield
+
+
+def open_with_roles(source: Source, model: Path, operator: Operator, *, unsolved: bool) -> Records:
+    """Open data with the variables that are given, those of the run, or those that the model knows."""
+    from loca.data import is_store
+    from loca.data import open as open_data
+    from loca.models import is_numbered
+    from loca.saving import inspect as inspect_file
+
+    given = {
+        "inputs": split_names(source.inputs),
+        "outputs": split_names(source.outputs),
+        "sample": source.sample,
+        "format": source.format,
+    }
+    if is_store(Path(source.data)):
+        return open_data(source.data, **given)
+    of_run = inspect_file(model_file(model)).provenance.get("data")
+    of_run = {name: of_run.get(name) for name in given} if isinstance(of_run, Mapping) else {}
+    roles = {name: value or of_run.get(name) for name, value in given.items()}
+    try:
+        return open_data(source.data, **roles, unsolved=unsolved)
+    except ValueError:
+        known = {"inputs": (operator.inputs, "u"), "outputs": (operator.outputs, "s")}
+        named = {
+            role: [variable.name for variable in variables]
+            for role, (variables, letter) in known.items()
+            if roles[role] is None and not is_numbered(variables, letter)
+        }
+        if not named:
+            raise
+        return open_data(source.data, **{**roles, **named}, unsolved=unsolved)
 
 
 def load_model(model: Path, classes: Sequence[str] | None) -> Operator:
@@ -191,6 +288,8 @@ def model_file(model: Path) -> Path:
 
 def import_class(path: str) -> Any:
     """Import a class given as MODULE:NAME; modules in the current directory are found, too."""
+    import equinox as eqx
+
     module_name, colon, name = path.partition(":")
     if not colon or not module_name or not name:
         raise typer.BadParameter(f"expected MODULE:NAME, such as kernels:MyKernel, got {path!r}", param_hint="--class")
@@ -209,4 +308,9 @@ def import_class(path: str) -> Any:
         raise typer.BadParameter(
             f"module {module_name!r} has no {name!r}; it defines {', '.join(own) or 'no class'}", param_hint="--class"
         )
-    return getattr(module, name)
+    found = getattr(module, name)
+    if not callable(found) or (isinstance(found, type) and not issubclass(found, eqx.Module)):
+        raise typer.BadParameter(
+            f"{path} is {found!r}; expected a class that models are made of, or an activation", param_hint="--class"
+        )
+    return found

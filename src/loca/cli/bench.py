@@ -107,12 +107,8 @@ def peers(
     """
     from loca.benchmarks import measure_peers
 
-    try:
-        for match in measure_peers(rounds=rounds, runs=runs):
-            print_json(match)
-    except FileNotFoundError as missing:
-        typer.echo(f"loca bench peers: {missing}", err=True)
-        raise typer.Exit(1) from None
+    for match in measure_peers(rounds=rounds, runs=runs):
+        print_json(match)
 
 
 @bench.command()

@@ -16,10 +16,12 @@ from loca.cli.arguments import (
     SeedOption,
     SetOption,
     Source,
+    check_suffix,
     create_problem,
     load,
     split_names,
 )
+from loca.cli.failures import concerning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,13 +55,10 @@ def generate(
             f"unknown problem {problem!r}; choose one of {', '.join(PROBLEMS)}", param_hint="PROBLEM"
         )
     chosen = create_problem(PROBLEMS[problem], arguments or ())
+    check_suffix(out, ".zarr")
     existed = out.exists()
-    try:
-        with show_progress(problem) as progress:
-            store = generate_store(chosen, count, out, seed=seed, workers=workers, progress=progress)
-    except (OSError, ValueError, RuntimeError) as error:
-        typer.echo(f"loca generate: {error}", err=True)
-        raise typer.Exit(1) from None
+    with show_progress(problem) as progress:
+        store = generate_store(chosen, count, out, seed=seed, workers=workers, progress=progress)
     typer.echo(f"{out} {'already exists' if existed else 'is complete'}: {len(store)} samples, sha256 {store.digest}")
 
 
@@ -80,21 +79,13 @@ def convert(
     from loca.data import convert as convert_records
     from loca.data import open as open_data
 
+    check_suffix(out, ".zarr", hint="OUT.zarr")
     existed = out.exists()
-    try:
-        records = open_data(
-            source,
-            inputs=split_names(inputs),
-            outputs=split_names(outputs),
-            sample=sample,
-            format=kind,
-            split=split,
-        )
-        with show_progress(source) as progress:
-            store = convert_records(records, out, progress=progress)
-    except (OSError, ValueError, RuntimeError) as error:
-        typer.echo(f"loca convert: {error}", err=True)
-        raise typer.Exit(1) from None
+    records = open_data(
+        source, inputs=split_names(inputs), outputs=split_names(outputs), sample=sample, format=kind, split=split
+    )
+    with show_progress(source) as progress:
+        store = convert_records(records, out, progress=progress)
     typer.echo(f"{out} {'already exists' if existed else 'is complete'}: {len(store)} samples, sha256 {store.digest}")
 
 
@@ -112,13 +103,10 @@ def show(
     """Draw the first functions: one per row, inputs on the left and outputs on the right."""
     from loca.figures import sheet
 
-    if out.suffix not in (".png", ".pdf", ".svg"):
-        raise typer.BadParameter(f"expected a name that ends in .png, .pdf or .svg, got {out.name}", param_hint="--out")
+    check_suffix(out, ".png", ".pdf", ".svg")
     samples, _ = load(Source(data, inputs, outputs, sample, format, seed, tuple(arguments or ())), rows)
-    try:
+    with concerning(data):
         figure = sheet(samples, rows)
-    except ValueError as problem:
-        raise typer.BadParameter(f"{data}: {problem}") from problem
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=300)
     typer.echo(f"{len(samples)} functions of {data} in {out}")

@@ -16,11 +16,15 @@ from loca.cli.arguments import (
     InputsOption,
     ModelArgument,
     OutputsOption,
+    RegridOption,
     SampleOption,
+    Source,
+    check_directory,
     load_model,
     model_file,
     open_records,
 )
+from loca.cli.failures import concerning
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,6 +49,7 @@ def figures(
     outputs: OutputsOption = None,
     sample: SampleOption = None,
     format: FormatOption = None,  # noqa: A002
+    regrid: RegridOption = False,
     classes: ClassOption = None,
 ) -> None:
     """Draw the errors of a model on data, its predictions beside the truth, its training curves, and its attention.
@@ -55,23 +60,22 @@ def figures(
     """
     from loca.evaluation import evaluate
 
+    check_directory(out)
     paths = [model, *(beside or [])]
     names = names_of(paths)
     operators = [load_model(path, classes) for path in paths]
-    records = open_records(data, inputs, outputs, sample, format)
-    try:
+    records = open_records(Source(data, inputs, outputs, sample, format), model, operators[0], regrid=regrid)
+    with concerning(data):
         reports = {
-            name: evaluate(operator, records, metrics=["relative_l2"])
+            name: evaluate(operator, records, metrics=["relative_l2"], regrid=regrid)
             for name, operator in zip(names, operators, strict=True)
         }
-        out.mkdir(parents=True, exist_ok=True)
-        histories = {name: read for name, path in zip(names, paths, strict=True) if (read := history_of(path))}
-        for name, figure in draw(operators[0], records, reports, histories, count):
-            file = out / f"{name}.{'pdf' if pdf else 'png'}"
-            figure.savefig(file, dpi=300)
-            typer.echo(str(file))
-    except (ValueError, TypeError, OSError, RuntimeError) as problem:
-        raise typer.BadParameter(f"{data}: {problem}", param_hint="DATA") from problem
+    out.mkdir(parents=True, exist_ok=True)
+    histories = {name: read for name, path in zip(names, paths, strict=True) if (read := history_of(path))}
+    for name, figure in draw(operators[0], records, reports, histories, count):
+        file = out / f"{name}.{'pdf' if pdf else 'png'}"
+        figure.savefig(file, dpi=300)
+        typer.echo(str(file))
 
 
 def draw(

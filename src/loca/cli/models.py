@@ -15,17 +15,23 @@ from loca.cli.arguments import (
     InputsOption,
     ModelArgument,
     OutputsOption,
+    RegridOption,
     SampleOption,
+    Source,
+    check_suffix,
     load_model,
     model_file,
     open_records,
+    printed_warnings,
 )
+from loca.cli.failures import concerning
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from loca.data import Records, Variable
     from loca.models import Operator
+    from loca.prediction import QueryGrid, QueryPoints
     from loca.saving import Header
 
 
@@ -37,18 +43,23 @@ def evaluate(
     outputs: OutputsOption = None,
     sample: SampleOption = None,
     format: FormatOption = None,  # noqa: A002
+    regrid: RegridOption = False,
     classes: ClassOption = None,
 ) -> None:
-    """Measure the errors of a model on data at full resolution: their distribution, outliers and worst cases."""
+    """Measure the errors of a model on data at full resolution: their distribution, outliers and worst cases.
+
+    Sensors and variables in another order than the model's are reordered.
+    """
     from rich.console import Console
 
     from loca.evaluation import evaluate as evaluate_model
 
-    operator, records = load_model(model, classes), open_records(data, inputs, outputs, sample, format)
-    try:
+    if out is not None:
+        check_suffix(out, ".json")
+    operator = load_model(model, classes)
+    records = open_records(Source(data, inputs, outputs, sample, format), model, operator, regrid=regrid)
+    with concerning(data):
         report = evaluate_model(operator, records)
-    except (ValueError, TypeError) as problem:  # a model for other sensors or channels
-        raise typer.BadParameter(f"{data}: {problem}", param_hint="DATA") from problem
     Console().print(report)
     if out is not None:
         report.save(out)
@@ -59,59 +70,82 @@ def predict(
     data: FileArgument,
     out: Annotated[
         Path,
-        typer.Option(help="PREDICTION.nc or PREDICTION.zarr, with the coordinates, names and units of the data."),
+        typer.Option(help="PREDICTION.nc, .zarr, .csv or .parquet, with the names and coordinates of the data."),
     ],
     grid: Annotated[
         str | None,
         typer.Option(metavar="N1xN2...", help="Predict on an even grid over the domain; 721x1440 is a globe."),
     ] = None,
+    at: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Predict at the points of a .csv, .parquet or .nc file, by coordinate."),
+    ] = None,
     inputs: InputsOption = None,
     outputs: OutputsOption = None,
     sample: SampleOption = None,
     format: FormatOption = None,  # noqa: A002
+    regrid: RegridOption = False,
     classes: ClassOption = None,
 ) -> None:
-    """Predict the outputs of all input functions of a file, and write them as NetCDF or Zarr.
+    """Predict the outputs of all input functions of a file, and write them as NetCDF, Zarr, CSV or Parquet.
 
-    NetCDF is written at once. Zarr is written piece by piece, so that predictions may be larger than memory; if the
-    command is stopped or killed, the same command resumes it.
+    The file may hold inputs only: cases that have not been solved. Predictions are made on --grid, --at points, where
+    the data has outputs, or, if it has none, where the training data of the model had them.
+
+    NetCDF and tables are written at once. Zarr is written piece by piece, so that predictions may be larger than
+    memory; if the command is stopped or killed, the same command resumes it.
     """
-    operator, records = load_model(model, classes), open_records(data, inputs, outputs, sample, format)
-    if out.suffix == ".zarr":
-        stream_prediction(operator, records, out, parse_grid(grid), model)
-    elif grid is not None:
-        raise typer.BadParameter(
-            f"--grid writes Zarr; expected a name that ends in .zarr, got {out.name}", param_hint="--out"
-        )
-    else:
-        write_prediction(operator, records, out)
+    from loca.prediction import check_suffix as check_format
+
+    try:
+        check_format(out)
+    except ValueError as problem:
+        raise typer.BadParameter(str(problem), param_hint="--out") from None
+    if grid is not None and at is not None:
+        raise typer.BadParameter("give either --grid or --at", param_hint="--at")
+    counts, operator = parse_grid(grid), load_model(model, classes)
+    source = Source(data, inputs, outputs, sample, format)
+    records = open_records(source, model, operator, regrid=regrid, unsolved=True)
+    with concerning(data):
+        queries = choose_queries(operator, records, model, counts, at)
+    (stream_prediction if out.suffix == ".zarr" else write_prediction)(operator, records, out, queries)
 
 
-def write_prediction(operator: Operator, records: Records, out: Path) -> None:
-    """Write all predictions at once, as NetCDF."""
-    import numpy as np
-
-    samples = records.load()
-    prediction = np.asarray(operator.predict(samples.u, samples.y))
-    records.label(prediction).to_netcdf(out, engine="h5netcdf")
-    typer.echo(f"{len(samples)} functions in {out}")
-
-
-def stream_prediction(operator: Operator, records: Records, out: Path, grid: list[int] | None, model: Path) -> None:
-    """Write predictions piece by piece, as Zarr."""
-    from loca.cli.progress import show_progress
-    from loca.prediction import QueryGrid, predict_to
+def choose_queries(
+    operator: Operator, records: Records, model: Path, counts: list[int] | None, at: Path | None
+) -> QueryGrid | QueryPoints | None:
+    """The queries of the options --grid and --at; None without these."""
+    from loca.data import Variable
+    from loca.prediction import QueryGrid, read_points
     from loca.saving import inspect as inspect_file
 
+    domain = operator.domain or inspect_file(model_file(model)).domain or records.domain
+    coordinates = tuple(map(Variable, domain.coordinate_names, domain.coordinate_units))
+    if operator.signature is not None:
+        coordinates = operator.signature.query_coordinates
+    if at is not None:
+        return read_points(at, coordinates)
+    return None if counts is None else QueryGrid.even(domain, counts, coordinates)
+
+
+def write_prediction(operator: Operator, records: Records, out: Path, queries: QueryGrid | QueryPoints | None) -> None:
+    """Write all predictions at once."""
+    from loca.prediction import predict_dataset, write_dataset
+
+    with concerning(records.source), printed_warnings():
+        found = predict_dataset(operator, records, queries=queries)
+    write_dataset(found, out)
+    typer.echo(f"{len(records)} functions in {out}")
+
+
+def stream_prediction(operator: Operator, records: Records, out: Path, queries: QueryGrid | QueryPoints | None) -> None:
+    """Write predictions piece by piece, as Zarr."""
+    from loca.cli.progress import show_progress
+    from loca.prediction import predict_to
+
     existed = out.exists()
-    try:
-        domain = inspect_file(model_file(model)).domain or records.domain
-        queries = None if grid is None else QueryGrid.even(domain, grid)
-        with show_progress(out.name, "tiles") as progress:
-            predict_to(operator, records, out, queries=queries, progress=progress)
-    except (OSError, ValueError, TypeError, RuntimeError) as problem:
-        typer.echo(f"loca predict: {problem}", err=True)
-        raise typer.Exit(1) from None
+    with concerning(records.source), printed_warnings(), show_progress(out.name, "tiles") as progress:
+        predict_to(operator, records, out, queries=queries, progress=progress)
     typer.echo(f"{out} {'already exists' if existed else 'is complete'}: {len(records)} functions")
 
 

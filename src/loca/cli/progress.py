@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -10,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from loca.training import Progress
+from loca.training import Progress, progress_bar
 
 LINE_SECONDS = 10.0
 """The time between lines where there is no terminal."""
@@ -34,40 +35,24 @@ def show_progress(what: str, unit: str = "samples") -> Iterator[Callable[[int, i
 
 
 @contextlib.contextmanager
-def show_training() -> Iterator[Callable[[Progress], None]]:
+def show_training() -> Iterator[Callable[[Progress], object]]:
     """Provide a callback for `fit` that shows loss, validation error, steps per second and the time left."""
-    if not Console().is_terminal:
-        due = every_few_seconds()
-
-        def show_line(progress: Progress) -> None:
-            if due(progress.step == progress.steps):
-                text = texts(progress)
-                print(
-                    f"step {progress.step}/{progress.steps}: loss {text['loss']}, validation {text['validation']}, "
-                    f"{text['rate']} steps/s, {text['left']} s left",
-                    flush=True,
-                )
-
-        yield show_line
+    if sys.stdout.isatty():
+        with progress_bar() as show:
+            yield show
         return
-    fields = "loss {task.fields[loss]}  validation {task.fields[validation]}  {task.fields[rate]} steps/s"
-    with Bar(
-        TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn(fields), TimeRemainingColumn()
-    ) as bar:
-        task = bar.add_task("training", total=None, loss="", validation="", rate="")
+    due = every_few_seconds()
 
-        def show_bar(progress: Progress) -> None:
-            text = texts(progress)
-            bar.update(
-                task,
-                completed=progress.step,
-                total=progress.steps,
-                loss=text["loss"],
-                validation=text["validation"],
-                rate=text["rate"],
+    def show_line(progress: Progress) -> None:
+        if due(progress.step == progress.steps):
+            text = progress.texts
+            print(
+                f"step {progress.step}/{progress.steps}: loss {text['loss']}, validation {text['validation']}, "
+                f"{text['rate']} steps/s, {text['left']} s left",
+                flush=True,
             )
 
-        yield show_bar
+    yield show_line
 
 
 def every_few_seconds() -> Callable[[bool], bool]:
@@ -83,14 +68,3 @@ def every_few_seconds() -> Callable[[bool], bool]:
         return True
 
     return due
-
-
-def texts(progress: Progress) -> dict[str, str]:
-    """The state of a training run as text."""
-    measured = [moment.validation for moment in progress.history if moment.validation is not None]
-    return {
-        "loss": f"{progress.loss:.2e}",
-        "validation": f"{measured[-1]:.4f}" if measured else "-",
-        "rate": f"{progress.steps_per_second:.0f}" if progress.steps_per_second else "-",
-        "left": f"{progress.seconds_left:.0f}" if progress.steps_per_second else "-",
-    }

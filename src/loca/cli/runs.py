@@ -7,14 +7,28 @@ from typing import Annotated, Any
 
 import typer
 
+from loca.cli.arguments import (
+    FormatOption,
+    InputsOption,
+    OutputsOption,
+    SampleOption,
+    check_directory,
+    split_names,
+)
+
 
 def train(
     config: Annotated[Path | None, typer.Argument(help="RUN.toml with tables [data], [model], [training].")] = None,
     out: Annotated[Path | None, typer.Option(help="The run directory, for model, checkpoints and history.")] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Resume the run in this directory; no other option is needed.")
+        Path | None,
+        typer.Option(help="Resume the run in this directory. The only other option is --steps, to extend the run."),
     ] = None,
     data: Annotated[str | None, typer.Option(help="The file with training data, as in [data] path.")] = None,
+    inputs: InputsOption = None,
+    outputs: OutputsOption = None,
+    sample: SampleOption = None,
+    format: FormatOption = None,  # noqa: A002
     labels: Annotated[int | None, typer.Option(help="The number of labels kept for each function.")] = None,
     test: Annotated[str | None, typer.Option(help="A file on which to evaluate the trained model.")] = None,
     stream: Annotated[
@@ -39,21 +53,33 @@ def train(
     precision: Annotated[str | None, typer.Option(help="float32, or bfloat16 for factors of matrix products.")] = None,
     rate: Annotated[float | None, typer.Option(help="The highest learning rate.")] = None,
     seed: Annotated[int | None, typer.Option(help="The seed of all random choices.")] = None,
+    every: Annotated[int | None, typer.Option(help="The number of steps between two validations.")] = None,
     log: Annotated[list[str] | None, typer.Option(help="tensorboard, wandb or mlflow, offline; repeatable.")] = None,
 ) -> None:
     """Train a model on data, and write model, history and checkpoints to a run directory.
 
-    A TOML file, options, or both describe the run; options override the file. Killed at any moment,
-    `loca train --resume DIR` continues and ends in the same model. Ctrl-C and SIGTERM save a checkpoint first.
+    A TOML file, options, or both describe the run; options override the file. The run remembers the variables of its
+    data, so that `loca evaluate`, `predict` and `figures` find them in other files. Killed at any moment,
+    `loca train --resume DIR` continues and ends in the same model. Ctrl-C and SIGTERM save a checkpoint first, and end
+    the command with exit code 130 or 143.
     """
     from rich.console import Console
 
     from loca.cli.progress import show_training
-    from loca.runs import MODEL_FILE, ConfigurationError, execute, read_configuration, read_run
-    from loca.training import BrokenLossError, StoppedError
+    from loca.runs import MODEL_FILE, execute, read_configuration, read_run
+    from loca.training import StoppedError
 
     changes: dict[str, Any] = {
-        "data": {"path": data, "labels": labels, "test": test, "stream": stream},
+        "data": {
+            "path": data,
+            "inputs": split_names(inputs),
+            "outputs": split_names(outputs),
+            "sample": sample,
+            "format": format,
+            "labels": labels,
+            "test": test,
+            "stream": stream,
+        },
         "model": {"kind": model, "setting": setting},
         "training": {
             "steps": steps,
@@ -63,26 +89,41 @@ def train(
             "loss": loss,
             "precision": precision,
             "seed": seed,
+            "every": every,
             "loggers": log or None,
         },
         "transforms": parse_transforms(transform or []),
     }
-    directory = resume or out
+    if (out is None) == (resume is None):
+        raise typer.BadParameter("give a run directory: --out DIR for a new run, or --resume DIR to resume one")
+    directory = out or resume or Path()
+    if resume is None:
+        check_directory(directory)  # not that of a run begun earlier
+        configuration = read_configuration(config, changes)
+    else:
+        check_nothing_else(config, changes)
+        configuration = read_run(resume, steps)
     try:
-        if directory is None:
-            raise ConfigurationError("give a run directory: --out DIR for a new run, or --resume DIR to resume one")
-        configuration = read_configuration(config, changes) if resume is None else read_run(resume)
         result = execute(configuration, directory, callbacks=[show_training()])
     except StoppedError as stopped:
         saved = str(stopped).partition(";")[0]  # what follows is advice for callers of `fit`
-        typer.echo(f"{saved}; continue with `loca train --resume {directory}`")
-        return
-    except (BrokenLossError, ImportError, OSError, ValueError, RuntimeError) as problem:
-        typer.echo(f"loca train: {problem}", err=True)
-        raise typer.Exit(1) from None
+        typer.echo(f"{saved}; continue with `loca train --resume {directory}`", err=True)
+        raise typer.Exit(128 + stopped.signal) from None
     for report in result.reports.values():
         Console().print(report)
     typer.echo(f"{directory / MODEL_FILE}: mean relative L2 error on validation data {result.validation:.4f}")
+
+
+def check_nothing_else(config: Path | None, changes: dict[str, Any]) -> None:
+    """Refuse everything that cannot change when a run is resumed."""
+    tables = [changes["data"], changes["model"], changes["training"], {"transform": changes["transforms"]}]
+    fields = {name: value for table in tables for name, value in table.items() if name != "steps"}
+    options = {"path": "--data", "kind": "--model", "loggers": "--log"}
+    given = [options.get(name, f"--{name.replace('_', '-')}") for name, value in fields.items() if value is not None]
+    if config is not None or given:
+        raise typer.BadParameter(
+            f"--resume takes all settings from the run and accepts --steps only; leave out {', '.join(given) or config}"
+        )
 
 
 def parse_transforms(options: list[str]) -> str | dict[str, str] | None:
@@ -137,6 +178,7 @@ def reproduce(
             table.add_row(each.name, each.title, *(expected_verdict(each.name, p) or "—" for p in PRESETS))
         console.print(table)
         return
+    check_directory(out)
     if claim not in CLAIMS:
         raise typer.BadParameter(f"unknown claim {claim!r}; choose one of {', '.join(CLAIMS)}", param_hint="CLAIM")
     if preset not in PRESETS:
@@ -150,11 +192,10 @@ def reproduce(
     directory.mkdir(parents=True, exist_ok=True)
     try:
         result = reproduce_claim(CLAIMS[claim], preset, RunPool(out, workers, typer.echo), directory, seeds)
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception:
         with contextlib.suppress(OSError):  # an empty directory would prevent another attempt
             directory.rmdir()
-        typer.echo(f"loca reproduce: {error}", err=True)
-        raise typer.Exit(1) from None
+        raise
     header, *rows = result.table()
     table = Table(title=f"{claim}. {result.claim.title}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name, *cells in zip(header, *rows, strict=True):

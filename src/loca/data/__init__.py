@@ -1,10 +1,15 @@
 """Functions as data: samples in memory, records in files, query forms, transforms and streams of batches."""
 
+from loca.data.arrays import as_input as as_input
+from loca.data.arrays import as_numbers as as_numbers
+from loca.data.arrays import shared_array as shared_array
 from loca.data.choices import Recommendation as Recommendation
 from loca.data.choices import TransformNames as TransformNames
 from loca.data.choices import recommend as recommend
 from loca.data.files import Labeled as Labeled
 from loca.data.files import open as open  # noqa: A004
+from loca.data.finite import check_finite as check_finite
+from loca.data.finite import not_finite as not_finite
 from loca.data.interpolation import Interpolation as Interpolation
 from loca.data.interpolation import multilinear as multilinear
 from loca.data.interpolation import nearest as nearest
@@ -14,8 +19,10 @@ from loca.data.queries import Free as Free
 from loca.data.queries import Indexed as Indexed
 from loca.data.queries import Queries as Queries
 from loca.data.queries import Shared as Shared
+from loca.data.queries import as_queries as as_queries
 from loca.data.records import Part as Part
 from loca.data.records import Records as Records
+from loca.data.records import Rows as Rows
 from loca.data.samples import Samples as Samples
 from loca.data.samples import Variable as Variable
 from loca.data.samples import batch_rows as batch_rows
@@ -65,6 +72,7 @@ __all__ = [
     "Queries",
     "Recommendation",
     "Records",
+    "Rows",
     "Samples",
     "Shared",
     "Statistics",
@@ -75,7 +83,11 @@ __all__ = [
     "TransformNames",
     "Variable",
     "array_digest",
+    "as_input",
+    "as_numbers",
+    "as_queries",
     "batch_rows",
+    "check_finite",
     "convert",
     "cut",
     "grid_shape",
@@ -83,10 +95,12 @@ __all__ = [
     "is_store",
     "multilinear",
     "nearest",
+    "not_finite",
     "open",
     "recommend",
     "samples_from_arrays",
     "samples_to_arrays",
+    "shared_array",
     "stream",
     "versions",
     "write_store",

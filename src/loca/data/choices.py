@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from loca.data.queries import Indexed, Shared
 from loca.data.samples import Samples, Variable
 from loca.data.transforms import Affine, Asinh, Chain, Identity, Log, PerLocation, Transform, location_moments
-from loca.typing import Measurements
+from loca.typing import Measurements, values_of
 
 TransformNames = str | Mapping[str, str] | None
 """A transform by the name of its variable, such as `{"permeability": "log", "pressure": "per-location"}`.
@@ -74,11 +74,13 @@ class Column:
 
 def columns(samples: Samples) -> Iterator[Column]:
     """The variables of u, then those of s."""
-    u, y = samples.u, samples.y
-    if isinstance(u, Measurements):
-        yield from _columns("input", samples.inputs, u.u, counted=np.asarray(u.mask))
-    else:
-        yield from _columns("input", samples.inputs, u, places=_same_places(u), locations=u.shape[1])
+    y = samples.y
+    for part in samples.parts:
+        (u,) = values_of(part.u)
+        if isinstance(part.u, Measurements):
+            yield from _columns("input", part.inputs, u, counted=np.asarray(part.u.mask))
+        else:
+            yield from _columns("input", part.inputs, u, places=_same_places(u), locations=u.shape[1])
     match y:
         case Shared():
             yield from _columns("output", samples.outputs, samples.s, places=_same_places(samples.s), locations=y.count)
@@ -196,8 +198,8 @@ def fit_transform(name: str, column: Column, samples: Samples) -> Transform:
         transform.check(counted, str(column))
     elif pointwise == Asinh.name:
         transform = Asinh.fit(column.flat())
-    if PerLocation.name not in (pointwise, rest):
-        return transform
+    if PerLocation.name not in (pointwise, rest) or (column.side == "input" and column.locations == 1):
+        return transform  # a number is standardized: it has no other location
     moments = fit_moments(transformed(transform, column.values), column)
     # sensors are those of the training data, but queries may be anywhere
     last = moments if column.side == "input" else PerLocation.on(moments, samples.y.points, samples.domain)

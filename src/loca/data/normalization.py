@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 from collections.abc import Sequence
 
 import jax.core
@@ -11,11 +11,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from loca.data.choices import TransformNames, fit_transforms
+from loca.data.finite import check_finite
 from loca.data.queries import Queries
 from loca.data.samples import Samples, Variable
 from loca.data.transforms import Transform
 from loca.parameters import Fixed
-from loca.typing import Input, Measurements
+from loca.typing import Input, Measurements, MultiInput, values_of, with_values
 
 
 class Normalization(Fixed):
@@ -43,19 +44,16 @@ class Normalization(Fixed):
 
     @classmethod
     def fit(cls, samples: Samples, transforms: TransformNames = None) -> Normalization:
-        """Fit the transforms, and then the mean and the standard deviation of each channel, to training data.
+        """Fit the transforms, and then the mean and the standard deviation of each channel, to finite training data.
 
         **Arguments:**
 
         - `samples`: training data.
         - `transforms`: by the names of variables, or `"auto"`; see `TransformNames`.
         """
+        check_finite(samples)
         u_transforms, s_transforms = fit_transforms(samples, transforms)
-        u = transform_input(u_transforms, samples.u)
-        if isinstance(u, Measurements):
-            u_shift, u_scale = moments(u.u, u.mask[..., None])
-        else:
-            u_shift, u_scale = moments(u)
+        u_shift, u_scale = input_moments(transform_input(u_transforms, samples.u))
         s_shift, s_scale = moments(apply(at(s_transforms, samples.y), samples.s))
         return cls(u_shift, u_scale, s_shift, s_scale, u_transforms, s_transforms)
 
@@ -70,16 +68,16 @@ class Normalization(Fixed):
 
     def standardize_input(self, u: Input) -> Input:
         """ũ from u."""
-        values = u.u if isinstance(u, Measurements) else u
-        if values.shape[-1] != len(self.u_shift):  # otherwise one channel would be broadcast to all
+        parts = values_of(u)
+        ends = np.cumsum([part.shape[-1] for part in parts])
+        if ends[-1] != len(self.u_shift):  # otherwise one channel would be broadcast to all
             raise ValueError(
-                f"u has {values.shape[-1]} channels but the training data had {len(self.u_shift)}; "
+                f"u has {ends[-1]} channels but the training data had {len(self.u_shift)}; "
                 f"pass values of shape (m, {len(self.u_shift)})"
             )
-        u = transform_input(self.u_transforms, u)
-        if isinstance(u, Measurements):
-            return dataclasses.replace(u, u=(u.u - self.u_shift) / self.u_scale)
-        return (u - self.u_shift) / self.u_scale
+        parts = values_of(transform_input(self.u_transforms, u))
+        shifts, scales = (jnp.split(each, ends[:-1]) for each in (self.u_shift, self.u_scale))
+        return with_values(u, [(part - a) / b for part, a, b in zip(parts, shifts, scales, strict=True)])
 
     def standardize_output(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
         """s̃ from s, if no transform depends on the location."""
@@ -91,17 +89,19 @@ class Normalization(Fixed):
 
     def check_input(self, u: Input, variables: Sequence[Variable]) -> None:
         """Raise if values of u cannot be transformed; values that JAX is tracing are not checked."""
-        values = u.u if isinstance(u, Measurements) else u
-        if not self.u_transforms or isinstance(values, jax.core.Tracer):
+        if not self.u_transforms:
             return
-        if isinstance(u, Measurements):
-            values = jnp.where(u.mask[..., None], values, 1.0)
-        check(self.u_transforms, values, "input", variables)
+        scalars = u.scalars if isinstance(u, MultiInput) else None
+        transforms, names = iter(self.u_transforms), iter(variables)
+        for values in counted_values(u):
+            here = [list(itertools.islice(each, values.shape[-1])) for each in (transforms, names)]
+            if not isinstance(values, jax.core.Tracer):
+                check(*here, "input", values[..., None, :] if values is scalars else values)
 
     def check_output(self, s: Float[Array, "*N P d_s"], variables: Sequence[Variable]) -> None:
         """Raise if values of s cannot be transformed; values that JAX is tracing are not checked."""
         if self.s_transforms and not isinstance(s, jax.core.Tracer):
-            check(self.s_transforms, s, "output", variables)
+            check(self.s_transforms, variables, "output", s)
 
 
 class OutputNormalization(Fixed):
@@ -143,19 +143,37 @@ def apply(transforms: tuple[Transform, ...], values: Float[Array, "*N d"]) -> Fl
 
 def transform_input(transforms: tuple[Transform, ...], u: Input) -> Input:
     """Transform every channel of u; measurements that do not count become finite."""
-    if not transforms or not isinstance(u, Measurements):
-        return apply(transforms, u) if not isinstance(u, Measurements) else u
-    return dataclasses.replace(u, u=apply(transforms, jnp.where(u.mask[..., None], u.u, 1.0)))
+    if not transforms:
+        return u
+    left = iter(transforms)
+    return with_values(u, [apply(tuple(itertools.islice(left, v.shape[-1])), v) for v in counted_values(u)])
+
+
+def counted_values(u: Input) -> tuple[Array, ...]:
+    """The values of u as in `values_of`, with 1 for measurements that do not count."""
+    if isinstance(u, MultiInput):
+        fields = tuple(values for field in u.fields for values in counted_values(field))
+        return fields if u.scalars is None else (*fields, u.scalars)
+    return (jnp.where(u.mask[..., None], u.u, 1.0) if isinstance(u, Measurements) else u,)
 
 
 def check(
-    transforms: tuple[Transform, ...], values: Float[Array, "*N m d"], side: str, variables: Sequence[Variable]
+    transforms: Sequence[Transform], variables: Sequence[Variable], side: str, values: Float[Array, "*N m d"]
 ) -> None:
     """Raise if values cannot be transformed."""
     table = np.asarray(values)
     table = table.reshape(-1, *table.shape[-2:])
     for i, (transform, variable) in enumerate(zip(transforms, variables, strict=True)):
         transform.check(table[..., i], f"{side} `{variable.name}`")
+
+
+def input_moments(u: Input) -> tuple[Float[Array, " d_u"], Float[Array, " d_u"]]:
+    """The mean and the standard deviation of each channel of u."""
+    if isinstance(u, MultiInput):
+        found = [*map(input_moments, u.fields), *([] if u.scalars is None else [moments(u.scalars)])]
+        shift, scale = (jnp.concatenate(each) for each in zip(*found, strict=True))
+        return shift, scale
+    return moments(u.u, u.mask[..., None]) if isinstance(u, Measurements) else moments(u)
 
 
 def moments(

@@ -8,9 +8,11 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Num
 
-from loca.typing import Key, Keys
+from loca.data.arrays import as_numbers, shared_array
+from loca.typing import Key, Keys, Numbers
 
 
 class Queries(eqx.Module):
@@ -127,6 +129,15 @@ class Free(Queries):
 
     def choose(self, columns: Int[Array, "N count"]) -> Free:
         return Free(jnp.take_along_axis(self.y, columns[:, :, None], axis=1))
+
+
+def as_queries(y: Queries | Numbers) -> Queries:
+    """Queries, from an array (P, d_y) that all functions share, an array (N, P, d_y), or P numbers if d_y = 1."""
+    if isinstance(y, Queries):
+        return jax.tree.map(shared_array, y)
+    if np.ndim(y) == 3:  # pyright: ignore[reportArgumentType]
+        return Free(as_numbers(y, "y", "(N, P, d_y)"))
+    return Shared(as_numbers(y, "y", "(P, d_y)", "(P,)"))
 
 
 def random_columns(keys: Keys, total: int, count: int) -> Int[Array, "N count"]:

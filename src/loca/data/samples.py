@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,9 +14,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, UInt32
 
-from loca.data.queries import Free, Queries, Shared, random_columns
+from loca.data.arrays import as_input, as_numbers
+from loca.data.queries import Queries, as_queries, random_columns
 from loca.domains import Box, Domain
-from loca.typing import Input, Key, Keys, Measurements
+from loca.typing import (
+    Field,
+    Input,
+    Key,
+    Keys,
+    Measurements,
+    MultiInput,
+    Numbers,
+    SensorLocations,
+    values_of,
+    with_values,
+)
 
 ROUNDS = 6
 """Rounds of the Feistel network in `shuffle`. Four make a pseudorandom permutation (Luby & Rackoff 1988); two more are
@@ -34,62 +47,88 @@ class Samples(eqx.Module):
 
     **Arguments:**
 
-    - `u`: values at the sensors `x`, shape (N, m, d_u); or `Measurements`, if every function has its own sensors.
+    - `u`: values at the sensors `x`, shape (N, m, d_u); `Measurements`, if every function has its own sensors; or
+      `MultiInput`, if there are fields on different sensors, or numbers beside fields.
     - `y`: query locations: an array (P, d_y) shared by all functions, an array (N, P, d_y), or any `Queries`.
     - `s`: values at the queries, shape (N, P, d_s).
-    - `x`: sensor locations, shape (m, d_x); None with `Measurements`, which carry their own.
+    - `x`: sensor locations, shape (m, d_x); None with `Measurements`, which carry their own; with `MultiInput` a tuple
+      with the locations of each field.
+
+    Arrays may be lists or have any precision. The last axis may be missing for one channel or one coordinate: u of
+    shape (N, m), s of shape (N, P), y of shape (P,).
+
     - `domain`: Y; by default the smallest box that contains all queries.
     - `inputs`, `outputs`: names and units of the channels.
+    - `sensor_coordinates`, `query_coordinates`: names and units of the columns of x and y; empty if unknown.
+
+    Arrays of other libraries, such as PyTorch and CuPy, are shared by DLPack and not copied, where JAX has their
+    precision and layout.
     """
 
     u: Input
     y: Queries
     s: Float[Array, "N P d_s"]
-    x: Float[Array, "m d_x"] | None
+    x: SensorLocations
     domain: Domain
     inputs: tuple[Variable, ...] = eqx.field(static=True)
     outputs: tuple[Variable, ...] = eqx.field(static=True)
+    sensor_coordinates: tuple[Variable, ...] = eqx.field(static=True)
+    query_coordinates: tuple[Variable, ...] = eqx.field(static=True)
 
     def __init__(
         self,
-        u: Input,
-        y: Queries | Float[Array, "_ d_y"] | Float[Array, "_ _ d_y"],
-        s: Float[Array, "_ _ d_s"],
+        u: Numbers | Measurements | MultiInput,
+        y: Queries | Numbers,
+        s: Numbers,
         *,
-        x: Float[Array, "_ d_x"] | None = None,
+        x: Numbers | Sequence[Numbers | None] | None = None,
         domain: Domain | None = None,
         inputs: Sequence[Variable] | None = None,
         outputs: Sequence[Variable] | None = None,
+        sensor_coordinates: Sequence[Variable] = (),
+        query_coordinates: Sequence[Variable] = (),
     ):
-        queries = y if isinstance(y, Queries) else Shared(y) if y.ndim == 2 else Free(y)
-        self.u, self.y, self.s, self.x = u, queries, s, x
-        self.domain = domain if domain is not None else bounding_box(queries.points)
-        values = u.u if isinstance(u, Measurements) else u
-        self.inputs = tuple(inputs) if inputs else tuple(Variable(f"u{i + 1}") for i in range(values.shape[-1]))
+        self.u = as_input(u, many=True)
+        self.y = as_queries(y)
+        self.s = s = as_numbers(s, "s", "(N, P, d_s)", "(N, P)")
+        self.x = as_sensors(self.u, x)
+        self.domain = domain if domain is not None else bounding_box(self.y.points)
+        channels = sum(values.shape[-1] for values in values_of(self.u))
+        self.inputs = tuple(inputs) if inputs else tuple(Variable(f"u{i + 1}") for i in range(channels))
         self.outputs = tuple(outputs) if outputs else tuple(Variable(f"s{i + 1}") for i in range(s.shape[-1]))
-        self._check(values)
+        self.sensor_coordinates, self.query_coordinates = tuple(sensor_coordinates), tuple(query_coordinates)
+        self._check(channels)
 
-    def _check(self, values: Array) -> None:
+    def _check(self, channels: int) -> None:
         P = self.y.count
-        if values.shape[0] != self.s.shape[0]:
-            raise ValueError(
-                f"u holds {values.shape[0]} functions but s holds {self.s.shape[0]}; pass one output for each input"
-            )
+        for values in values_of(self.u):
+            if values.shape[0] != self.s.shape[0]:
+                raise ValueError(
+                    f"u holds {values.shape[0]} functions but s holds {self.s.shape[0]}; pass one output for each input"
+                )
         if self.s.shape[1] != P:
             raise ValueError(
                 f"s has {self.s.shape[1]} values per function but y has {P} locations; pass one value per location"
             )
-        if self.x is not None and self.x.shape[0] != values.shape[1]:
-            raise ValueError(
-                f"x has {self.x.shape[0]} sensors but u has {values.shape[1]} values per function; pass one value "
-                "per sensor"
-            )
-        if len(self.inputs) != values.shape[-1] or len(self.outputs) != self.s.shape[-1]:
+        for field, x in self.fields:
+            (values,) = values_of(field)
+            if x is not None and x.shape[0] != values.shape[1]:
+                raise ValueError(
+                    f"x has {x.shape[0]} sensors but u has {values.shape[1]} values per function; pass one value "
+                    "per sensor"
+                )
+        if len(self.inputs) != channels or len(self.outputs) != self.s.shape[-1]:
             raise ValueError(
                 f"{len(self.inputs)} input and {len(self.outputs)} output names were given for "
-                f"{values.shape[-1]} input and {self.s.shape[-1]} output channels; pass one name per channel"
+                f"{channels} input and {self.s.shape[-1]} output channels; pass one name per channel"
             )
         self.domain.check(self.y.points)
+        for name, columns, coordinates in (
+            ("x", sum(self._columns), self.sensor_coordinates),
+            ("y", self.domain.dimension, self.query_coordinates),
+        ):
+            if coordinates and len(coordinates) != columns:
+                raise ValueError(f"{len(coordinates)} coordinates were named for the {columns} columns of {name}")
 
     def __len__(self) -> int:
         return self.s.shape[0]
@@ -103,6 +142,43 @@ class Samples(eqx.Module):
     def output_size(self) -> int:
         """d_s."""
         return len(self.outputs)
+
+    @property
+    def fields(self) -> tuple[tuple[Field, Float[Array, "_ _"] | None], ...]:
+        """The fields of u and their sensors; u alone if it is a single field."""
+        if isinstance(self.u, MultiInput):
+            assert isinstance(self.x, tuple)
+            return tuple(zip(self.u.fields, self.x, strict=True))
+        assert not isinstance(self.x, tuple)
+        return ((self.u, self.x),)
+
+    @property
+    def parts(self) -> tuple[Samples, ...]:
+        """The same pairs with one kind of input each: every field of a `MultiInput`, then the scalars at one sensor."""
+        if not isinstance(self.u, MultiInput):
+            return (self,)
+        inputs: list[tuple[Field, Array | None, int]] = [
+            (field, x, columns) for (field, x), columns in zip(self.fields, self._columns, strict=True)
+        ]
+        if self.u.scalars is not None:
+            inputs.append((self.u.scalars[:, None], None, 0))
+        names, coordinates = iter(self.inputs), iter(self.sensor_coordinates)
+        return tuple(
+            dataclasses.replace(
+                self,
+                u=u,
+                x=x,
+                inputs=list(itertools.islice(names, values_of(u)[0].shape[-1])),
+                sensor_coordinates=list(itertools.islice(coordinates, columns)),
+            )
+            for u, x, columns in inputs
+        )
+
+    @property
+    def _columns(self) -> tuple[int, ...]:
+        """d_x of each field; 0 if its sensors are unknown."""
+        places = (field.x if isinstance(field, Measurements) else x for field, x in self.fields)
+        return tuple(0 if x is None else x.shape[-1] for x in places)
 
     def take(self, rows: Int[Array, " B"]) -> Samples:
         """The functions with these numbers, in the order given."""
@@ -127,12 +203,10 @@ class Samples(eqx.Module):
 
     def corrupt(self, key: Key, noise_std: float) -> Samples:
         """Add Gaussian noise to every input value; its standard deviation `noise_std` has the units of u."""
-
-        def noisy(u: Array) -> Array:
-            return u + noise_std * jax.random.normal(key, u.shape, u.dtype)
-
-        u = dataclasses.replace(self.u, u=noisy(self.u.u)) if isinstance(self.u, Measurements) else noisy(self.u)
-        return dataclasses.replace(self, u=u)
+        values = values_of(self.u)
+        keys = [key] if len(values) == 1 else jax.random.split(key, len(values))
+        noisy = [u + noise_std * jax.random.normal(k, u.shape, u.dtype) for k, u in zip(keys, values, strict=True)]
+        return dataclasses.replace(self, u=with_values(self.u, noisy))
 
     def split(self, key: Key, *counts: int) -> tuple[Samples, ...]:
         """Disjoint random subsets with the given numbers of functions."""
@@ -146,13 +220,25 @@ class Samples(eqx.Module):
         return tuple(self.take(order[end - part : end]) for end, part in zip(ends, counts, strict=True))
 
 
+def as_sensors(u: Input, x: Numbers | Sequence[Numbers | None] | None) -> SensorLocations:
+    """Locations of sensors as arrays: one, or for a `MultiInput` one for each field."""
+    if not isinstance(u, MultiInput):
+        return None if x is None else as_numbers(x, "x", "(m, d_x)", "(m,)")  # pyright: ignore[reportArgumentType]
+    places = [None] * len(u.fields) if x is None else list(x) if isinstance(x, tuple | list) else [x]
+    if len(places) != len(u.fields):
+        raise ValueError(
+            f"x holds the sensors of {len(places)} fields but u holds {len(u.fields)}; pass one array per field"
+        )
+    return tuple(None if each is None else as_numbers(each, "x", "(m, d_x)", "(m,)") for each in places)
+
+
 def bounding_box(y: Float[Array, "M d_y"]) -> Box:
     """The smallest box that contains all locations."""
     low, high = np.min(y, axis=0), np.max(y, axis=0)
     return Box(low.tolist(), high.tolist())
 
 
-def grid_shape(x: Float[Array, "m d_x"]) -> tuple[int, ...] | None:
+def grid_shape(x: Float[Array | np.ndarray, "m d_x"]) -> tuple[int, ...] | None:
     """The shape of the rectangular grid whose points in row-major order are the rows of x; None if x is no grid."""
     points = np.asarray(x)
     axes = [np.unique(column) for column in points.T]

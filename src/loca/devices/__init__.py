@@ -1,15 +1,15 @@
 """Devices, meshes and processes: where arrays live and who works on them."""
 
-from loca.devices.meshes import AXES as AXES
-from loca.devices.meshes import FUNCTIONS as FUNCTIONS
-from loca.devices.meshes import NODES as NODES
-from loca.devices.meshes import QUERIES as QUERIES
-from loca.devices.meshes import complete as complete
-from loca.devices.meshes import pad_to_multiple as pad_to_multiple
+from loca.devices.placement import AXES as AXES
+from loca.devices.placement import FUNCTIONS as FUNCTIONS
+from loca.devices.placement import NODES as NODES
+from loca.devices.placement import QUERIES as QUERIES
 from loca.devices.placement import ShardingRule as ShardingRule
+from loca.devices.placement import complete as complete
 from loca.devices.placement import constrain as constrain
 from loca.devices.placement import from_process_rows as from_process_rows
 from loca.devices.placement import local_copy as local_copy
+from loca.devices.placement import pad_to_multiple as pad_to_multiple
 from loca.devices.placement import place as place
 from loca.devices.placement import process_part as process_part
 from loca.devices.placement import replicated as replicated

@@ -1,11 +1,25 @@
 """Y: where output functions live, with their measure."""
 
-from loca.domains.box import Box as Box
 from loca.domains.domain import Domain as Domain
+from loca.domains.domain import OutsideDomainWarning as OutsideDomainWarning
 from loca.domains.domain import area_weights as area_weights
 from loca.domains.domain import domain_from_json as domain_from_json
+from loca.domains.domain import warn_outside as warn_outside
+from loca.domains.flat import Box as Box
+from loca.domains.flat import Torus as Torus
+from loca.domains.mesh import Mesh as Mesh
 from loca.domains.sphere import Sphere as Sphere
 from loca.domains.sphere import unit_vectors as unit_vectors
-from loca.domains.torus import Torus as Torus
 
-__all__ = ["Box", "Domain", "Sphere", "Torus", "area_weights", "domain_from_json", "unit_vectors"]
+__all__ = [
+    "Box",
+    "Domain",
+    "Mesh",
+    "OutsideDomainWarning",
+    "Sphere",
+    "Torus",
+    "area_weights",
+    "domain_from_json",
+    "unit_vectors",
+    "warn_outside",
+]

@@ -1,17 +1,18 @@
-"""What every domain is."""
+"""What every domain is, and locations outside of it."""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from loca.parameters import Fixed
 from loca.typing import Key
@@ -29,6 +30,9 @@ class Domain(Fixed):
 
     is_flat: ClassVar[bool] = False
     """Whether `from_unit` is affine: a grid that is even in the coordinates is even in space, as Fourier bands need."""
+
+    is_meshed: ClassVar[bool] = False
+    """Whether Y consists of cells: `partition` gives nodes and weights, better than maps from the unit cube do."""
 
     is_geographic: ClassVar[bool] = False
     """Whether a location is (latitude, longitude) in degrees on the unit sphere, and a field is drawn as a map."""
@@ -68,6 +72,11 @@ class Domain(Fixed):
         return (None,) * self.dimension
 
     @property
+    def chart(self) -> Domain:
+        """A domain around Y whose map to the unit cube is smooth, for features of a location; Y unless overridden."""
+        return self
+
+    @property
     def coordinate_names(self) -> tuple[str, ...]:
         """Names of the coordinates in files; y1, y2, … unless overridden."""
         return tuple(f"y{i + 1}" for i in range(self.dimension))
@@ -88,6 +97,14 @@ class Domain(Fixed):
     def area_weights(self, y: Float[np.ndarray, "M d_y"]) -> Float[np.ndarray, " M"]:
         """The share of Y that each location represents; equal unless overridden. See `loca.domains.area_weights`."""
         return np.full(len(y), 1.0 / len(y))
+
+    def partition(self, count: int) -> tuple[Float[np.ndarray, "Q d_y"], Float[np.ndarray, " Q"]]:
+        """A location in each of about `count` parts of Y, and the measures of the parts, where Y consists of cells."""
+        raise ValueError(f"{self} does not consist of cells; use `QuasiMonteCarlo`")
+
+    def triangles(self, y: Float[np.ndarray, "M d_y"]) -> Int[np.ndarray, "T 3"] | None:
+        """Triangles between these locations that cover Y, for drawing; None if there are none, as unless overridden."""
+        return None
 
     def to_json(self) -> dict[str, Any]:
         """A description for data stores: the name of the class under `type`, and its fields unless overridden."""
@@ -130,8 +147,9 @@ def area_weights(domain: Domain, y: Float[Array | np.ndarray, "M d_y"]) -> Float
     right for a subset of such a grid, for example its land points. Points distributed uniformly over the sphere need no
     weights.
 
-    On the other built-in domains the weights are equal. For a patch of the Earth that is a `Box` in degrees of latitude
-    and longitude, pass `Sphere()`.
+    On a `Mesh` every cell is divided equally among the locations in it, see `Mesh.area_weights`; locations outside have
+    weight zero. On the other built-in domains the weights are equal. For a patch of the Earth that is a `Box` in
+    degrees of latitude and longitude, pass `Sphere()`.
     """
     domain.check(jnp.asarray(y))
     return domain.area_weights(np.asarray(y, np.float64))
@@ -152,3 +170,40 @@ def domain_from_json(description: Mapping[str, Any]) -> Domain:
             f"unknown domain {dict(description)}, expected one of {', '.join(sorted(known))} with its corners; define "
             "or import the class of any other domain first"
         ) from None
+
+
+TOLERANCE = 1e-4
+"""How far outside a location may lie before a warning, in units of the extent of a coordinate."""
+
+
+class OutsideDomainWarning(UserWarning):
+    """Queries lie outside the domain that an operator was trained on."""
+
+
+def warn_outside(domain: Domain, y: Float[Array | np.ndarray, "P d_y"], names: Sequence[str] = ()) -> None:
+    """Warn if queries lie outside the domain of an operator: how many, and how far along which coordinate.
+
+    **Arguments:**
+
+    - `domain`: Y.
+    - `y`: the queries.
+    - `names`: of the coordinates; those of the domain unless given.
+    """
+    y = np.asarray(y, np.float64)
+    outside = ~np.asarray(domain.contains(y, TOLERANCE))
+    if not outside.any():
+        return
+    low, high = (np.array(side) for side in zip(*domain.bounds, strict=True))
+    beyond = np.maximum(np.maximum(low - y, y - high), 0.0)[outside].max(axis=0)
+    beyond[[period is not None for period in domain.periods]] = 0.0
+    column = int(np.argmax(beyond / (high - low)))
+    name = (names or domain.coordinate_names)[column]
+    where = f"up to {beyond[column]:.3g} beyond {name} from {low[column]:g} to {high[column]:g}"
+    if not beyond[column]:
+        where = "within its bounds"  # in a hole
+    warnings.warn(
+        f"{outside.sum()} of {len(y)} queries lie outside the domain of the model, {where}; predictions there are "
+        "extrapolated",
+        OutsideDomainWarning,
+        stacklevel=3,
+    )

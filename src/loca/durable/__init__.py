@@ -7,10 +7,10 @@ from loca.durable.files import sync_tree as sync_tree
 from loca.durable.files import write_atomically as write_atomically
 from loca.durable.manifest import MANIFEST as MANIFEST
 from loca.durable.manifest import Manifest as Manifest
-from loca.durable.requests import differences as differences
-from loca.durable.requests import is_started as is_started
-from loca.durable.requests import without_versions as without_versions
-from loca.durable.requests import write_request as write_request
+from loca.durable.manifest import differences as differences
+from loca.durable.manifest import is_started as is_started
+from loca.durable.manifest import without_versions as without_versions
+from loca.durable.manifest import write_request as write_request
 
 __all__ = [
     "MANIFEST",

@@ -1,5 +1,8 @@
 """𝒟: from an input function to a vector."""
 
+from loca.encoders.composed import Joined as Joined
+from loca.encoders.composed import Scalars as Scalars
+from loca.encoders.composed import Standardized as Standardized
 from loca.encoders.encoder import Encoder as Encoder
 from loca.encoders.fourier import Fourier as Fourier
 from loca.encoders.principal import PrincipalComponents as PrincipalComponents
@@ -18,10 +21,13 @@ __all__ = [
     "Encoder",
     "Fourier",
     "HarmonicSensors",
+    "Joined",
     "PrincipalComponents",
     "Projection",
+    "Scalars",
     "Scattering1D",
     "Scattering2D",
     "Sensors",
+    "Standardized",
     "Wavelet",
 ]

@@ -6,7 +6,7 @@ import math
 from jaxtyping import Array, Float
 
 from loca.parameters import Fixed
-from loca.typing import Input, Measurements
+from loca.typing import Input, Measurements, MultiInput
 
 
 class Encoder(Fixed):
@@ -31,6 +31,11 @@ def check_values(u: Input, sensors: int, channels: int, name: str) -> Float[Arra
         raise TypeError(
             f"{name} needs values at the same sensors for every function, got Measurements, which have their own "
             "locations; encode those with `Projection`"
+        )
+    if isinstance(u, MultiInput):
+        raise TypeError(
+            f"{name} encodes one field, got a MultiInput with {len(u.fields)} fields and "
+            f"{0 if u.scalars is None else u.scalars.shape[-1]} scalars; encode each of them, with `Joined`"
         )
     if u.shape != (sensors, channels):
         raise ValueError(

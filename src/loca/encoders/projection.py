@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 
 from loca.domains import Box
 from loca.encoders.encoder import Encoder, check_positive, check_values
-from loca.typing import Input, Measurements
+from loca.typing import Input, Measurements, MultiInput
 
 RIDGE = 1e-4  # relative to the Gram matrix of evenly spread sensors, the identity; far above its rounding in 32 bits
 PASSES = 3
@@ -87,7 +87,8 @@ class Projection(Encoder):
         if not isinstance(u, Measurements):
             if self.x is None:
                 raise ValueError(
-                    f"got values of shape {u.shape} without locations, but this Projection has no sensors of its own; "
+                    f"got {'several inputs' if isinstance(u, MultiInput) else f'values of shape {u.shape}'} without "
+                    "locations, but this Projection has no sensors of its own; "
                     "pass Measurements, or `sensors` to `Projection.create`"
                 )
             u = check_values(u, len(self.x), self.channels, "Projection")

@@ -1,10 +1,10 @@
 """Evaluation: the errors of every function, their distribution, and the mean field as a baseline."""
 
-from loca.evaluation.distribution import Distribution as Distribution
 from loca.evaluation.evaluate import BLOCK as BLOCK
 from loca.evaluation.evaluate import evaluate as evaluate
 from loca.evaluation.evaluate import mean_field as mean_field
 from loca.evaluation.measures import MEASURES as MEASURES
+from loca.evaluation.measures import Distribution as Distribution
 from loca.evaluation.measures import Measure as Measure
 from loca.evaluation.report import Report as Report
 from loca.evaluation.tables import short as short

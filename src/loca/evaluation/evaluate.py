@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from loca.data import Indexed, Records, Samples, Shared
 from loca.evaluation.measures import Measuring
 from loca.evaluation.report import Report
-from loca.models import Operator, Predictor
+from loca.models import Adaptation, Operator, Predictor
 
 BLOCK = 100
 """Functions in memory at once, unless given."""
@@ -30,8 +30,11 @@ def evaluate(
     reference: Reference | None = None,
     batch_size: int = BLOCK,
     mesh: Mesh | None = None,
+    regrid: bool = False,
 ) -> Report:
     """The errors of F(uᵢ) against sᵢ for every function and output channel, in the units of the data.
+
+    Data whose sensors or channels are in another order than the model's is reordered; see `loca.models.adapt`.
 
     Functions are evaluated in blocks, so data in files is never in memory all at once. Predictions are made in single
     precision by one compiled program, which does all work on shared queries once; errors are computed in double
@@ -50,7 +53,14 @@ def evaluate(
     - `batch_size`: functions in memory at once.
     - `mesh`: devices that share the predictions, see `loca.models.shard`. With devices of several processes, each makes
         the same call and gets the complete report.
+    - `regrid`: whether to interpolate inputs at other sensors to those of the model; otherwise they are refused.
     """
+    adaptation = Adaptation.of(model, data, regrid=regrid)
+    if adaptation.is_unsolved:
+        raise ValueError("this data has no outputs to compare predictions with; predict with `loca predict`")
+    data = adaptation.apply(data)
+    weights = adaptation.weights(weights)
+    reference = None if reference is None else adaptation.outcome(reference)
     measuring: Measuring | None = None
     predict: Predictor | None = None
     found: list[dict[str, np.ndarray]] = []

@@ -14,8 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from loca.data import Variable
-from loca.evaluation.distribution import Distribution
-from loca.evaluation.measures import BANDS, MEASURES
+from loca.evaluation.measures import BANDS, MEASURES, Distribution
 from loca.evaluation.tables import Row, plain, short, stacked
 
 if TYPE_CHECKING:

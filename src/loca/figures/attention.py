@@ -12,11 +12,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from loca.attention import Channels, Uncoupled, inverse_root
-from loca.data import Samples, Shared, Variable
+from loca.data import Samples, Shared, Variable, grid_shape
+from loca.domains import Domain
 from loca.figures.columns import Column, columns_of
 from loca.figures.panel_grid import draw_columns, is_globe
 from loca.figures.style import INK
-from loca.models import LOCA, Operator
+from loca.models import LOCA, Adaptation, Operator
 from loca.typing import Measurements
 
 if TYPE_CHECKING:
@@ -26,17 +27,22 @@ if TYPE_CHECKING:
 RANKS = ("largest", "second", "third", "fourth", "fifth", "sixth")
 """Titles of the columns of φ, from the largest mean weight down."""
 
+CELLS = 64
+"""Number of cells along each side of the grid on which weights are drawn if the queries do not form a grid."""
+
 
 def attention(model: Operator, samples: Samples, points: Sequence[int] | None = None, features: int = 3) -> Figure:
     """Draw φᵢ over Y for the features i with the largest mean weight, and κ(y, ·) for one location y.
 
-    There is one row per output channel. All φ share one color scale. All channels share one κ, so each row shows it for
-    a different location, marked by a cross. A model without coupling has no κ, and its column is left out.
+    There is one row per output channel. All φ share one color scale, unless a channel would be nearly blank in it. All
+    channels share one κ, so each row shows it for a different location, marked by a cross. A model without coupling has
+    no κ, and its column is left out. If the queries form no grid, such as a point cloud, φ and κ are drawn on an even
+    grid around them; it is gray outside of Y.
 
     **Arguments:**
 
     - `model`: a `LOCA`.
-    - `samples`: data whose queries are the locations to draw.
+    - `samples`: data whose queries span the part of Y to draw.
     - `points`: indices of the queries y for κ(y, ·), one per channel. By default, locations inside the domain.
     - `features`: the number of features φᵢ to draw, at most six.
     """
@@ -44,6 +50,10 @@ def attention(model: Operator, samples: Samples, points: Sequence[int] | None = 
         raise ValueError(f"only LOCA has attention weights to draw, got a {type(model).__name__}")
     if not 1 <= features <= len(RANKS):
         raise ValueError(f"expected between 1 and {len(RANKS)} features, got {features}")
+    adaptation = Adaptation.of(model, samples)
+    if points is not None and adaptation.queries is not None:
+        points = np.argsort(adaptation.queries)[list(points)].tolist()
+    samples = adaptation.apply(samples)
     y = samples.y.points
     channels = len(samples.outputs)
     chosen = list(points) if points is not None else interior_points(np.asarray(y), channels)
@@ -51,14 +61,17 @@ def attention(model: Operator, samples: Samples, points: Sequence[int] | None = 
         raise ValueError(
             f"expected {channels} indices of queries below {len(y)} as `points`, one per channel; got {chosen}"
         )
-    phi = [np.asarray(each) for each in weights(model, y)]
-    order = [np.argsort(-each.mean(axis=0), kind="stable")[:features] for each in phi]
+    drawn = drawn_locations(samples.domain, y)
+    inside = np.ones(len(y), bool) if drawn is y else samples.domain.contains(np.asarray(drawn), tolerance=1e-6)
+    phi = [np.asarray(each) for each in weights(model, y, drawn)]
+    order = [np.argsort(-each[inside].mean(axis=0), kind="stable")[:features] for each in phi]
     shown = np.stack([each[:, first] for each, first in zip(phi, order, strict=True)])
+    shown = np.where(inside[:, None], shown, np.nan)
     names = [f"{RANKS[i]} $\\phi$" for i in range(shown.shape[-1])]
-    columns = columns_over_queries(samples, y, shown, names, "phi")
+    columns = columns_over_queries(samples, drawn, shown, names, "phi")
     if not isinstance(model.attention, Uncoupled):
-        kappa = kernel(model, y, jnp.asarray(chosen))
-        columns += columns_over_queries(samples, y, np.asarray(kappa)[..., None], ["$\\kappa(y, \\cdot)$"], "kappa")
+        kappa = np.where(inside, kernel(model, y, y[jnp.asarray(chosen)], drawn), np.nan)
+        columns += columns_over_queries(samples, drawn, kappa[..., None], ["$\\kappa(y, \\cdot)$"], "kappa")
     figure = draw_columns(columns, channels)
     axes = [ax for ax in figure.axes if ax.get_label() != "<colorbar>"]
     for j, column in enumerate(columns):
@@ -71,19 +84,37 @@ def attention(model: Operator, samples: Samples, points: Sequence[int] | None = 
     return figure
 
 
-@eqx.filter_jit
-def weights(model: LOCA, y: Float[Array, "P d_y"]) -> Channels:
-    """φ(y)."""
-    return model.weights(y)
+def drawn_locations(domain: Domain, y: Float[Array, "P d_y"]) -> Float[Array, "D d_y"]:
+    """The queries, if they have one coordinate or form a grid; otherwise an even grid of cells over their range.
+
+    The grid spans the last two coordinates. A third one, such as time, has its last value.
+    """
+    if domain.dimension not in (2, 3) or grid_shape(y) is not None:
+        return y
+    points = np.asarray(y)
+    low, high = points.min(axis=0), points.max(axis=0)
+    steps = (np.arange(CELLS) + 0.5) / CELLS
+    axes = [a + steps * (b - a) for a, b in zip(low[-2:], high[-2:], strict=True)]
+    if domain.dimension == 3:
+        axes = [high[:1], *axes]
+    return jnp.asarray(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes)), y.dtype)
 
 
 @eqx.filter_jit
-def kernel(model: LOCA, y: Float[Array, "P d_y"], points: Array) -> Float[Array, "K P"]:
-    """κ(y_k, y) between a few locations y_k and all locations y."""
+def weights(model: LOCA, y: Float[Array, "_ d_y"], drawn: Float[Array, "P d_y"]) -> Channels:
+    """φ at the drawn locations; y are the queries, on which the nodes may depend."""
+    return model.weights(drawn) if model.is_pointwise else model.basis(y)(drawn)
+
+
+@eqx.filter_jit
+def kernel(
+    model: LOCA, y: Float[Array, "P d_y"], points: Float[Array, "K d_y"], drawn: Float[Array, "D d_y"]
+) -> Float[Array, "K D"]:
+    """κ(y_k, y) between a few locations y_k and the drawn ones."""
     z, w = model.rule(y)
-    q_y, q_z = model.lift(y), model.lift(z)
-    r_y = inverse_root(model.k.matrix(q_y, q_z) @ w)
-    return r_y[points, None] * model.k.matrix(q_y[points], q_y) * r_y
+    q_z, q_points, q_drawn = model.lift(z), model.lift(points), model.lift(drawn)
+    r_points, r_drawn = (inverse_root(model.k.matrix(q, q_z) @ w) for q in (q_points, q_drawn))
+    return r_points[:, None] * model.k.matrix(q_points, q_drawn) * r_drawn
 
 
 def columns_over_queries(
@@ -91,9 +122,10 @@ def columns_over_queries(
 ) -> list[Column]:
     """Columns that show functions over Y, one row per output channel."""
     rows = len(values)
-    sensors = samples.u.x if isinstance(samples.u, Measurements) else samples.x
+    first = samples.parts[0]
+    sensors = first.u.x if isinstance(first.u, Measurements) else first.x
     # A placeholder sensor. Its dimension is the true one, from which `columns_of` infers whether Y includes time.
-    x = jnp.zeros((1, y.shape[1] if sensors is None else sensors.shape[-1]))
+    x = jnp.zeros((1, y.shape[1] if sensors is None else np.asarray(sensors).shape[-1]))
     over = Samples(
         jnp.zeros((rows, 1, 1)),
         Shared(y),
@@ -101,9 +133,10 @@ def columns_over_queries(
         x=x,
         domain=samples.domain,
         outputs=[Variable(n) for n in names],
+        query_coordinates=samples.query_coordinates,
     )
     found = [column for column in columns_of(over, rows, levels=1) if column.is_output]
-    return [dataclasses.replace(column, heading="", scale=scale) for column in found]
+    return [dataclasses.replace(column, heading="", scale=scale, is_linear=True) for column in found]
 
 
 def interior_points(y: Float[np.ndarray, "P d_y"], count: int) -> list[int]:

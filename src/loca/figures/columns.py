@@ -12,7 +12,8 @@ from jaxtyping import Float
 
 from loca.data import Samples, Shared, Variable
 from loca.domains import Domain
-from loca.typing import Measurements
+from loca.figures.style import typeset, with_unit
+from loca.typing import Measurements, MultiInput, values_of
 
 SLICES = 3
 """Number of values of a leading coordinate, such as time, that are drawn in separate columns."""
@@ -22,6 +23,12 @@ FEWEST = 4
 
 COMPONENTS = (r"[_ ]?(x?[1₁]|x)$", r"[_ ]?(x?[2₂]|y)$")
 """Endings of the names of the two components of a vector, such as v1, v_x1, v_x or vx for the first."""
+
+TIMES = ("t", "time")
+"""Names of coordinates that are times."""
+
+GEOGRAPHIC = {"lat", "latitude", "degrees_north"}, {"lon", "longitude", "degrees_east"}
+"""Names and units of the two coordinates of maps."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +41,7 @@ class Column:
     name: str
     unit: str
     caption: str
-    axes: tuple[str, ...]
+    coordinates: tuple[Variable, ...]  # the last two, which span a panel
     points: list[Float[np.ndarray, "_ _"]]
     bounds: Float[np.ndarray, "2 _"]  # smallest and largest coordinates over all functions and times
     values: list[np.ndarray]
@@ -50,6 +57,15 @@ class Column:
     is_displacement: bool = False
     is_error: bool = False
     is_prediction: bool = False
+    is_number: bool = False
+    """Whether every function is a single number, shown as text."""
+
+    has_time: bool = False
+    """Whether the first coordinate is time although its name does not say so."""
+
+    is_linear: bool = False
+    """Whether colors are never on a logarithmic scale."""
+
     overlay: list[np.ndarray] | None = None
     """Other values of the same quantity, drawn dashed over the curves."""
 
@@ -59,14 +75,26 @@ class Column:
         return self.values[0].ndim == 2
 
     @property
+    def axes(self) -> tuple[str, ...]:
+        """Labels of the coordinates."""
+        return tuple(with_unit(symbol(coordinate.name), coordinate.unit) for coordinate in self.coordinates)
+
+    @property
     def is_geographic(self) -> bool:
         """Whether locations are (latitude, longitude): latitude comes first and points upwards."""
-        return self.domain is not None and self.domain.is_geographic
+        found = [known & {c.name.lower(), c.unit} for c, known in zip(self.coordinates, GEOGRAPHIC, strict=False)]
+        return (len(found) == 2 and all(found)) or (self.domain is not None and self.domain.is_geographic)
+
+    @property
+    def is_isotropic(self) -> bool:
+        """Whether lengths along the coordinates can be compared, so that panels keep their ratio."""
+        has_time = self.has_time or any(coordinate.name.lower() in TIMES for coordinate in self.coordinates)
+        return not has_time and len({coordinate.unit for coordinate in self.coordinates}) == 1
 
     @property
     def dimension(self) -> int:
-        """Number of coordinates of a location."""
-        return self.points[0].shape[1]
+        """Number of coordinates of a location; 0 for numbers."""
+        return 0 if self.is_number else self.points[0].shape[1]
 
     @property
     def colors(self) -> list[Float[np.ndarray, " _"]]:
@@ -79,14 +107,17 @@ def columns_of(samples: Samples, rows: int, levels: int = SLICES) -> list[Column
 
     Functions of three coordinates are drawn at `levels` values of the first one; a single level is the last value.
     """
+    if isinstance(samples.u, MultiInput):
+        inputs = [c for part in samples.parts for c in columns_of(part, rows, levels) if not c.is_output]
+        return [*inputs, *(c for c in columns_of(samples.parts[0], rows, levels) if c.is_output)]
     count = min(rows, len(samples))
     if isinstance(samples.u, Measurements):
         keep = np.asarray(samples.u.mask[:count])
         x = [np.asarray(each)[kept] for each, kept in zip(samples.u.x[:count], keep, strict=True)]
         u = [np.asarray(each)[kept] for each, kept in zip(samples.u.u[:count], keep, strict=True)]
     else:
-        u = list(np.asarray(samples.u[:count]))
-        m = samples.u.shape[1]
+        u = list(np.asarray(values_of(samples.u)[0][:count]))
+        m = len(u[0])
         x = [np.asarray(samples.x) if samples.x is not None else np.arange(float(m))[:, None]] * count
     y = list(np.asarray(samples.y.take(jnp.arange(count)).locations(count)))
     s = list(np.asarray(samples.s[:count]))
@@ -96,46 +127,64 @@ def columns_of(samples: Samples, rows: int, levels: int = SLICES) -> list[Column
             f"only functions of one to three coordinates can be drawn, but the sensors have {d_x} and the queries "
             f"{d_y}; select a slice of the data along the other coordinates first"
         )
-    has_time = d_y == d_x + 1
-    sensor_names = (
-        ("sensor",) if samples.x is None and not isinstance(samples.u, Measurements) else axis_names("x", d_x)
-    )
-    query_names = ("$t$", *axis_names("y", d_y - 1)) if has_time else axis_names("y", d_y)
-    own_sensors = isinstance(samples.u, Measurements)
-    own_queries = not isinstance(samples.y, Shared)
+    own_sensors, own_queries = isinstance(samples.u, Measurements), not isinstance(samples.y, Shared)
     sensor_domain = samples.domain if d_x == d_y else None
+    sensor_coordinates = coordinates_of(samples.sensor_coordinates, sensor_domain, "x", d_x)
+    is_number = not own_sensors and len(x[0]) == 1
+    if is_number or (samples.x is None and not own_sensors):
+        sensor_coordinates = (Variable("sensor"),)
+    query_coordinates = coordinates_of(samples.query_coordinates, samples.domain, "y", d_y)
+    # Without names, a coordinate that only the queries have is probably time.
+    has_time = not samples.query_coordinates and not is_number and (d_x, d_y) == (1, 2)
+    inputs = channel_columns(u, x, samples.inputs, sensor_coordinates, False, not own_sensors, sensor_domain, levels)
+    outputs = channel_columns(s, y, samples.outputs, query_coordinates, True, not own_queries, samples.domain, levels)
     return [
-        *channel_columns(u, x, samples.inputs, sensor_names, False, not own_sensors, sensor_domain, levels),
-        *channel_columns(s, y, samples.outputs, query_names, True, not own_queries, samples.domain, levels),
+        *(dataclasses.replace(column, is_number=is_number) for column in inputs),
+        *(dataclasses.replace(column, has_time=has_time) for column in outputs),
     ]
 
 
-def axis_names(letter: str, dimension: int) -> tuple[str, ...]:
-    """Axis labels: x, or x₁, x₂, … in several dimensions."""
-    return (f"${letter}$",) if dimension == 1 else tuple(f"${letter}_{i + 1}$" for i in range(dimension))
+def coordinates_of(
+    given: tuple[Variable, ...], domain: Domain | None, letter: str, dimension: int
+) -> tuple[Variable, ...]:
+    """Names and units of coordinates: those of the data, those of the domain, or x1, x2, … for the letter x."""
+    if given:
+        return given
+    if domain is not None and domain.coordinate_names != tuple(f"y{i + 1}" for i in range(dimension)):
+        return tuple(map(Variable, domain.coordinate_names, domain.coordinate_units))
+    return tuple(Variable(letter if dimension == 1 else f"{letter}{i + 1}") for i in range(dimension))
+
+
+def symbol(name: str) -> str:
+    """A name for a label: a letter with a number or without, such as t or x1, as a symbol, and words as they are."""
+    parts = re.fullmatch(r"([^\W\d_])_?(\d*)", name)
+    if parts is None:
+        return name.replace("_", " ")
+    return f"${parts[1]}_{{{parts[2]}}}$" if parts[2] else f"${parts[1]}$"
 
 
 def channel_columns(
     values: list[Float[np.ndarray, "_ _"]],
     points: list[Float[np.ndarray, "_ _"]],
     variables: Sequence[Variable],
-    axes: tuple[str, ...],
+    coordinates: tuple[Variable, ...],
     is_output: bool,
     is_shared: bool,
     domain: Domain | None,
     levels: int,
 ) -> Iterator[Column]:
     """The columns of all input channels, or of all output channels."""
-    everywhere = np.concatenate(points)[:, -min(2, len(axes)) :]
+    drawn = coordinates[-min(2, len(coordinates)) :]
+    everywhere = np.concatenate(points)[:, -len(drawn) :]
     bounds = np.stack([everywhere.min(axis=0), everywhere.max(axis=0)])
-    for caption, rows in slices(points, axes, levels):
-        here = [location[row][:, -min(2, location.shape[1]) :] for location, row in zip(points, rows, strict=True)]
-        for channels, variable, vector in quantities(variables, len(axes)):
+    for caption, rows in slices(points, coordinates, levels):
+        here = [location[row][:, -len(drawn) :] for location, row in zip(points, rows, strict=True)]
+        for channels, variable, vector in quantities(variables, len(coordinates)):
             yield Column(
                 name=variable.name.replace("_", " "),
                 unit=variable.unit,
                 caption=caption,
-                axes=axes[-min(2, len(axes)) :],
+                coordinates=drawn,
                 points=here,
                 bounds=bounds,
                 values=[
@@ -144,7 +193,7 @@ def channel_columns(
                 ],
                 is_output=is_output,
                 is_shared=is_shared,
-                domain=domain if len(axes) <= 2 else None,
+                domain=domain if len(coordinates) <= 2 else None,
                 heading="output" if is_output else "input",
                 scale=f"{variable.name} {'out' if is_output else 'in'}",
                 is_displacement="displacement" in variable.name.lower(),
@@ -152,13 +201,13 @@ def channel_columns(
 
 
 def slices(
-    points: list[Float[np.ndarray, "_ _"]], axes: tuple[str, ...], count: int
+    points: list[Float[np.ndarray, "_ _"]], coordinates: tuple[Variable, ...], count: int
 ) -> Iterator[tuple[str, list[np.ndarray]]]:
     """The caption of every slice, and the indices of the locations of every function that belong to it.
 
     Functions of one or two coordinates have a single slice with all locations.
     """
-    if len(axes) < 3:
+    if len(coordinates) < 3:
         yield "", [np.arange(len(each)) for each in points]
         return
     leading = np.concatenate([each[:, 0] for each in points])
@@ -171,8 +220,10 @@ def slices(
     near = 0.0 if repeats else float(np.ptp(levels)) / (2 * SLICES)
     for level in wanted:
         sign = "=" if near == 0.0 else "≈"
+        name, unit = symbol(coordinates[0].name), typeset(coordinates[0].unit)
+        value = f"{level:.3g}".replace("-", "−")
         yield (
-            f"${axes[0].strip('$')} {sign} {level:.3g}$",
+            f"{name} {sign} {value} {unit}".rstrip(),
             [np.flatnonzero(np.abs(each[:, 0] - level) <= near) for each in points],
         )
 
@@ -210,11 +261,11 @@ def covers_globe(points: Float[np.ndarray, "P 2"]) -> bool:
     return bool(np.ptp(points[:, 1]) > 180.0 or np.ptp(points[:, 0]) > 90.0)
 
 
-def extent(domain: Domain | None, points: Float[np.ndarray, "P 2"]) -> tuple[float, float]:
+def extent(column: Column) -> tuple[float, float]:
     """Width and height of a panel, in the units of its coordinates or of the map projection."""
-    if domain is None or not domain.is_geographic:
-        return float(np.ptp(points[:, 0])), float(np.ptp(points[:, 1]))
-    if covers_globe(points):
+    if not column.is_geographic:
+        return float(np.ptp(column.bounds[:, 0])), float(np.ptp(column.bounds[:, 1]))
+    if covers_globe(column.bounds):
         return 2.0, 1.0
-    latitude, longitude = points.T
+    latitude, longitude = column.bounds.T
     return float(np.ptp(longitude) * np.cos(np.radians(latitude.mean()))), float(np.ptp(latitude))

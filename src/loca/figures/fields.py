@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from loca.data import Samples
 from loca.figures.columns import Column, columns_of
 from loca.figures.panel_grid import draw_columns
-from loca.models import Operator, predict
+from loca.models import Operator, adapt, is_numbered, predict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 def sheet(samples: Samples, rows: int = 4) -> Figure:
     """Draw the first functions of a data set, one per row: every input channel, then every output channel.
 
-    Functions of one coordinate are drawn as curves. Fields in one column share a color scale: viridis, or a diverging
-    map centered at 0 if values are signed. Two channels named like the components of a vector are drawn together, as
-    arrows over their length, or as a deformed grid if the name contains "displacement". Fields on the sphere are drawn
-    as maps. Fields with one more coordinate, such as time, are drawn at up to three of its values.
+    Functions of one coordinate are drawn as curves, and single numbers as text. Fields in one column share a color
+    scale: viridis, logarithmic if values are positive over more than two decades, or a diverging map centered at 0 if
+    values are signed. If one of the rows would be nearly blank, every row has its own scale, with color bars below
+    every row. Axes have the names and units of the data.
+
+    Two channels named like the components of a vector are drawn together, as arrows over their length, or as a deformed
+    grid if the name contains "displacement". Fields over latitude and longitude are drawn as maps. Fields with one more
+    coordinate, such as time, are drawn at up to three of its values.
 
     **Arguments:**
 
@@ -41,8 +45,10 @@ def fields(
 ) -> Figure:
     """Draw u, s, F(u) and F(u) − s, one function per row: the input, the truth, the prediction and the error.
 
-    Truth and prediction share one color scale; the error has its own, centered at 0. Curves of the truth and of the
-    prediction are drawn into one panel. Fields with one more coordinate, such as time, are drawn at its last value.
+    Truth and prediction share one color scale; the error has its own, centered at 0. Colors are chosen as in `sheet`.
+    Arrows at the ends of a color bar mark values beyond them: predictions far from any true value, or few large errors.
+    Curves of the truth and of the prediction are drawn into one panel. Fields with one more coordinate, such as time,
+    are drawn at its last value. Channels without names have those that the model knows.
 
     **Arguments:**
 
@@ -58,8 +64,21 @@ def fields(
         )
     if captions is not None and len(captions) != len(numbers):
         raise ValueError(f"got {len(captions)} captions for {len(numbers)} functions; pass one per function")
-    shown = samples.take(jnp.asarray(numbers))
+    shown = named(adapt(model, samples.take(jnp.asarray(numbers))), model)
     return draw_predictions(shown, predict(model, shown.u, shown.y), captions)
+
+
+def named(samples: Samples, model: Operator) -> Samples:
+    """Samples with the names and units that the model knows, where channels and coordinates have none."""
+    changes: dict[str, Any] = {}
+    if is_numbered(samples.inputs, "u") and len(model.inputs) == samples.input_size:
+        changes["inputs"] = model.inputs
+    if is_numbered(samples.outputs, "s") and len(model.outputs) == samples.output_size:
+        changes["outputs"] = model.outputs
+    known = model.signature
+    if known is not None and not samples.query_coordinates and known.query_coordinate_names:
+        changes["query_coordinates"] = known.query_coordinates
+    return dataclasses.replace(samples, **changes)
 
 
 def draw_predictions(samples: Samples, prediction: Float[Array, "N P d_s"], captions: Sequence[str] | None) -> Figure:

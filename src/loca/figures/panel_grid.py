@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from loca.figures.columns import Column, covers_globe, extent
-from loca.figures.panels import draw_curve, draw_field, draw_globe, magnification
-from loca.figures.style import error_scale, scale, style, typeset, with_unit
+from loca.figures.panels import draw_curve, draw_field, draw_globe, draw_number, magnification
+from loca.figures.scales import beyond, scales_of, separate_slices, values_of
+from loca.figures.style import style, typeset, with_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,17 +28,22 @@ SMALLEST, LARGEST = 0.8, 1.5
 CURVE_ASPECT = 1.6
 """Width over height of a panel with a curve."""
 
+BAR = 0.4
+"""Height of a color bar with its labels, in inches."""
+
 LETTER = 0.062
 """Average width of a letter in a title, in inches."""
 
 
 def draw_columns(columns: list[Column], count: int, captions: Sequence[str] | None = None) -> Figure:
-    """Draw `count` functions, one per row, with one panel per column: curves, fields or maps, with color bars below.
+    """Draw `count` functions, one per row, with one panel per column: numbers, curves, fields or maps.
 
+    Color bars are below the columns, or below every panel if rows have color scales of their own.
     `captions` are written to the left of the rows, rotated.
     """
     from matplotlib.figure import Figure
 
+    columns = separate_slices(columns)
     starts = [j == 0 or columns[j - 1].is_output != column.is_output for j, column in enumerate(columns)]
     headings = ["" if j and columns[j - 1].heading == each.heading else each.heading for j, each in enumerate(columns)]
     aspects = [aspect_of(column) for column in columns]
@@ -45,10 +51,12 @@ def draw_columns(columns: list[Column], count: int, captions: Sequence[str] | No
     has_fields = any(column.dimension > 1 for column in columns)
     gaps = [0.42 if start or column.dimension == 1 else 0.1 for start, column in zip(starts, columns, strict=True)]
     beside = sum(gaps) + (0.0 if captions is None else 0.3)
-    around = 0.12 * any(column.heading or column.caption for column in columns) + 0.45 * has_fields
+    scales = scales_of(columns, count)
+    by_row = any(norm is not norms[0][1] for norms in scales.values() for _, norm in norms)
+    around = 0.12 * any(column.heading or column.caption for column in columns) + 0.45 * (has_fields and not by_row)
     around += 0.3 if all(map(is_globe, columns)) else 0.43  # maps have no axis labels below
     with style():
-        figure = Figure(figsize=(height * sum(aspects) + beside, (height + 0.07) * count + around))
+        figure = Figure(figsize=(height * sum(aspects) + beside, (height + 0.07 + BAR * by_row) * count + around))
         figure.set_layout_engine("compressed" if all(map(is_framed, columns)) else "constrained")
         grid = figure.add_gridspec(count, len(columns), width_ratios=aspects)
         panels: dict[str, list[Axes]] = {}
@@ -56,7 +64,11 @@ def draw_columns(columns: list[Column], count: int, captions: Sequence[str] | No
             projection = "mollweide" if is_globe(column) else None
             axes = [figure.add_subplot(grid[i, j], projection=projection) for i in range(count)]
             heading, width = headings[j], height * aspects[j]
-            draw_column(figure, axes, column, scale_of(column, columns), heading, width=width, starts_side=starts[j])
+            draw_column(axes, column, scales.get(column.scale, []), heading, width=width, starts_side=starts[j])
+            if column.dimension > 1:
+                for row, (cmap, norm) in enumerate(scales[column.scale][: count if by_row else 1]):
+                    rows = [row] if by_row else list(range(count))
+                    add_colorbar(figure, axes, column, rows, cmap, norm)
             if column.dimension > 1 and not is_globe(column):
                 panels.setdefault(column.scale, []).extend(axes)
         for ax, caption in zip(figure.axes, captions or (), strict=False):  # the axes of the first column come first
@@ -67,30 +79,22 @@ def draw_columns(columns: list[Column], count: int, captions: Sequence[str] | No
     return figure
 
 
-def scale_of(column: Column, columns: list[Column]) -> tuple[Colormap, Normalize]:
-    """The color scale shared by all panels of a quantity, at all times."""
-    same = [each for each in columns if each.scale == column.scale]
-    values = np.concatenate([values for each in same for values in each.colors if not each.is_prediction])
-    predicted = [values for each in same for values in each.colors if each.is_prediction]
-    if column.is_error and not column.is_vector:
-        return error_scale(values)
-    cmap, norm = scale(values, np.concatenate(predicted) if predicted else None)
-    if column.is_vector:  # lengths start at 0
-        norm.vmin = 0.0
-    return cmap, norm
-
-
 def draw_column(
-    figure: Figure,
     axes: list[Axes],
     column: Column,
-    colors: tuple[Colormap, Normalize],
+    colors: list[tuple[Colormap, Normalize]],
     heading: str,
     *,
     width: float,
     starts_side: bool,
 ) -> None:
-    """Draw one column of the given width in inches, with a color bar below it if it shows fields."""
+    """Draw one column of the given width in inches; fields have the colors of their rows."""
+    if column.is_number:
+        for i, ax in enumerate(axes):
+            draw_number(ax, column, i)
+        unit = f"({typeset(column.unit)})" if column.unit else ""
+        axes[0].set_title("\n".join(filter(None, (heading, wrapped(column.name, width), unit))))
+        return
     if column.dimension == 1:
         for i, ax in enumerate(axes):
             draw_curve(ax, column, i)
@@ -99,19 +103,17 @@ def draw_column(
         axes[-1].set_xlabel(column.axes[0])
         align_limits(axes, "x")
         return
-    cmap, norm = colors
-    for i, ax in enumerate(axes):
+    for i, (ax, (cmap, norm)) in enumerate(zip(axes, colors, strict=True)):
         if is_globe(column):
             draw_globe(ax, column, i, cmap, norm)
         else:
             draw_field(ax, column, i, cmap, norm)
             set_axes(ax, column, left=starts_side, bottom=i == len(axes) - 1)
     is_moved = column.is_vector and column.is_displacement
-    factor = magnification(column.bounds, norm.vmax or 1.0) if is_moved else 1.0
+    factor = magnification(column.bounds, colors[0][1].vmax or 1.0) if is_moved else 1.0
     magnified = f"×{factor:g}" if factor != 1.0 else ""
     lines = (heading, column.caption), (wrapped(column.name, width), magnified)
     axes[0].set_title("\n".join(filter(None, (", ".join(filter(None, line)) for line in lines))))
-    add_colorbar(figure, axes, column, cmap, norm)
 
 
 def align_limits(axes: list[Axes], directions: str) -> None:
@@ -124,15 +126,15 @@ def align_limits(axes: list[Axes], directions: str) -> None:
 
 def is_framed(column: Column) -> bool:
     """Whether the panels of a column have a fixed aspect ratio, which the layout must keep."""
-    return column.dimension > 1 and column.axes[0] != "$t$"
+    return column.is_number or (column.dimension > 1 and column.is_isotropic)
 
 
 def set_axes(ax: Axes, column: Column, *, left: bool, bottom: bool) -> None:
     """Set ticks and labels, on outer panels only, and an equal aspect ratio if both coordinates are spatial."""
     if column.is_geographic:  # a regional map: latitude points up
         ax.set_aspect(1.0 / np.cos(np.radians(column.bounds[:, 0].mean())))
-    elif column.axes[0] != "$t$":
-        width, height = extent(column.domain, column.bounds)
+    elif column.is_isotropic:
+        width, height = extent(column)
         if width < 4.0 * height and height < 4.0 * width:  # otherwise the panel would be too narrow to read
             ax.set_aspect("equal")
     ax.locator_params(nbins=3)
@@ -144,21 +146,39 @@ def set_axes(ax: Axes, column: Column, *, left: bool, bottom: bool) -> None:
         ax.set_ylabel(up)
 
 
-def add_colorbar(figure: Figure, axes: list[Axes], column: Column, cmap: Colormap, norm: Normalize) -> None:
-    """Add a horizontal color bar with the unit below a column."""
+def add_colorbar(
+    figure: Figure, axes: list[Axes], column: Column, rows: list[int], cmap: Colormap, norm: Normalize
+) -> None:
+    """Add a horizontal color bar with the unit below these rows of a column; arrows mark values beyond its ends."""
     from matplotlib.cm import ScalarMappable
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.colors import LogNorm
+    from matplotlib.ticker import FuncFormatter, LogFormatterMathtext, LogLocator
 
-    mappable = ScalarMappable(norm, cmap)
-    aspect, fraction = 14 * aspect_of(column), 0.15 / len(axes)
-    bar = figure.colorbar(mappable, ax=axes, location="bottom", aspect=aspect, pad=0.01, fraction=fraction)
+    beyond_ends = beyond(norm, values_of([column], rows))
+    bar = figure.colorbar(
+        ScalarMappable(norm, cmap),
+        ax=[axes[row] for row in rows],
+        location="bottom",
+        aspect=14 * aspect_of(column),
+        pad=0.01,
+        fraction=0.15 / len(rows),
+        extend=beyond_ends,
+    )
     bar.outline.set_linewidth(0.5)  # pyright: ignore[reportCallIssue]
-    bar.ax.locator_params(nbins=3)
     power = thousands(norm)
-    bar.formatter = FuncFormatter(lambda value, _: f"{round(value / 10.0**power, 6) + 0.0:g}".replace("-", "−"))
+    if isinstance(norm, LogNorm):
+        is_long = (norm.vmax or 1.0) > 30.0 * (norm.vmin or 1.0)
+        bar.locator = LogLocator(subs=(1.0,) if is_long else (1.0, 2.0, 5.0), numticks=4)
+        bar.formatter = LogFormatterMathtext() if is_long else FuncFormatter(lambda value, _: f"{value:g}")
+        bar.minorlocator = LogLocator(subs=(), numticks=1)
+        power = 0
+    else:
+        bar.ax.locator_params(nbins=3)
+        bar.formatter = FuncFormatter(lambda value, _: f"{round(value / 10.0**power, 6) + 0.0:g}".replace("-", "−"))
     factor = f"$10^{{{power}}}$" if power else ""
-    lines = (f"|{column.name}|" if column.is_vector else "", f"{factor} {typeset(column.unit)}".strip())
-    bar.set_label("\n".join(filter(None, lines)))
+    unit = f"{factor} {typeset(column.unit)}".strip()
+    most = "99 % of values" if column.is_error and beyond_ends != "neither" else ""
+    bar.set_label("\n".join(filter(None, (f"|{column.name}|" if column.is_vector else "", unit, most))))
 
 
 def thousands(norm: Normalize) -> int:
@@ -183,9 +203,11 @@ def is_globe(column: Column) -> bool:
 
 def aspect_of(column: Column) -> float:
     """The aspect ratio (width over height) of the panels of a column."""
+    if column.is_number:  # as wide as the longest word above it
+        return LETTER * max(8, len(column.unit), *map(len, column.name.split())) / SMALLEST
     if column.dimension == 1:
         return CURVE_ASPECT
-    if column.axes[0] == "$t$":
+    if not (column.is_isotropic or column.is_geographic):
         return 1.2
-    width, height = extent(column.domain, column.bounds)
+    width, height = extent(column)
     return float(np.clip(width / height, 0.5, 2.0)) if height > 0.0 else 1.0

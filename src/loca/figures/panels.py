@@ -29,11 +29,20 @@ VISIBLE = 0.05
 """A displacement below this fraction of the domain is too small to see and is drawn magnified."""
 
 
+def draw_number(ax: Axes, column: Column, row: int) -> None:
+    """Write a single number into the middle of a panel without a frame."""
+    (value,) = column.values[row]
+    ax.text(0.5, 0.5, f"{value:.4g}".replace("-", "−"), transform=ax.transAxes, ha="center", va="center")
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.spines[:].set_visible(False)
+
+
 def draw_curve(ax: Axes, column: Column, row: int) -> None:
     """Draw values over one coordinate: a line, or points if locations are few and differ between functions."""
     x, values = column.points[row][:, 0], column.values[row]
     order = np.argsort(x, kind="stable")
-    few = not column.is_shared and len(x) < CROWDED
+    few = len(x) < 2 or (not column.is_shared and len(x) < CROWDED)
     ax.plot(x[order], values[order], "." if few else "-", color=curve_color(column))
     if column.overlay is not None:
         ax.plot(x[order], column.overlay[row][order], "x" if few else "--", color=INK, linewidth=0.8)
@@ -60,7 +69,19 @@ def draw_field(ax: Axes, column: Column, row: int, cmap: Colormap, norm: Normali
     colors = column.colors[row]
     upright = column.is_geographic
     drawn = points[:, ::-1] if upright else points
-    if shape is None:
+    triangles = None if shape is not None or column.domain is None else column.domain.triangles(points)
+    if triangles is not None and np.isfinite(colors).all():
+        ax.tripcolor(
+            points[:, 0],
+            points[:, 1],
+            colors,
+            triangles=triangles,
+            cmap=cmap,
+            norm=norm,
+            shading="gouraud",
+            rasterized=True,
+        )
+    elif shape is None:
         draw_points(ax, drawn, colors, cmap, norm)
         (left, bottom), (right, top) = column.bounds[:, ::-1] if upright else column.bounds
         ax.update_datalim([(left, bottom), (right, top)])  # all slices have the same limits

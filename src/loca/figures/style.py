@@ -7,12 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from jaxtyping import Float
-
 if TYPE_CHECKING:  # importing matplotlib takes as long as importing everything else
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap, Normalize
 
 STYLE: dict[Any, Any] = {
     "font.size": 7.0,
@@ -50,10 +46,6 @@ INK = "#333333"
 
 OUTLINE, MISSING = "#888888", "#dddddd"
 
-ONE_SIDED = 0.25
-"""A field counts as signed if its smaller extreme is at least this fraction of its larger one. Below that, three
-eighths of a color scale centered at 0 would be unused."""
-
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
@@ -62,43 +54,6 @@ def style() -> Iterator[None]:
 
     with mpl.rc_context(STYLE):
         yield
-
-
-def scale(values: Float[np.ndarray, " _"], alike: Float[np.ndarray, " _"] | None = None) -> tuple[Colormap, Normalize]:
-    """A color map and its limits: diverging and centered at 0 for signed values, viridis over their range otherwise.
-
-    Values in `alike`, such as predictions, widen the limits but do not affect the choice of the map: a bad prediction
-    does not turn pressure into a signed quantity.
-    """
-    import matplotlib as mpl
-    from matplotlib.colors import Normalize
-
-    low, high = limits(values)
-    is_signed = low < 0.0 < high and min(-low, high) > ONE_SIDED * max(-low, high)
-    if alike is not None:
-        low, high = limits(np.concatenate([values, alike]))
-    largest = max(abs(low), abs(high))
-    if is_signed:
-        return mpl.colormaps["RdBu_r"].with_extremes(bad=MISSING), Normalize(-largest, largest)
-    if low == high:  # a constant field has no range
-        low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
-    return mpl.colormaps["viridis"].with_extremes(bad=MISSING), Normalize(low, high)
-
-
-def limits(values: Float[np.ndarray, " _"]) -> tuple[float, float]:
-    """The smallest and the largest finite value."""
-    finite = values[np.isfinite(values)]
-    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-
-
-def error_scale(values: Float[np.ndarray, " _"]) -> tuple[Colormap, Normalize]:
-    """A color map for errors, purple and orange around white at 0, distinct from those for values."""
-    import matplotlib as mpl
-    from matplotlib.colors import Normalize
-
-    finite = np.abs(values[np.isfinite(values)])
-    largest = float(finite.max()) if finite.size else 0.0
-    return mpl.colormaps["PuOr"].with_extremes(bad=MISSING), Normalize(-(largest or 1.0), largest or 1.0)
 
 
 def log_axis(ax: Axes) -> None:

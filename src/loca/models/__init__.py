@@ -1,5 +1,7 @@
 """Operators: LOCA, DeepONet, FNO, linear baselines, their common interface, and compiled predictions."""
 
+from loca.models.adaptation import Adaptation as Adaptation
+from loca.models.adaptation import adapt as adapt
 from loca.models.baselines import Proportional as Proportional
 from loca.models.baselines import Regression as Regression
 from loca.models.deeponet import DeepONet as DeepONet
@@ -7,8 +9,10 @@ from loca.models.fno import FNO as FNO
 from loca.models.fno import FieldAtQueries as FieldAtQueries
 from loca.models.gaussian import Conditions as Conditions
 from loca.models.gaussian import GaussianOperator as GaussianOperator
-from loca.models.interpolation import Grid as Grid
+from loca.models.grid import Grid as Grid
 from loca.models.loca import LOCA as LOCA
+from loca.models.matching import canonical_name as canonical_name
+from loca.models.matching import is_numbered as is_numbered
 from loca.models.operator import Halves as Halves
 from loca.models.operator import Operator as Operator
 from loca.models.operator import Signature as Signature
@@ -29,6 +33,7 @@ __all__ = [
     "FNO",
     "LOCA",
     "SETTINGS",
+    "Adaptation",
     "AtQueries",
     "Conditions",
     "DeepONet",
@@ -46,7 +51,10 @@ __all__ = [
     "Signature",
     "SpectralLayer",
     "TilePredictor",
+    "adapt",
+    "canonical_name",
     "encode_functions",
+    "is_numbered",
     "predict",
     "predict_encoded",
     "shard",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from loca.data import Indexed, Normalization, OutputNormalization, Queries, Samples, Shared, TransformNames, nearest
-from loca.models.operator import Operator, Signature
+from loca.models.operator import Function, Operator, Signature
 from loca.parameters import Fixed
-from loca.typing import Input, Measurements
+from loca.typing import Input, Measurements, MultiInput, values_of
 from loca.workers import one_thread
 
 
@@ -41,10 +40,10 @@ class Regression(Operator, Fixed):
         - `transforms`: of variables, by name, or "auto"; see `loca.data.TransformNames`.
         """
         normalization = Normalization.fit(data, transforms)
-        inputs = normalization.standardize_input(data.u)
-        if isinstance(inputs, Measurements):
+        if any(isinstance(part.u, Measurements) for part in data.parts):
             raise ValueError("regression needs the same sensors for every function; interpolate to common ones first")
-        flat = np.asarray(inputs, np.float64).reshape(len(data), -1)
+        inputs = values_of(normalization.standardize_input(data.u))
+        flat = np.concatenate([np.asarray(values, np.float64).reshape(len(data), -1) for values in inputs], axis=1)
         e = np.linalg.svd(flat, full_matrices=False)[2][:components].T
         z = np.concatenate([np.ones((len(data), 1)), flat @ e], axis=1)
         penalty = strength * np.sum(z[:, 1:2] ** 2) * np.ones(z.shape[1])
@@ -63,9 +62,9 @@ class Regression(Operator, Fixed):
         )
 
     def encode(self, u: Input) -> Float[Array, " K"]:
-        values = self.normalization.standardize_input(u)
-        assert not isinstance(values, Measurements)
-        return jnp.concatenate([jnp.ones(1), values.ravel() @ self.components])
+        values = values_of(self.normalization.standardize_input(u))
+        flat = jnp.concatenate([each.ravel() for each in values])
+        return jnp.concatenate([jnp.ones(1), flat @ self.components])
 
     def respond(self, codes: Float[Array, "N K"], queries: Queries) -> Float[Array, "N P d_s"]:
         fields = jnp.einsum("nk,kmd->nmd", codes, self.responses)
@@ -78,7 +77,7 @@ class Regression(Operator, Fixed):
         return RegressionAtQueries(self, self.responses[:, nearest(y, self.y)], self.normalization.at(Shared(y)))
 
 
-class RegressionAtQueries(eqx.Module):
+class RegressionAtQueries(Function):
     """u ↦ s(y) for fixed queries."""
 
     operator: Regression
@@ -100,21 +99,26 @@ class Proportional(Operator, Fixed):
     @classmethod
     def fit(cls, data: Samples) -> Proportional:
         """Fit by least squares over all labels; inputs and outputs must have the same channels."""
-        if isinstance(data.u, Measurements) or data.x is None or data.input_size != data.output_size:
+        x, u = data.x, data.u
+        if (
+            isinstance(u, Measurements | MultiInput)
+            or x is None
+            or isinstance(x, tuple)
+            or data.input_size != data.output_size
+        ):
             raise ValueError(
-                "s = c·u needs shared sensors, and as many input as output channels; "
+                "s = c·u needs one field on shared sensors, and as many input as output channels; "
                 f"got {data.input_size} inputs and {data.output_size} outputs"
-                f"{'' if data.x is not None else ', and no sensor locations `x`'}"
+                f"{'' if x is not None else ', and no sensor locations `x`'}"
             )
-        x = data.x
         rows = jax.vmap(lambda y: nearest(y, x))(data.y.locations(len(data)))
-        u = jnp.take_along_axis(data.u, rows[:, :, None], axis=1)
+        u = jnp.take_along_axis(u, rows[:, :, None], axis=1)
         factors = jnp.sum(u * data.s, axis=(0, 1)) / jnp.sum(u * u, axis=(0, 1))
         identity = Normalization.identity(data.input_size, data.output_size)
         return cls(identity, factors, x, signature=Signature.of(data))
 
     def encode(self, u: Input) -> Float[Array, "m d"]:
-        assert not isinstance(u, Measurements)
+        assert not isinstance(u, Measurements | MultiInput)
         return u * self.factors
 
     def respond(self, codes: Float[Array, "N m d"], queries: Queries) -> Float[Array, "N P d"]:
@@ -125,7 +129,7 @@ class Proportional(Operator, Fixed):
         return ProportionalAtQueries(self, nearest(y, self.x))
 
 
-class ProportionalAtQueries(eqx.Module):
+class ProportionalAtQueries(Function):
     """u ↦ c ⊙ u(y) for fixed queries."""
 
     operator: Proportional

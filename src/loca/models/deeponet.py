@@ -51,18 +51,20 @@ class DeepONet(SeparableOperator):
 
         - `data`: training samples, from which sizes, domain and normalization are inferred.
         - `key`: random key for the initial weights.
-        - `encoder`: 𝒟. By default the values at the sensors and harmonic features of them.
+        - `encoder`: 𝒟. By default the values at the sensors and harmonic features of them; a least-squares projection
+            with standardized codes if every function has its own sensors; one of these for each field of several.
         - `position`: e. By default the encoding of the domain.
         - `num_features`: n.
         - `branch_widths`, `trunk_widths`: hidden layers of b and t.
         - `transforms`: of variables, by name, or "auto"; see `loca.data.TransformNames`.
         """
-        encoder = encoder if encoder is not None else default_sensors(data)
+        normalization = Normalization.fit(data, transforms)
+        encoder = encoder if encoder is not None else default_sensors(data, normalization)
         position = position if position is not None else position_on(data.domain)
         branch_key, trunk_key = jax.random.split(key)
         outputs = num_features * data.output_size
         return cls(
-            normalization=Normalization.fit(data, transforms),
+            normalization=normalization,
             encoder=encoder,
             branch=MLP((encoder.size, *branch_widths, outputs), key=branch_key),
             e=position,

@@ -1,47 +1,108 @@
 """The encoders that models use unless given one."""
 
+import itertools
 import math
+from collections.abc import Callable
 
-from loca.data import Samples, grid_shape
+import numpy as np
+from jaxtyping import Array, Float
+
+from loca.data import Normalization, Samples, grid_shape
 from loca.domains import Box
-from loca.encoders import Encoder, HarmonicSensors, Projection, Scattering1D, Scattering2D, Sensors
-from loca.typing import Measurements
+from loca.encoders import (
+    Encoder,
+    HarmonicSensors,
+    Joined,
+    Projection,
+    Scattering1D,
+    Scattering2D,
+    Sensors,
+    Standardized,
+)
+from loca.typing import Input, Measurements, MultiInput
 
 AVERAGES = 31
 """The least number of local averages of a curve: what the paper's 4 scales leave of its 500 sensors. Finer scales lose
 their sign in the modulus, so fewer sensors need fewer scales."""
 
-PROJECTION_MODES = {1: 32, 2: 8, 3: 5}
-"""Cosines per dimension where every function has its own sensors: 32, 64 and 125 coefficients per channel."""
+PROJECTION_MODES = {1: 32, 2: 64, 3: 125}
+"""Cosines in total, per channel, where every function has its own sensors: 32, 8² and 5³."""
+
+MANY_DIMENSIONS = 10
+"""Dimensions up to which a projection has at least two cosines along each: 2¹⁰ = 1024 of them."""
+
+Place = Float[Array, "m d_x"] | None
 
 
-def default_encoder(data: Samples) -> Encoder:
+def default_encoder(data: Samples, normalization: Normalization) -> Encoder:
     """Scattering on a one- or two-dimensional grid, as in the paper.
 
-    A projection if every function has its own sensors; the values at the sensors otherwise.
+    A projection if every function has its own sensors; the values at the sensors otherwise. Several inputs have one
+    encoder each, and codes are joined. The codes of projections and of several inputs are standardized.
     """
-    if isinstance(data.u, Measurements):
-        x = data.u.x.reshape(-1, data.u.x.shape[-1])
-        box = Box(x.min(axis=0).tolist(), x.max(axis=0).tolist())
-        return Projection.create(box, PROJECTION_MODES[box.dimension], channels=data.input_size)
-    shape = None if data.x is None else grid_shape(data.x)
+    return assemble(data, normalization, field_encoder)
+
+
+def default_sensors(data: Samples, normalization: Normalization) -> Encoder:
+    """The values at the sensors and harmonic features of them; a projection if every function has its own sensors."""
+    return assemble(data, normalization, harmonic_encoder)
+
+
+def assemble(data: Samples, normalization: Normalization, choose: Callable[[Input, Place], Encoder]) -> Encoder:
+    """The encoders that `choose` returns for the fields of the data."""
+    if isinstance(data.u, MultiInput):
+        assert isinstance(data.x, tuple)
+        fields = [choose(u, x) for u, x in zip(data.u.fields, data.x, strict=True)]
+        encoder: Encoder = Joined(fields, 0 if data.u.scalars is None else data.u.scalars.shape[-1])
+    else:
+        assert not isinstance(data.x, tuple)
+        encoder = choose(data.u, data.x)
+        if not isinstance(data.u, Measurements):
+            return encoder
+    return Standardized.fit(encoder, normalization.standardize_input(data.u))
+
+
+def field_encoder(u: Input, x: Place) -> Encoder:
+    """Scattering, projection or sensors, for one field."""
+    if isinstance(u, Measurements):
+        return projection(u)
+    assert not isinstance(u, MultiInput)
+    shape = None if x is None else grid_shape(x)
     match shape:
         case (length,) if length >= 2 * AVERAGES:
             scales = min(4, int(math.log2(length / AVERAGES)))
-            return Scattering1D.create(length=length, scales=scales, channels=data.input_size)
+            return Scattering1D.create(length=length, scales=scales, channels=u.shape[-1])
         case (_, _) if min(shape) >= 8:
-            return Scattering2D.create(shape=shape, scales=1, angles=8, channels=data.input_size)
-    return default_sensors(data, num_frequencies=0)
+            return Scattering2D.create(shape=shape, scales=1, angles=8, channels=u.shape[-1])
+    return Sensors(u.shape[1], u.shape[-1])
 
 
-def default_sensors(data: Samples, num_frequencies: int = 2) -> Encoder:
-    """The values at the sensors, with `num_frequencies` harmonic features of each."""
-    if isinstance(data.u, Measurements):
-        raise ValueError(
-            "point sensors need the same locations for every function, but every function of this data has its own; "
-            "pass `encoder=Projection.create(...)`"
-        )
-    sensors = data.u.shape[1]
-    if num_frequencies == 0:
-        return Sensors(sensors, data.input_size)
-    return HarmonicSensors(sensors, data.input_size, num_frequencies=num_frequencies)
+def harmonic_encoder(u: Input, x: Place) -> Encoder:
+    """Harmonic features of the values at the sensors, or a projection, for one field."""
+    if isinstance(u, Measurements):
+        return projection(u)
+    assert not isinstance(u, MultiInput)
+    return HarmonicSensors(u.shape[1], u.shape[-1], num_frequencies=2)
+
+
+def projection(u: Measurements) -> Projection:
+    """A projection onto at most half as many cosines as a function has sensors."""
+    mask = np.asarray(u.mask)
+    points = np.asarray(u.x)[mask]
+    low, high = points.min(axis=0), points.max(axis=0)
+    flat = high <= low
+    box = Box(np.where(flat, low - 0.5, low).tolist(), np.where(flat, high + 0.5, high).tolist())
+    most = PROJECTION_MODES.get(box.dimension) or int(2 ** min(max(box.dimension, 7), MANY_DIMENSIONS))
+    modes = modes_within(min(most, int(mask.sum(axis=-1).min()) // 2), box.dimension)
+    return Projection.create(box, modes, channels=u.u.shape[-1])
+
+
+def modes_within(most: int, dimension: int) -> tuple[int, ...]:
+    """Cosines along each dimension, as equal as possible, whose product is at most `most`, but at least 1."""
+    modes = [1] * dimension
+    for i in itertools.cycle(range(dimension)):
+        more = [modes[j] + (j == i) for j in range(dimension)]
+        if math.prod(more) > most:
+            return tuple(modes)
+        modes = more
+    return tuple(modes)

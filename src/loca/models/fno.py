@@ -11,18 +11,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from loca.data import Free, Interpolation, Normalization, OutputNormalization, Queries, Samples, Shared, TransformNames
-from loca.models.interpolation import Grid
-from loca.models.operator import Halves, Operator, Signature
+from loca.models.grid import Grid
+from loca.models.operator import Function, Halves, Operator, Signature
 from loca.models.spectral import SpectralLayer, at_every_point
 from loca.nets import MLP
-from loca.typing import Input, Key, Measurements
+from loca.typing import Input, Key, Measurements, MultiInput, values_of
 
 
 class FNO(Operator):
     """F(u) = P ∘ L_T ∘ σ ∘ … ∘ σ ∘ L₁ ∘ Q (u, y) on a grid, and by multilinear interpolation elsewhere.
 
     Q lifts values and coordinates to `width` channels at each point, L are spectral layers, P is a projection. If the
-    output has more dimensions than the input, such as time, the input is repeated along them.
+    output has more dimensions than the input, such as time, the input is repeated along them. Scalars beside a field
+    are constant channels.
     """
 
     normalization: Normalization
@@ -100,17 +101,19 @@ class FNO(Operator):
 
     def encode(self, u: Input) -> Float[Array, "*grid c"]:
         sensors = self.grid.sensor_shape
-        expected = (math.prod(sensors), len(self.normalization.u_shift))
-        if isinstance(u, Measurements) or u.shape != expected:
+        field, scalars = u, 0
+        if isinstance(u, MultiInput) and self.signature is not None and len(self.signature.fields) == 1:
+            field, scalars = u.fields[0], 0 if u.scalars is None else len(u.scalars)
+        expected = (math.prod(sensors), len(self.normalization.u_shift) - scalars)
+        if isinstance(field, Measurements | MultiInput) or field.shape != expected:
             raise ValueError(
                 f"expected u of shape {expected}, the values on the model's grid {sensors} in row-major order, "
-                f"got {'Measurements' if isinstance(u, Measurements) else u.shape}; "
+                f"got {type(field).__name__ if isinstance(field, Measurements | MultiInput) else field.shape}; "
                 "interpolate to that grid first, and use `predict` for many functions"
             )
-        values = self.normalization.standardize_input(u)
-        assert not isinstance(values, Measurements)
-        values = jnp.broadcast_to(values.reshape(*sensors, -1), (*self.grid.shape, values.shape[-1]))
-        return jnp.concatenate([values, self.grid.coordinates()], axis=-1)
+        values, *numbers = values_of(self.normalization.standardize_input(u))
+        parts = [values.reshape(*sensors, -1), *numbers, self.grid.coordinates()]
+        return jnp.concatenate([jnp.broadcast_to(p, (*self.grid.shape, p.shape[-1])) for p in parts], axis=-1)
 
     def respond(self, codes: Float[Array, "N *grid c"], queries: Queries) -> Float[Array, "N P d_s"]:
         if len(queries.points) > len(codes) * queries.count:
@@ -166,7 +169,7 @@ class FNO(Operator):
         return outputs.restore(jax.vmap(interpolation)(fields))
 
 
-class FieldAtQueries(eqx.Module):
+class FieldAtQueries(Function):
     """u ↦ F(u)(y) for fixed queries: the neighbors of each query on the grid, and their weights, are constants."""
 
     operator: FNO

@@ -64,9 +64,10 @@ class LOCA(SeparableOperator):
         - `data`: training samples, from which sizes, domain and normalization are inferred.
         - `key`: random key for the initial weights.
         - `encoder`: 𝒟. By default scattering for sensors on a one- or two-dimensional grid, a least-squares projection
-            if every function has its own sensors, and the values at the sensors otherwise.
+            with standardized codes if every function has its own sensors, and the values at the sensors otherwise;
+            one of these for each field of several.
         - `position`: e. By default the encoding of the domain.
-        - `rule`: ∫_Y. By default a product rule of the domain.
+        - `rule`: ∫_Y. By default a product rule of the domain, the cells of a mesh, or a quasi-Monte Carlo rule.
         - `kernel`: k. By default `RBF()`.
         - `attention`: how g̃ is evaluated. By default `Dense()`.
         - `num_features`: n.
@@ -75,7 +76,7 @@ class LOCA(SeparableOperator):
         - `transforms`: of variables, by name, or "auto"; see `loca.data.TransformNames`.
         """
         normalization = Normalization.fit(data, transforms)
-        encoder = encoder if encoder is not None else default_encoder(data)
+        encoder = encoder if encoder is not None else default_encoder(data, normalization)
         position = position if position is not None else position_on(data.domain)
         q_key, g_key, f_key = jax.random.split(key, 3)
         outputs = num_features * data.output_size

@@ -3,17 +3,47 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from loca.data import Normalization, Queries, Samples, Shared, Variable
-from loca.domains import Domain
+from loca.data import Free, Normalization, Queries, Samples, Shared, Variable, as_input, as_numbers, as_queries
+from loca.domains import Domain, warn_outside
 from loca.parameters import Fixed
-from loca.typing import Input, PyTree
+from loca.typing import Input, Measurements, MultiInput, Numbers, PyTree, SensorLocations
+
+
+class FieldSignature(Fixed):
+    """What an operator knows of a field: the number of its channels, and its sensors.
+
+    **Arguments:**
+
+    - `channels`: how many.
+    - `x`: locations of the sensors; None if unknown, or if every function has its own.
+    - `coordinate_names`, `coordinate_units`: of the columns of x; empty if unknown.
+    - `has_own_sensors`: whether every function has its own sensors.
+    """
+
+    channels: int = eqx.field(static=True)
+    x: Float[Array, "m d_x"] | None
+    coordinate_names: tuple[str, ...] = eqx.field(static=True)
+    coordinate_units: tuple[str, ...] = eqx.field(static=True)
+    has_own_sensors: bool = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, data: Samples) -> FieldSignature:
+        """The signature of the only field of some data."""
+        ((field, x),) = data.fields
+        return cls(data.input_size, x, *names_and_units(data.sensor_coordinates), isinstance(field, Measurements))
+
+    @property
+    def coordinates(self) -> tuple[Variable, ...]:
+        """Names and units of the columns of x; empty if unknown."""
+        return tuple(map(Variable, self.coordinate_names, self.coordinate_units))
 
 
 class Signature(Fixed):
@@ -24,9 +54,14 @@ class Signature(Fixed):
     **Arguments:**
 
     - `domain`: Y.
-    - `x`: locations of the sensors; None if every function has its own.
+    - `x`: locations of the sensors; None if unknown, if every function has its own, or if there are several inputs.
     - `input_names`, `input_units`: of the channels of u.
     - `output_names`, `output_units`: of the channels of s.
+    - `y`: the queries that the functions share; None if every function has its own.
+    - `sensor_coordinate_names`, `sensor_coordinate_units`: of the columns of x; empty if unknown.
+    - `query_coordinate_names`, `query_coordinate_units`: of the columns of y; empty if unknown.
+    - `has_own_sensors`: whether every function has its own sensors.
+    - `fields`: the fields of several inputs; the channels of u after theirs are scalars. Empty for a single field.
     """
 
     domain: Domain
@@ -35,18 +70,36 @@ class Signature(Fixed):
     input_units: tuple[str, ...] = eqx.field(static=True)
     output_names: tuple[str, ...] = eqx.field(static=True)
     output_units: tuple[str, ...] = eqx.field(static=True)
+    y: Float[Array, "M d_y"] | None = None
+    sensor_coordinate_names: tuple[str, ...] = eqx.field(static=True, default=())
+    sensor_coordinate_units: tuple[str, ...] = eqx.field(static=True, default=())
+    query_coordinate_names: tuple[str, ...] = eqx.field(static=True, default=())
+    query_coordinate_units: tuple[str, ...] = eqx.field(static=True, default=())
+    has_own_sensors: bool = eqx.field(static=True, default=False)
+    fields: tuple[FieldSignature, ...] = ()
 
     @classmethod
     def of(cls, data: Samples) -> Signature:
         """The signature of an operator that is made for some data."""
+        is_single = not isinstance(data.u, MultiInput)
+        fields = tuple(map(FieldSignature.of, data.parts[: len(data.fields)]))
         return cls(
             data.domain,
-            data.x,
-            tuple(variable.name for variable in data.inputs),
-            tuple(variable.unit for variable in data.inputs),
-            tuple(variable.name for variable in data.outputs),
-            tuple(variable.unit for variable in data.outputs),
+            fields[0].x if is_single else None,
+            *names_and_units(data.inputs),
+            *names_and_units(data.outputs),
+            None if isinstance(data.y, Free) else data.y.points,
+            *names_and_units(data.sensor_coordinates if is_single else ()),
+            *names_and_units(data.query_coordinates),
+            is_single and fields[0].has_own_sensors,
+            () if is_single else fields,
         )
+
+    @property
+    def parts(self) -> tuple[FieldSignature, ...]:
+        """Every field of several inputs, or the only one."""
+        coordinates = self.sensor_coordinate_names, self.sensor_coordinate_units
+        return self.fields or (FieldSignature(len(self.input_names), self.x, *coordinates, self.has_own_sensors),)
 
     @property
     def inputs(self) -> tuple[Variable, ...]:
@@ -57,6 +110,18 @@ class Signature(Fixed):
     def outputs(self) -> tuple[Variable, ...]:
         """Names and units of the channels of s."""
         return tuple(map(Variable, self.output_names, self.output_units))
+
+    @property
+    def query_coordinates(self) -> tuple[Variable, ...]:
+        """Names and units of the columns of y: those of the data or, if it has none, of the domain."""
+        if self.query_coordinate_names:
+            return tuple(map(Variable, self.query_coordinate_names, self.query_coordinate_units))
+        return tuple(map(Variable, self.domain.coordinate_names, self.domain.coordinate_units))
+
+
+def names_and_units(variables: Sequence[Variable]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names and the units of variables, apart."""
+    return tuple(variable.name for variable in variables), tuple(variable.unit for variable in variables)
 
 
 class Halves(NamedTuple):
@@ -78,7 +143,18 @@ class Halves(NamedTuple):
     block: int | None = None
 
 
-class Operator(eqx.Module):
+class Function(eqx.Module):
+    """A module that `jax.jit` and other transformations accept as a function.
+
+    JAX keeps compiled functions in a table by their hash, but Equinox hashes a module by its arrays, which have none.
+    """
+
+    def __hash__(self) -> int:
+        arrays = [leaf for leaf in jax.tree.leaves(self) if eqx.is_array(leaf)]
+        return hash((type(self), *((array.shape, array.dtype) for array in arrays)))
+
+
+class Operator(Function):
     """F : u ↦ s, from input functions to output functions that can be evaluated anywhere.
 
     An evaluation has two steps, so that training performs the first only once: `encode` contains everything that
@@ -107,9 +183,11 @@ class Operator(eqx.Module):
         return None if self.signature is None else self.signature.domain
 
     @property
-    def sensors(self) -> Float[Array, "m d_x"] | None:
-        """Locations of the sensors; None if unknown, or if every function has its own."""
-        return None if self.signature is None else self.signature.x
+    def sensors(self) -> SensorLocations:
+        """Locations of the sensors; None if unknown, or if every function has its own; a tuple for several fields."""
+        if self.signature is None or not self.signature.fields:
+            return None if self.signature is None else self.signature.x
+        return tuple(field.x for field in self.signature.fields)
 
     @property
     def inputs(self) -> tuple[Variable, ...]:
@@ -145,16 +223,38 @@ class Operator(eqx.Module):
         """
         return Halves(self._encode_many, unchanged, self._respond_at)
 
-    def __call__(self, u: Input, y: Float[Array, "P d_y"]) -> Float[Array, "P d_s"]:
-        """F(u)(y) for one function, in the units of the data."""
-        self.normalization.check_input(u, self.inputs)
-        s = self.respond(self.encode(u)[None], Shared(y))[0]
-        return self.normalization.at(Shared(y)).restore(s)
+    def __call__(self, u: Numbers | Measurements | MultiInput, y: Numbers) -> Float[Array, "P d_s"]:
+        """F(u)(y) for one function, in the units of the data.
 
-    def predict(self, u: Input, queries: Queries) -> Float[Array, "N P d_s"]:
-        """F(uᵢ)(yᵢ) for many functions, in the units of the data."""
+        **Arguments:**
+
+        - `u`: values (m, d_u) at the sensors, or (m,) for one channel; `Measurements`, or `MultiInput`.
+        - `y`: locations (P, d_y), or (P,) for one coordinate.
+        """
+        u = as_input(u, many=False)
+        queries = Shared(as_numbers(y, "y", "(P, d_y)", "(P,)"))
+        self._warn_outside(queries.points)
+        self.normalization.check_input(u, self.inputs)
+        return self.normalization.at(queries).restore(self.respond(self.encode(u)[None], queries)[0])
+
+    def predict(self, u: Numbers | Measurements | MultiInput, queries: Queries | Numbers) -> Float[Array, "N P d_s"]:
+        """F(uᵢ)(yᵢ) for many functions, in the units of the data.
+
+        **Arguments:**
+
+        - `u`: values (N, m, d_u) at the sensors, or (N, m) for one channel; `Measurements`, or `MultiInput`.
+        - `queries`: any queries, or an array: (P, d_y) for all functions, (N, P, d_y), or (P,) for one coordinate.
+        """
+        u = as_input(u, many=True)
+        queries = as_queries(queries)
+        self._warn_outside(queries.points)
         self.normalization.check_input(u, self.inputs)
         return self.normalization.at(queries).restore(self.respond(self._encode_many(u), queries))
+
+    def _warn_outside(self, y: Float[Array, "P d_y"]) -> None:
+        """Warn if queries lie outside the domain, where they are known: not in a compiled function."""
+        if self.signature is not None and not isinstance(y, Tracer):
+            warn_outside(self.signature.domain, y, self.signature.query_coordinate_names)
 
     def _encode_many(self, u: Input) -> Float[Array, "N ..."]:
         return jax.vmap(self.encode)(u)
@@ -163,7 +263,7 @@ class Operator(eqx.Module):
         return self.normalization.at(Shared(y)).restore(self.respond(codes, Shared(y)))
 
 
-class OperatorAtQueries(eqx.Module):
+class OperatorAtQueries(Function):
     """u ↦ F(u)(y) for fixed queries, without any work done in advance."""
 
     operator: Operator

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from loca.attention import Channels, expectation
 from loca.data import Indexed, Normalization, OutputNormalization, Queries, Shared
 from loca.encoders import Encoder
-from loca.models.operator import Halves, Operator
+from loca.models.operator import Function, Halves, Operator
 from loca.typing import Input, PyTree
 
 BLOCK = 8192
@@ -123,7 +123,7 @@ class WithNormalization(eqx.Module):
         return self.basis(y), self.normalization.at(Shared(y))
 
 
-class AtQueries(eqx.Module):
+class AtQueries(Function):
     """u ↦ F(u)(y) for fixed queries: φ is a constant, so a call is one encoder pass and one matrix product."""
 
     operator: SeparableOperator

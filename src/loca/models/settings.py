@@ -13,7 +13,7 @@ from loca.encoders import Encoder, HarmonicSensors, Scattering1D, Scattering2D
 from loca.kernels import RBF
 from loca.models.deeponet import DeepONet
 from loca.models.fno import FNO
-from loca.models.interpolation import Grid
+from loca.models.grid import Grid
 from loca.models.loca import LOCA
 from loca.models.operator import Signature
 from loca.positions import Harmonic
@@ -56,7 +56,7 @@ class Setting:
 
     def sensor_grid(self, data: Samples) -> tuple[int, ...]:
         """The grid of the data, which may be finer or coarser than the paper's; the paper's if the data has no `x`."""
-        shape = self.sensors if data.x is None else grid_shape(data.x)
+        shape = self.sensors if data.x is None else None if isinstance(data.x, tuple) else grid_shape(data.x)
         if shape is None or len(shape) != len(self.sensors) or data.input_size != self.input_size:
             raise ValueError(
                 f"this setting of the paper is for {self.input_size} input channels on a grid of {len(self.sensors)} "

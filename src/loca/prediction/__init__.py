@@ -1,6 +1,19 @@
-"""Predictions that do not fit in memory: computed and written tile by tile, at any number of queries."""
+"""Predictions at any number of queries, computed tile by tile: as data sets in memory, and as files of any size."""
 
 from loca.prediction.grid import QueryGrid as QueryGrid
+from loca.prediction.grid import QueryPoints as QueryPoints
+from loca.prediction.predict import predict_dataset as predict_dataset
 from loca.prediction.predict import predict_to as predict_to
+from loca.prediction.tables import check_suffix as check_suffix
+from loca.prediction.tables import read_points as read_points
+from loca.prediction.tables import write_dataset as write_dataset
 
-__all__ = ["QueryGrid", "predict_to"]
+__all__ = [
+    "QueryGrid",
+    "QueryPoints",
+    "check_suffix",
+    "predict_dataset",
+    "predict_to",
+    "read_points",
+    "write_dataset",
+]

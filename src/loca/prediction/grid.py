@@ -1,4 +1,4 @@
-"""Where predictions are made: on a grid given by its axes, or at the labeled locations of the data."""
+"""Where predictions are made: on a grid given by its axes, at points, or at the labeled locations of the data."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from loca.data import Records
+from loca.data import Records, Variable, array_digest, grid_shape
 from loca.domains import Domain
+from loca.models import Operator
 
 if TYPE_CHECKING:
     import xarray
 
 Tile = tuple[slice, ...]
 """A rectangle of a grid: its start and stop along every axis."""
+
+TOLERANCE = 1e-5
+"""How far outside the domain, relative to its extent, a grid point may be: a hundred spacings of single precision."""
 
 LABEL_BYTES = 2**24
 """About how much memory the labels of a block of functions take while coordinates are collected."""
@@ -32,15 +36,20 @@ class QueryGrid:
     - `dims`: names of the coordinates.
     - `axes`: their values.
     - `attributes`: metadata of each coordinate, such as its unit.
+    - `domain`: Y; predictions at grid points outside of it are NaN.
     """
 
     dims: tuple[str, ...]
     axes: tuple[Float[np.ndarray, " _"], ...]
     attributes: tuple[dict[str, str], ...]
+    domain: Domain | None = None
 
     @classmethod
-    def even(cls, domain: Domain, counts: Sequence[int]) -> QueryGrid:
+    def even(cls, domain: Domain, counts: Sequence[int], coordinates: Sequence[Variable] = ()) -> QueryGrid:
         """A grid with `counts` evenly spaced values of each coordinate, from one end of the domain to the other.
+
+        Names and units are those of the given `coordinates`, such as `model.signature.query_coordinates`, or else of
+        the domain.
 
         A periodic coordinate starts at its low end and stops one step before the high end, which is the same location.
         On the sphere latitudes run from pole to pole: (721, 1440) is the globe in steps of a quarter degree.
@@ -52,8 +61,8 @@ class QueryGrid:
             )
         ranges = zip(domain.bounds, domain.periods, counts, strict=True)
         axes = tuple(np.linspace(*bounds, count, endpoint=period is None) for bounds, period, count in ranges)
-        units = tuple({"units": unit} if unit else {} for unit in domain.coordinate_units)
-        return cls(domain.coordinate_names, axes, units)
+        names, attributes = names_and_attributes(coordinates or coordinates_of(domain))
+        return cls(names, axes, attributes, domain)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -70,13 +79,101 @@ class QueryGrid:
         parts = [axis[along].astype(np.float32) for axis, along in zip(self.axes, tile, strict=True)]
         return np.stack([c.ravel() for c in np.meshgrid(*parts, indexing="ij")], axis=-1)
 
-    def present(self, tile: Tile) -> None:
-        """None: a grid has no missing queries."""
+    def present(self, tile: Tile) -> np.ndarray | None:
+        """Which grid points of a tile lie in the domain; None if all do."""
+        if self.domain is None:
+            return None
+        inside = self.domain.contains(self.points(tile), TOLERANCE)
+        return None if inside.all() else inside
 
     def coordinates(self) -> dict[str, Any]:
         """The axes as coordinates of an xarray data set."""
         named = zip(self.dims, self.axes, self.attributes, strict=True)
         return {name: (name, axis, attributes) for name, axis, attributes in named}
+
+    def corners(self) -> Float[np.ndarray, "_ d_y"]:
+        """The outermost locations."""
+        ends = [(axis.min(), axis.max()) for axis in self.axes]
+        return np.stack([c.ravel() for c in np.meshgrid(*ends, indexing="ij")], axis=-1)
+
+    def digests(self) -> list[str]:
+        """What identifies the locations."""
+        return [array_digest(axis) for axis in self.axes]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class QueryPoints:
+    """Queries at any locations, the same for all functions.
+
+    **Arguments:**
+
+    - `names`: names of the coordinates.
+    - `y`: the locations.
+    - `attributes`: metadata of each coordinate, such as its unit.
+    """
+
+    names: tuple[str, ...]
+    y: Float[np.ndarray, "P d_y"]
+    attributes: tuple[dict[str, str], ...]
+    dims = ("query",)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of queries."""
+        return (len(self.y),)
+
+    @property
+    def count(self) -> int:
+        """The number of queries."""
+        return len(self.y)
+
+    def points(self, tile: Tile) -> Float[np.ndarray, "P d_y"]:
+        """The locations in a tile, in single precision."""
+        return self.y[tile[0]].astype(np.float32)
+
+    def present(self, tile: Tile) -> None:
+        """None: no query is missing."""
+
+    def coordinates(self) -> dict[str, Any]:
+        """The locations as coordinates of an xarray data set."""
+        named = zip(self.names, self.y.T, self.attributes, strict=True)
+        return {name: ("query", values, attributes) for name, values, attributes in named}
+
+    def corners(self) -> Float[np.ndarray, "_ d_y"]:
+        """All locations."""
+        return self.y
+
+    def digests(self) -> list[str]:
+        """What identifies the locations."""
+        return [array_digest(self.y)]
+
+
+def own_queries(model: Operator) -> QueryGrid | QueryPoints:
+    """The queries that the functions shared on which a model was trained, as a grid if they form one."""
+    known = model.signature
+    if known is None or known.y is None:
+        raise ValueError(
+            "this data has no outputs, and the model knows no query locations of its own; choose them: --grid or --at "
+            "on the command line, `queries` in Python"
+        )
+    y, (names, attributes) = np.asarray(known.y, np.float64), names_and_attributes(known.query_coordinates)
+    shape = grid_shape(y)
+    if shape is None:
+        return QueryPoints(names, y, attributes)
+    points = y.reshape(*shape, len(shape))
+    axes = (np.moveaxis(points[..., i], i, 0).reshape(n, -1)[:, 0] for i, n in enumerate(shape))
+    return QueryGrid(names, tuple(axes), attributes)
+
+
+def coordinates_of(domain: Domain) -> tuple[Variable, ...]:
+    """Names and units of the coordinates of a domain."""
+    return tuple(map(Variable, domain.coordinate_names, domain.coordinate_units))
+
+
+def names_and_attributes(coordinates: Sequence[Variable]) -> tuple[tuple[str, ...], tuple[dict[str, str], ...]]:
+    """The names of coordinates and their metadata in files."""
+    units = tuple({"units": coordinate.unit} if coordinate.unit else {} for coordinate in coordinates)
+    return tuple(coordinate.name for coordinate in coordinates), units
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -148,7 +245,7 @@ class Labels:
         """The coordinates of all functions, except those in `without`."""
         import xarray
 
-        size = min(max(LABEL_BYTES // (4 * queries * len(self.data.outputs)), 1), len(self.data))
+        size = min(max(LABEL_BYTES // (4 * max(queries, 1) * len(self.data.outputs)), 1), len(self.data))
         parts = []
         for start in range(0, len(self.data), size):
             rows = slice(start, min(start + size, len(self.data)))
@@ -161,6 +258,9 @@ class Labels:
 
     def attributes(self, name: str) -> dict[str, Any]:
         """The attributes of an output as JSON values, without NumPy's number types."""
+        if name not in self.example.variables:  # the data has no outputs
+            units = {variable.name: variable.unit for variable in self.data.outputs}
+            return {"units": units[name]} if units[name] else {}
         return {
             str(key): value.tolist() if isinstance(value, np.ndarray | np.generic) else value
             for key, value in self.example[name].attrs.items()

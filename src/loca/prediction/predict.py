@@ -1,4 +1,4 @@
-"""Predictions written to a Zarr file tile by tile."""
+"""Predictions as labeled data sets: in memory, or written to a Zarr file tile by tile."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import jax
 import numpy as np
 
 from loca.data import Records, Samples, Shared, Store, array_digest, versions
+from loca.domains import warn_outside
 from loca.durable import lock
-from loca.models import Operator
-from loca.prediction.grid import QueryGrid
+from loca.models import Adaptation, Operator
+from loca.prediction.grid import QueryGrid, QueryPoints, own_queries
 from loca.prediction.partial import PartialPrediction
-from loca.prediction.tiles import OwnQueryTiles, SharedQueryTiles
+from loca.prediction.tiles import OwnQueryTiles, SharedQueryTiles, Tiles
 from loca.saving import Arrays, describe
 
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ def predict_to(
     data: Records,
     path: str | os.PathLike[str],
     *,
-    queries: QueryGrid | None = None,
+    queries: QueryGrid | QueryPoints | None = None,
     progress: Callable[[int, int], object] | None = None,
+    regrid: bool = False,
 ) -> xarray.Dataset:
     """Write F(uᵢ) for all input functions to `FILE.zarr`, and open it without reading the values.
 
@@ -49,24 +51,14 @@ def predict_to(
     - `model`: the operator.
     - `data`: the input functions, in files.
     - `path`: `FILE.zarr`.
-    - `queries`: where to predict, such as `QueryGrid.even(domain, (721, 1440))`; by default where the data has labels.
+    - `queries`: where to predict, such as `QueryGrid.even(domain, (721, 1440))`; by default where the data has labels
+      or, if it has none, where the training data of the model had them.
     - `progress`: called with the number of finished tiles and the number of all tiles.
+    - `regrid`: whether to interpolate inputs at other sensors to those of the model; see `loca.models.adapt`.
     """
     path = Path(path)
-    if len(data) == 0:
-        raise ValueError("this data has no functions; pass at least one")
-    channels = len(model.normalization.s_shift)
-    if channels != len(data.outputs):
-        raise ValueError(
-            f"the model has {channels} output channels but the data {len(data.outputs)} "
-            f"({', '.join(variable.name for variable in data.outputs)}); pass those that the model was trained on"
-        )
-    first = data.load([0])
-    if queries is None and not isinstance(first.y, Shared):
-        tiles = OwnQueryTiles(model, data, first)
-    else:
-        tiles = SharedQueryTiles(model, data, first, queries)
-    partial = PartialPrediction(path, {**tiles.description(), "provenance": provenance(model, data, first, queries)})
+    tiles, description = prepare(model, data, queries, regrid)
+    partial = PartialPrediction(path, {**tiles.description(), "provenance": description})
     if path.exists() and not partial.directory.exists():
         partial.check_existing()
         return opened(path)
@@ -86,6 +78,55 @@ def predict_to(
     return opened(path)
 
 
+def predict_dataset(
+    model: Operator,
+    data: Records,
+    *,
+    queries: QueryGrid | QueryPoints | None = None,
+    regrid: bool = False,
+) -> xarray.Dataset:
+    """F(uᵢ) for all input functions, in memory, with the names, units and coordinates of the data.
+
+    It is computed in the same tiles as the file of `predict_to`.
+
+    **Arguments:**
+
+    - `model`: the operator.
+    - `data`: the input functions, in files.
+    - `queries`, `regrid`: as in `predict_to`.
+    """
+    tiles, _ = prepare(model, data, queries, regrid)
+    arrays = {name: np.full(array.shape, np.nan, array.dtype) for name, array in tiles.arrays.items()}
+    for _, values in tiles.compute(()):
+        for name, (region, part) in values.items():
+            arrays[name][region] = part
+    variables = {
+        name: (array.dims, arrays[name], {k: v for k, v in array.attributes.items() if k != "coordinates"})
+        for name, array in tiles.arrays.items()
+    }
+    return tiles.coordinates().assign(variables).set_coords(list(tiles.moving))
+
+
+def prepare(
+    model: Operator, data: Records, queries: QueryGrid | QueryPoints | None, regrid: bool
+) -> tuple[Tiles, dict[str, Any]]:
+    """The tiles of a prediction, and what it depends on."""
+    if len(data) == 0:
+        raise ValueError("this data has no functions; pass at least one")
+    adaptation = Adaptation.of(model, data, regrid=regrid)
+    data = adaptation.apply(data)
+    if queries is None and adaptation.is_unsolved:
+        queries = own_queries(model)
+    elif queries is not None and model.signature is not None:
+        warn_outside(model.signature.domain, queries.corners(), model.signature.query_coordinate_names)
+    first = data.load([0])
+    if queries is None and not isinstance(first.y, Shared):
+        tiles = OwnQueryTiles(model, data, first)
+    else:
+        tiles = SharedQueryTiles(model, data, first, queries)
+    return tiles, provenance(model, data, first, queries)
+
+
 def opened(path: Path) -> xarray.Dataset:
     """A prediction whose values stay in the file."""
     import xarray
@@ -93,14 +134,16 @@ def opened(path: Path) -> xarray.Dataset:
     return xarray.open_zarr(path, chunks=None)
 
 
-def provenance(model: Operator, data: Records, first: Samples, queries: QueryGrid | None) -> dict[str, Any]:
+def provenance(
+    model: Operator, data: Records, first: Samples, queries: QueryGrid | QueryPoints | None
+) -> dict[str, Any]:
     """What a prediction depends on; if any of it differs, so may the prediction."""
     return {
         "format": FORMAT,
         "model": model_digest(model),
         "data": data.digest if isinstance(data, Store) else ends_digest(first, data.load([len(data) - 1])),
         "functions": len(data),
-        "queries": None if queries is None else [array_digest(axis) for axis in queries.axes],
+        "queries": None if queries is None else queries.digests(),
         "versions": versions(),
     }
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from loca.data import Records, Samples
 from loca.models import Operator, TilePredictor, encode_functions, predict_encoded
-from loca.prediction.grid import Labels, QueryGrid, Tile
+from loca.prediction.grid import Labels, QueryGrid, QueryPoints, Tile
 from loca.typing import PyTree
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Tiles(abc.ABC):
     """A prediction as a sequence of tiles, each a pure function of model, data and queries."""
 
     arrays: Mapping[str, StoredArray]
+    moving: tuple[str, ...] = ()
+    """The arrays that are coordinates: they differ between functions."""
 
     @property
     @abc.abstractmethod
@@ -86,10 +88,10 @@ class SharedQueryTiles(Tiles):
 
     - `model`, `data`: the operator and its input functions.
     - `first`: the first function.
-    - `queries`: a grid; by default the queries of the data.
+    - `queries`: a grid or points; by default the queries of the data.
     """
 
-    def __init__(self, model: Operator, data: Records, first: Samples, queries: QueryGrid | None):
+    def __init__(self, model: Operator, data: Records, first: Samples, queries: QueryGrid | QueryPoints | None):
         self.data, self.count, self.num_queries, self.grid = data, len(data), first.y.count, queries
         check_nodes(model, queries.count if queries else self.num_queries)
         self.labels = Labels.of(data, self.num_queries)
@@ -173,8 +175,9 @@ class SharedQueryTiles(Tiles):
         found = self.labels.coordinates(self.num_queries)
         if self.grid is None:
             return found
-        others = [n for n, c in found.coords.items() if set(c.dims) - {self.labels.sample} or n in self.grid.dims]
-        return found.drop_vars(others).assign_coords(self.grid.coordinates())
+        own = self.grid.coordinates()
+        others = [n for n, c in found.coords.items() if set(c.dims) - {self.labels.sample} or n in own]
+        return found.drop_vars(others).assign_coords(own)
 
 
 class OwnQueryTiles(Tiles):

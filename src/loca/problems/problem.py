@@ -57,6 +57,16 @@ class Problem(abc.ABC):
     def outputs(self) -> tuple[Variable, ...]:
         """Names and units of the output channels."""
 
+    @property
+    def sensor_coordinates(self) -> tuple[Variable, ...]:
+        """Names and units of the coordinates of sensors; none unless overridden."""
+        return ()
+
+    @property
+    def query_coordinates(self) -> tuple[Variable, ...]:
+        """Names and units of the coordinates of queries; none unless overridden."""
+        return ()
+
     @abc.abstractmethod
     def pairs(self, key: Key, rows: Sequence[int]) -> tuple[Float[np.ndarray, "B m d_u"], Float[np.ndarray, "B M d_s"]]:
         """Compute the pairs (u, s) with these numbers of the sequence of `key`, in double precision."""
@@ -72,6 +82,8 @@ class Problem(abc.ABC):
             domain=self.domain,
             inputs=self.inputs,
             outputs=self.outputs,
+            sensor_coordinates=self.sensor_coordinates,
+            query_coordinates=self.query_coordinates,
         )
 
     @property

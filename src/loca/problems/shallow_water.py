@@ -75,6 +75,14 @@ class ShallowWater(Problem):
     def outputs(self) -> tuple[Variable, ...]:
         return self.inputs
 
+    @property
+    def sensor_coordinates(self) -> tuple[Variable, ...]:
+        return Variable("x1", "m"), Variable("x2", "m")
+
+    @property
+    def query_coordinates(self) -> tuple[Variable, ...]:
+        return Variable("t", "s"), *self.sensor_coordinates
+
     def pairs(self, key: Key, rows: Sequence[int]) -> tuple[Float[np.ndarray, "B m 3"], Float[np.ndarray, "B M 3"]]:
         x1, x2 = self.x.T
         ranges = np.array([self.height, self.width, self.center, self.center])

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-Widths = Annotated[tuple[PositiveInt, ...], Field(max_length=64)]
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)]
+"""Names of variables: a list, or a single name as a string."""
+
+Count = Annotated[int, Field(strict=True, gt=0, lt=2**31)]
+Number = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+Widths = Annotated[tuple[Count, ...], Field(max_length=64)]
 
 
 class ConfigurationError(ValueError):
@@ -25,11 +32,11 @@ class DataConfiguration(Table):
     """Where the functions come from: the arguments of `loca.data.open`, and which part of the data is used."""
 
     path: str
-    inputs: tuple[str, ...] | None = None
-    outputs: tuple[str, ...] | None = None
+    inputs: Names | None = None
+    outputs: Names | None = None
     sample: str | None = None
     format: str | None = None
-    labels: PositiveInt | None = None
+    labels: Count | None = None
     """P, the number of labels kept for each training function; all of them unless given."""
     validation: str | None = None
     """A file with validation data; unless given, part of `path` is set aside."""
@@ -63,8 +70,8 @@ class LOCAConfiguration(ModelConfiguration):
     """The sizes of LOCA."""
 
     kind: Literal["loca"] = "loca"
-    num_features: PositiveInt | None = None
-    lift_size: PositiveInt | None = None
+    num_features: Count | None = None
+    lift_size: Count | None = None
     lift_widths: Widths | None = None
     proposal_widths: Widths | None = None
     feature_widths: Widths | None = None
@@ -74,7 +81,7 @@ class DeepONetConfiguration(ModelConfiguration):
     """The sizes of DeepONet."""
 
     kind: Literal["deeponet"]
-    num_features: PositiveInt | None = None
+    num_features: Count | None = None
     branch_widths: Widths | None = None
     trunk_widths: Widths | None = None
 
@@ -83,28 +90,29 @@ class FNOConfiguration(ModelConfiguration):
     """The sizes of FNO."""
 
     kind: Literal["fno"]
-    modes: PositiveInt | None = None
-    width: PositiveInt | None = None
-    depth: PositiveInt | None = None
-    padding: Annotated[int, Field(ge=0)] | None = None
+    modes: Count | None = None
+    width: Count | None = None
+    depth: Count | None = None
+    padding: Annotated[int, Field(strict=True, ge=0, lt=2**31)] | None = None
 
 
 class TrainingConfiguration(Table):
     """The arguments of `loca.fit`."""
 
-    steps: PositiveInt = 20_000
-    batch_size: PositiveInt = 100
+    steps: Count = 20_000
+    batch_size: Count = 100
     optimizer: Literal["default", "paper"] = "default"
-    rate: PositiveFloat | None = None
+    rate: Number | None = None
     """The highest learning rate; that of the optimizer unless given."""
     loss: Literal["mean_squared", "relative_l2"] = "mean_squared"
     weights: Literal["equal", "area"] = "equal"
     """How much each location counts: all equally, or in proportion to its area, for data on a sphere."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """The precision of the factors in matrix products; sums and everything else are in single precision."""
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    every: PositiveInt = 1000
-    checkpoint_seconds: PositiveFloat = 30.0
+    seed: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0
+    every: Count | None = None
+    """Steps between two moments of the history; as in `fit` unless given."""
+    checkpoint_seconds: Number = 30.0
     loggers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
     """Loggers that record losses and errors besides history.jsonl; each is an optional dependency of the package."""
 
@@ -119,6 +127,17 @@ class RunConfiguration(Table):
     training: TrainingConfiguration = TrainingConfiguration()
     transforms: str | dict[str, str] | None = None
     """Transforms of variables, by name, or "auto"; see `loca.data.TransformNames`."""
+
+
+TABLES: dict[tuple[Any, ...], type[Table]] = {
+    (): RunConfiguration,
+    ("data",): DataConfiguration,
+    ("model", "loca"): LOCAConfiguration,
+    ("model", "deeponet"): DeepONetConfiguration,
+    ("model", "fno"): FNOConfiguration,
+    ("training",): TrainingConfiguration,
+}
+"""The tables, by the place at which pydantic finds errors in them."""
 
 
 def read_configuration(path: Path | None, changes: dict[str, Any]) -> RunConfiguration:
@@ -157,9 +176,64 @@ def check_configuration(content: Any, source: str) -> RunConfiguration:
     try:
         return RunConfiguration.model_validate(content)
     except ValidationError as error:
-        problems = []
-        for each in error.errors():
-            # pydantic would name the Python class, which a user has never seen
-            message = "Input should be a table" if each["type"].startswith("model_") else each["msg"]
-            problems.append(f"{'.'.join(map(str, each['loc'])) or 'the file'}: {message}")
-        raise ConfigurationError(f"{source}: {'; '.join(problems)}") from None
+        raise ConfigurationError(f"{source}: {'; '.join(map(in_words, error.errors()))}") from None
+
+
+EXPECTED = {
+    "int": "an integer",
+    "float": "a number",
+    "finite": "a finite number",
+    "bool": "true or false",
+    "string": "text",
+    "tuple": "a list",
+    "model": "a table",
+}
+"""What was expected, by the first word of pydantic's types of errors."""
+
+
+def in_words(error: Mapping[str, Any]) -> str:
+    """One error that pydantic found: the field, what is expected and what was given."""
+    # the location in a model of several kinds contains the kind, which is no field
+    table, *rest = [part for i, part in enumerate(error["loc"]) if i != 1 or error["loc"][0] != "model"] or [""]
+    field = f"{table}" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
+    given, limits = short(error["input"]), error.get("ctx", {})
+    match error["type"]:
+        case "missing" if not rest:
+            return f"the table [{field}] is missing" if error["loc"] else "the run is missing"
+        case "missing":
+            return f"{field} is missing"
+        case "extra_forbidden":
+            return f"{field} is unknown{suggestion(error['loc'])}"
+        case "value_error":
+            return f"{field}: {limits['error']}"
+        case "union_tag_invalid":
+            return f"{field}.kind: expected {limits['expected_tags']}, got {short(limits['tag'])}"
+        case "union_tag_not_found" | "model_attributes_type":
+            expected = "a table"
+        case "literal_error":
+            expected = limits["expected"]
+        case "greater_than":
+            expected = f"a number greater than {limits['gt']:g}"
+        case "greater_than_equal":
+            expected = f"a number that is at least {limits['ge']:g}"
+        case "less_than":
+            expected = f"a number less than {limits['lt']:g}"
+        case "too_long":
+            expected = f"at most {limits['max_length']} numbers"
+        case kind:
+            expected = EXPECTED.get(kind.partition("_")[0], "another value")
+    return f"{field or 'the run'}: expected {expected}, got {given}"
+
+
+def suggestion(location: Sequence[int | str]) -> str:
+    """The name that was probably meant, or all names."""
+    *table, name = location
+    names = [name for name in TABLES[tuple(table)].model_fields if name != "kind"]
+    close = difflib.get_close_matches(str(name), names, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; choose one of {', '.join(names)}"
+
+
+def short(value: Any) -> str:
+    """A value, at most 60 characters long."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -114,6 +114,7 @@ def train_and_evaluate(
                 validate=data.validation if track_validation else None,
                 every=training.every,
                 callbacks=[stack.enter_context(callback) for callback in callbacks],
+                progress=False,
                 directory=directory,
                 checkpoint_seconds=training.checkpoint_seconds,
             )
@@ -166,17 +167,46 @@ def execute(configuration: RunConfiguration, directory: Path, *, callbacks: Sequ
 
 
 def begin_run(directory: Path, configuration: RunConfiguration) -> None:
-    """Write the configuration to the run directory; refuse the directory of another run."""
-    path, text = directory / RUN_FILE, configuration.model_dump_json(indent=1)
-    if path.exists() and read_run(directory) != configuration:  # not as text: an earlier version wrote fewer fields
+    """Write the configuration to the run directory; refuse the directory of another run, unless this one extends it."""
+    path = directory / RUN_FILE
+    if path.exists() and not is_extension(read_run(directory), configuration):
         raise ValueError(f"{directory} holds another run; choose another directory, or resume that run with --resume")
     directory.mkdir(parents=True, exist_ok=True)
+    text = configuration.model_dump_json(indent=1)
     write_atomically(path, lambda file: file.write(text.encode()))
 
 
-def read_run(directory: Path) -> RunConfiguration:
-    """Read the configuration of the run in a directory."""
+def is_extension(begun: RunConfiguration, requested: RunConfiguration) -> bool:
+    """Whether a run is the same as another that has begun, or takes more steps with the same learning rates."""
+    longer = requested.training.optimizer == "paper" and requested.training.steps > begun.training.steps
+    return requested == (with_steps(begun, requested.training.steps) if longer else begun)
+
+
+def with_steps(configuration: RunConfiguration, steps: int) -> RunConfiguration:
+    """The same run with another number of steps."""
+    training = {**configuration.training.model_dump(), "steps": steps}
+    return check_configuration({**configuration.model_dump(), "training": training}, "--steps")
+
+
+def read_run(directory: Path, steps: int | None = None) -> RunConfiguration:
+    """Read the configuration of the run in a directory, extended to another number of steps if given."""
     path = directory / RUN_FILE
     if not path.is_file():
         raise ConfigurationError(f"{directory} holds no run to resume: it has no {RUN_FILE}")
-    return check_configuration(json.loads(path.read_text()), str(path))
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+    begun = check_configuration(content, str(path))
+    if steps is None or steps == begun.training.steps:
+        return begun
+    if is_extension(begun, extended := with_steps(begun, steps)):
+        return extended
+    if steps < begun.training.steps:
+        reason = "a run can be extended, but not shortened"
+    else:
+        reason = (
+            "the learning rate of its optimizer falls to zero at the last step, so a longer run is another run. "
+            "Start that with --out, or train with the optimizer `paper`, whose runs can be extended"
+        )
+    raise ConfigurationError(f"the run in {directory} has {begun.training.steps} steps, got --steps {steps}: {reason}")

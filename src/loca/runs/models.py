@@ -13,7 +13,7 @@ from loca.evaluation import evaluate
 from loca.models import FNO, LOCA, SETTINGS, DeepONet, Operator, Proportional, Regression, Setting
 from loca.runs.configuration import RunConfiguration
 from loca.runs.sources import RunData
-from loca.typing import Key
+from loca.typing import Key, values_of
 
 COMPONENTS, STRENGTHS = (10, 40, 150), (1e-6, 1e-4, 1e-2, 1.0)
 """The numbers of components and the penalties from which ridge regression is chosen, on validation functions."""
@@ -50,7 +50,8 @@ def mean_field(data: RunData) -> Operator:
 def ridge(data: RunData) -> Operator:
     """Ridge regression; validation functions choose the number of components and the penalty."""
     train = data.example
-    possible = [k for k in COMPONENTS if k <= min(len(train), train.u.shape[1] * train.input_size)]  # pyright: ignore[reportAttributeAccessIssue]
+    values = sum(each[0].size for each in values_of(train.u))
+    possible = [k for k in COMPONENTS if k <= min(len(train), values)]
     choices = [Regression.fit(train, k, strength) for k in possible for strength in STRENGTHS]
     return min(choices, key=lambda model: mean_error(model, data.validation))
 

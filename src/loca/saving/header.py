@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
+import jax
 import numpy as np
 import pydantic
 
@@ -251,7 +252,7 @@ def channels(
 
 
 def domain_of(model: Operator, data: Samples | Records | Header | None) -> Domain | None:
-    """Y, from the data or else from the model, if it is a built-in domain."""
+    """Y, from the data or else from the model, if it is a built-in domain without arrays: only the model has those."""
     match model:
         case _ if data is not None:
             domain = data.domain
@@ -261,7 +262,9 @@ def domain_of(model: Operator, data: Samples | Records | Header | None) -> Domai
             domain = getattr(part, "domain", None)
         case _:
             return None
-    return domain if isinstance(domain, Domain) and builtin_class(name_of(type(domain))) else None
+    if not isinstance(domain, Domain) or not builtin_class(name_of(type(domain))) or jax.tree.leaves(domain):
+        return None
+    return domain
 
 
 def number(value: Any, name: str) -> float:

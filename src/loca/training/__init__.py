@@ -3,8 +3,6 @@
 from loca.training import loggers as loggers
 from loca.training.checkpoints import Checkpoints as Checkpoints
 from loca.training.fit import BrokenLossError as BrokenLossError
-from loca.training.fit import Callback as Callback
-from loca.training.fit import Progress as Progress
 from loca.training.fit import fit as fit
 from loca.training.history import History as History
 from loca.training.history import Moment as Moment
@@ -13,6 +11,9 @@ from loca.training.optimizers import average_weights as average_weights
 from loca.training.optimizers import default_optimizer as default_optimizer
 from loca.training.optimizers import paper_optimizer as paper_optimizer
 from loca.training.optimizers import trained as trained
+from loca.training.progress import Callback as Callback
+from loca.training.progress import Progress as Progress
+from loca.training.progress import progress_bar as progress_bar
 from loca.training.run_directory import Interrupts as Interrupts
 from loca.training.run_directory import StoppedError as StoppedError
 from loca.training.steps import Encoded as Encoded
@@ -39,5 +40,6 @@ __all__ = [
     "fit",
     "loggers",
     "paper_optimizer",
+    "progress_bar",
     "trained",
 ]

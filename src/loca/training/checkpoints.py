@@ -89,6 +89,8 @@ class Checkpoints:
                 error.add_note(str(late))
             if error is None:
                 self.processes.barrier()  # wait until the first process has published the last save
+                if self.processes.is_first:
+                    self._tidy()  # a failed save may have written on while it was removed
 
     @property
     def due(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -16,13 +15,15 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
-from loca.data import Records, Samples
+from loca.data import Records, Samples, batch_rows, check_finite, not_finite
 from loca.devices import FUNCTIONS, ProcessGroup, ShardingRule, local_copy, place, replicated
 from loca.losses import mean_squared
 from loca.metrics import relative_l2
-from loca.models import Operator, predict_encoded, shard
+from loca.models import Adaptation, Operator, adapt, predict_encoded, shard
+from loca.training.fingerprint import fingerprint
 from loca.training.history import History
 from loca.training.optimizers import default_optimizer, trained
+from loca.training.progress import Callback, Progress, progress_bar
 from loca.training.run_directory import RunDirectory
 from loca.training.steps import Encoded, InMemoryTrainer, Loss, State, StepConfig, StreamingTrainer
 
@@ -30,28 +31,11 @@ DISPATCH_SECONDS = 0.5
 """Approximate time that the device works before control returns to Python: short enough for a progress bar and
 Ctrl-C, long enough to cost nothing."""
 
-EVERY = 1000
-"""Default number of steps between two moments of a history."""
+EVERY, MOMENTS = 1000, 20
+"""Default number of steps between two moments of a history, and the least number of moments of a short run."""
 
-
-@dataclasses.dataclass(frozen=True)
-class Progress:
-    """The progress of a run. `steps_per_second` is 0 until it is known."""
-
-    step: int
-    steps: int
-    loss: float
-    steps_per_second: float
-    history: History
-
-    @property
-    def seconds_left(self) -> float:
-        """The remaining time at the current speed."""
-        return (self.steps - self.step) / self.steps_per_second if self.steps_per_second else float("inf")
-
-
-Callback = Callable[[Progress], object]
-"""Called with the progress of the run about twice a second; its result is ignored."""
+BATCH_SIZE = 100
+"""Default number of functions per step, if there are as many."""
 
 
 class BrokenLossError(ArithmeticError):
@@ -65,18 +49,21 @@ def fit(
     steps: int = 20_000,
     optimizer: optax.GradientTransformation | None = None,
     loss: Loss = mean_squared,
-    batch_size: int = 100,
+    batch_size: int | None = None,
     seed: int = 0,
     weights: Float[Array | np.ndarray, " M"] | None = None,
     validate: Samples | None = None,
-    every: int = EVERY,
+    every: int | None = None,
     callbacks: Sequence[Callback] = (),
+    progress: bool = True,
     directory: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = 30.0,
     mesh: Mesh | None = None,
     parameters: ShardingRule = replicated,
 ) -> tuple[Operator, History]:
     """Minimize the loss over the data; return the trained operator and the history of the run.
+
+    Data whose sensors or channels are in another order than the model's is reordered; see `loca.models.adapt`.
 
     Data in memory is encoded once and stays on the device, where many steps run without returning to Python. `Records`
     are streamed from disk. The batch of a step depends only on the seed and the number of the step, so both see the
@@ -89,16 +76,19 @@ def fit(
     - `steps`: number of steps.
     - `optimizer`: an Optax transformation; `default_optimizer(steps)` unless given; the paper's is `paper_optimizer()`.
     - `loss`: a function of standardized outputs, after their transforms, from `loca.losses` or your own.
-    - `batch_size`: number of functions per step.
+    - `batch_size`: number of functions per step; 100 unless given, or all functions if there are fewer.
     - `seed`: determines the order of the functions.
     - `weights`: one weight per location in `data.y.points`, for the loss and the validation error; for example
       `loca.domains.area_weights(data.domain, data.y.points)`.
     - `validate`: pairs for the validation error (mean relative L2); never trained on.
-    - `every`: number of steps between two moments of the history.
+    - `every`: number of steps between two moments of the history; 1000 unless given, or fewer, so that the history
+      has at least 20 moments.
     - `callbacks`: called with a `Progress` about twice a second.
+    - `progress`: whether to show a progress bar in a terminal or notebook; elsewhere nothing is shown.
     - `directory`: where the run is saved. If the process is killed at any time, the same call resumes from the last
       checkpoint and ends in the same state, bit for bit. On SIGTERM or Ctrl-C the run saves its state and raises
-      `StoppedError`. The caller must pass the same model, data, optimizer and loss.
+      `StoppedError`. A call with another model, data, optimizer, loss or other settings is refused. A larger `steps`
+      extends the run, if the learning rate does not depend on it: not with `default_optimizer`.
     - `checkpoint_seconds`: time between checkpoints, and so about the most work that a kill can cost.
     - `mesh`: devices that share the work. Its axes may be "functions", "queries" and "nodes"; they split the functions
       of a batch, their queries, and the integral of `LOCA`; see `loca.models.shard`. A run may resume on more or fewer
@@ -107,26 +97,38 @@ def fit(
     - `parameters`: how parameters and optimizer state are laid out on the mesh between steps: replicated, or split by
       `loca.devices.shard_large` or a rule of your own for models that fill a device.
     """
+    batch_size = min(BATCH_SIZE, len(data)) if batch_size is None else batch_size
+    every = default_every(steps) if every is None else every
     if steps < 1 or every < 1 or not 0 < batch_size <= len(data):
         raise ValueError(
             f"expected steps ≥ 1, every ≥ 1 and 1 ≤ batch_size ≤ {len(data)} functions, "
             f"got steps={steps}, every={every}, batch_size={batch_size}"
         )
+    for samples, what in ((data, "the data"), (validate, "the validation data")):
+        if isinstance(samples, Samples):
+            check_finite(samples, what)
+    adaptation = Adaptation.of(model, data)
+    if adaptation.is_unsolved:
+        raise ValueError("this data has no outputs to learn from; pass pairs of input and output functions")
+    data, weights = adaptation.apply(data), adaptation.weights(weights)
+    validate = None if validate is None else adapt(model, validate)
     optimizer = default_optimizer(steps) if optimizer is None else optimizer
     mesh = complete_mesh(mesh, model, batch_size)
     processes = ProcessGroup.of(mesh)
     weights = None if weights is None else jnp.asarray(weights, jnp.float32)
     state = place(State.start(model, optimizer), mesh, parameters)
     config = StepConfig(optimizer, loss, batch_size, seed, weights, mesh, parameters)
-    request = {"steps": steps, "batch_size": batch_size, "seed": seed, "functions": len(data)}
+    request = {} if directory is None else {"steps": steps, **fingerprint(model, data, validate, state, config)}
     error_of = validation_error(model, validate, batch_size, weights, mesh)
     with (
+        progress_bar() if progress and processes.is_first else contextlib.nullcontext() as bar,
         RunDirectory(directory, request, checkpoint_seconds, processes) as run,
         contextlib.closing(
             InMemoryTrainer(state, data, config) if isinstance(data, Samples) else StreamingTrainer(state, data, config)
         ) as trainer,
     ):
         state, writer, before = run.resume(state)
+        listeners = (*callbacks, *([] if bar is None else [bar])) if processes.is_first else ()
         began, first, length = time.perf_counter() - before, int(state.step), 1
         while (step := int(state.step)) < steps:
             stop = min(step + length, steps, (step // every + 1) * every)
@@ -134,19 +136,33 @@ def fit(
             state, losses = trainer.run(state, stop, writer.total)
             now = time.perf_counter()
             if losses.broken_at is not None:
-                raise BrokenLossError(
-                    f"the loss is not finite from step {losses.broken_at} on. Inspect the data with "
-                    "loca.checks.check, lower the learning rate, or clip gradients as default_optimizer does"
-                )
+                raise broken_loss(data, losses.broken_at, batch_size, seed)
             rate = (stop - step) / (now - dispatched) if step > first else 0.0  # the first dispatch also compiled
             length = processes.broadcast(max(1, min(4 * length, round(rate * DISPATCH_SECONDS))))
-            recent = writer.add(losses.total, stop - step)
+            mean = writer.add(losses.total, stop - step)
             if stop % every == 0 or stop == steps:
                 writer.record(stop, error_of(trained(state)), now - began)
-            for callback in callbacks if processes.is_first else ():
-                callback(Progress(stop, steps, recent, rate, writer.history))
+            for callback in listeners:
+                callback(Progress(stop, steps, mean, rate, writer.history))
             run.update(state, writer, now - began, last=stop == steps)
     return local_copy(place(trained(state), mesh)), writer.history
+
+
+def default_every(steps: int) -> int:
+    """The number of steps between two moments unless given: 1000, or fewer for at least 20 moments."""
+    return max(1, min(EVERY, steps // MOMENTS))
+
+
+def broken_loss(data: Samples | Records, step: int, batch_size: int, seed: int) -> BrokenLossError:
+    """The error for a loss that is not finite, with the functions of the batch to blame, if there are any."""
+    rows = np.asarray(batch_rows(seed, step, batch_size, len(data)))
+    found = "" if isinstance(data, Samples) else not_finite(data.load(rows), rows)
+    if found:
+        return BrokenLossError(f"the loss is not finite from step {step} on, because the data is not: {found}")
+    return BrokenLossError(
+        f"the loss is not finite from step {step} on. Inspect the data with loca.checks.check, lower the learning "
+        "rate, or clip gradients as default_optimizer does"
+    )
 
 
 def complete_mesh(mesh: Mesh | None, model: Operator, batch_size: int) -> Mesh | None:

@@ -68,11 +68,10 @@ class HistoryWriter:
         self.total, self.count = total, count
 
     def add(self, total: float, steps: int) -> float:
-        """Add steps that raise the sum of the losses to `total`; return the mean loss of these steps."""
-        loss = (total - self.total) / steps
+        """Add steps that raise the sum of the losses to `total`; return the mean loss since the last moment."""
         self.total = total
         self.count += steps
-        return loss
+        return self.total / self.count
 
     def record(self, step: int, validation: float | None, seconds: float) -> None:
         """Append a moment with the mean of the losses since the previous one."""

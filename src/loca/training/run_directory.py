@@ -14,12 +14,23 @@ from typing import Any
 from loca.devices import SINGLE_PROCESS, ProcessGroup
 from loca.durable import write_atomically
 from loca.training.checkpoints import Checkpoints
+from loca.training.fingerprint import difference
 from loca.training.history import HistoryWriter
 from loca.training.steps import State
 
 
 class StoppedError(Exception):
-    """A run was stopped by SIGTERM or Ctrl-C after saving its state. The same call resumes it."""
+    """A run was stopped by SIGTERM or Ctrl-C after saving its state. The same call resumes it.
+
+    **Arguments:**
+
+    - `message`: the step, and where the state is saved.
+    - `signal`: the number of the signal.
+    """
+
+    def __init__(self, message: str, signal: int = signal.SIGTERM):
+        super().__init__(message)
+        self.signal = signal
 
 
 class RunDirectory:
@@ -28,7 +39,7 @@ class RunDirectory:
     **Arguments:**
 
     - `directory`: the directory, for this run only. With None nothing is saved and signals are left alone.
-    - `request`: JSON that identifies the run; a directory with another request is refused.
+    - `request`: the steps and the fingerprint of the run; a directory with another run is refused.
     - `every_seconds`: time between two checkpoints.
     - `processes`: the processes that carry out the run together.
     """
@@ -67,12 +78,10 @@ class RunDirectory:
         if self.checkpoints is None or self.checkpoints.latest() is None:
             return state, HistoryWriter(), 0.0
         state, extras = self.checkpoints.restore(state)
-        for name, value in self.request.items():
-            if extras["request"].get(name) != value:
-                raise ValueError(
-                    f"the run in {self.directory} has {name}={extras['request'].get(name)}, but got {name}={value}; "
-                    "pass the same value to resume it, or choose another directory"
-                )
+        if other := difference(extras["request"], self.request, int(state.step)):
+            raise ValueError(
+                f"the run in {self.directory} {other}; pass the same to resume it, or choose another directory"
+            )
         return state, HistoryWriter.from_json(extras["journal"]), extras["seconds"]
 
     def update(self, state: State, writer: HistoryWriter, seconds: float, *, last: bool) -> None:
@@ -95,18 +104,23 @@ class RunDirectory:
             self.checkpoints.save(state, step, extras=extras, metric=measured)
         if stop:
             self.checkpoints.wait()
-            raise StoppedError(f"stopped at step {step} and saved in {self.directory}; repeat the same call to resume")
+            raise StoppedError(
+                f"stopped at step {step} and saved in {self.directory}; repeat the same call to resume",
+                self._interrupts.signal or signal.SIGTERM,
+            )
 
 
 class Interrupts:
     """Turns SIGTERM and Ctrl-C into a flag, so that a loop can finish its step; a second Ctrl-C interrupts at once.
 
-    Use `with Interrupts() as interrupts:` and check `interrupts.requested` between steps. Previous signal handlers are
-    restored on exit. Outside the main thread, where Python allows no signal handlers, the flag is never set.
+    Use `with Interrupts() as interrupts:` and check `interrupts.requested` between steps; `interrupts.signal` is the
+    number of the first signal. Previous signal handlers are restored on exit. Outside the main thread, where Python
+    allows no signal handlers, the flag is never set.
     """
 
     def __init__(self) -> None:
         self.requested = False
+        self.signal: int | None = None
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupts:
@@ -124,4 +138,5 @@ class Interrupts:
     def _request(self, number: int, frame: FrameType | None) -> None:
         if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt
+        self.signal = self.signal or number
         self.requested = True

@@ -113,14 +113,18 @@ def layout(path: Path, shapes: Mapping[str, tuple[int, ...]], get: Callable[[str
     - `names`: the arrays that make up u, s, x and y; by default those in `PAIRS`, and "x" and "y" for "u" and "s".
     """
     found = next((pair for pair in PAIRS if set(pair) <= set(shapes)), None)
+    if names.unsolved and found is None and "u" in shapes:
+        found = PAIRS[0]
     inputs = names.inputs or ((found[0],) if found else ())
     outputs = names.outputs or ((found[1],) if found else ())
+    is_unsolved = names.unsolved and not set(outputs) & set(shapes)
     ours = (inputs, outputs) == (("u",), ("s",))
+    outputs = () if is_unsolved else outputs
     sensors = names.sensors or ("x" if ours and "x" in shapes else None)
-    queries = names.queries or ("y" if ours and "y" in shapes else None)
+    queries = None if is_unsolved else names.queries or ("y" if ours and "y" in shapes else None)
     wanted = [*inputs, *outputs, *filter(None, (sensors, queries))]
     missing = [name for name in wanted if name not in shapes]
-    if missing or not inputs or not outputs:
+    if missing or not inputs or not (outputs or is_unsolved):
         listed = "\n".join(f"  {name}{shape}" for name, shape in shapes.items())
         problem = f"has no array {', '.join(missing)}" if missing else "does not define its inputs and outputs"
         raise ValueError(f"{path} {problem}; pass inputs= and outputs=, and sensors= and queries=, among\n{listed}")

@@ -47,12 +47,13 @@ class Layout:
 
 @dataclasses.dataclass(frozen=True)
 class Names:
-    """Names that the user gave for arrays in files without labels."""
+    """Names that the user gave for arrays in files without labels, and whether outputs may be missing."""
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     sensors: str | None = None
     queries: str | None = None
+    unsolved: bool = False
 
 
 def numbered(name: str, field: xarray.Variable, dim: str = "channel") -> dict[str, xarray.Variable]:

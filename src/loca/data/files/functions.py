@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from loca.data.records import Rows
+from loca.data.samples import Variable
 from loca.domains import Box, Domain, Sphere, Torus
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ class Functions:
     def shape(self) -> tuple[int, ...]:
         """The number of locations along every dimension."""
         return tuple(self.dataset.sizes[dim] for dim in self.dims)
+
+    @property
+    def coordinates(self) -> tuple[Variable, ...]:
+        """Names and units of the coordinates of the locations."""
+        return tuple(Variable(str(column.name), unit(column)) for column in self.columns)
 
     @property
     def moving(self) -> bool:
@@ -116,6 +122,11 @@ class Functions:
         array = array.isel({dim: 0 for dim in array.dims if dim not in sizes}, drop=True)
         full = array.variable.astype(np.float32).set_dims(sizes).transpose(*sizes)
         return np.ascontiguousarray(full.to_numpy()).reshape(*full.shape[:by_sample], int(np.prod(self.shape)))
+
+
+def unit(array: xarray.DataArray) -> str:
+    """The unit of an array, from its attributes."""
+    return str(array.attrs.get("units", array.attrs.get("unit", "")))
 
 
 def spanned(array: xarray.DataArray, sample: str) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from loca.data.files.labeled import Labeled, as_names, contents
 from loca.data.records import Records, Rows
+from loca.domains import Domain
 
 if TYPE_CHECKING:
     from loca.data.files.datasets import Layout, Names
@@ -38,10 +39,12 @@ def open(  # noqa: A001
     output_times: Rows | None = None,
     sensors: str | None = None,
     queries: str | None = None,
+    domain: Domain | None = None,
     format: str | None = None,  # noqa: A002
     split: str | None = None,
     split_convention: str | None = None,
     num_samples_max: int | None = None,
+    unsolved: bool = False,
 ) -> Records:
     """Open files of any format in `FORMATS` as pairs (u, s). Only labels are read until the pairs are loaded.
 
@@ -57,6 +60,7 @@ def open(  # noqa: A001
     - `input_times`, `output_times`: the time steps of trajectories that make up u and s. In formats of trajectories
       the defaults are the first step and all later steps.
     - `sensors`, `queries`: in .npz and .mat, names of the arrays of locations x and y.
+    - `domain`: Y, such as a `Mesh`; by default the sphere, a torus or a box, whichever the coordinates describe.
     - `format`: one of `FORMATS`; by default it is recognized.
     - `split`: the official name of a subset: "train", "valid" or "test" for a folder of the Well, "train" or "test"
       for PDEBench.
@@ -64,8 +68,10 @@ def open(  # noqa: A001
       By default the one that PDEBench's configurations use for the file.
     - `num_samples_max`: the number of samples of which "single" takes a tenth; PDEBench's configurations use 1000 or
       all.
+    - `unsolved`: whether to accept NetCDF, Zarr, .npz and .mat files that hold inputs only; see `Labeled`.
     """
     from loca.data.files import pdebench, well
+    from loca.data.files.datasets import Names
 
     files = expand(path)
     if format is not None and format not in FORMATS:
@@ -79,15 +85,17 @@ def open(  # noqa: A001
     if kind == "loca":
         from loca.data.store import Store
 
-        if any(option is not None for option in (inputs, outputs, sample, input_times, output_times, split)):
+        given = (inputs, outputs, sample, input_times, output_times, split, domain)
+        if any(option is not None for option in given):
             raise ValueError(f"{files[0]} is a store of loca, whose roles are fixed; open it without further arguments")
         return Store.open(files[0])
     if split is not None and kind != "pdebench":
         raise ValueError(f"{files[0]} ({kind}) has no official split {split!r}; open it and use select(rows)")
 
-    layout = read(files, kind, as_names(inputs or ()), as_names(outputs or ()), sample, sensors, queries)
+    names = Names(as_names(inputs or ()), as_names(outputs or ()), sensors, queries, unsolved)
+    layout = read(files, kind, names, sample)
     source = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
-    if layout.sample is None or not layout.inputs or not layout.outputs:
+    if layout.sample is None or not layout.inputs or not (layout.outputs or unsolved):
         raise ValueError(
             f"{source} ({kind}) does not define inputs and outputs: pass inputs=, outputs= (names of variables) and "
             f"sample= (the dimension that counts the pairs); it holds\n{contents(layout.dataset)}"
@@ -104,6 +112,7 @@ def open(  # noqa: A001
         output_times=output_times,
         time=layout.time,
         periods=layout.periods,
+        domain=domain,
         source=source,
     )
     if split is None:
@@ -162,29 +171,24 @@ def is_plain_folder(path: Path) -> bool:
     return path.is_dir() and not is_zarr(path)
 
 
-def read(
-    files: Sequence[Path],
-    kind: str,
-    inputs: tuple[str, ...],
-    outputs: tuple[str, ...],
-    sample: str | None,
-    sensors: str | None,
-    queries: str | None,
-) -> Layout:
+def read(files: Sequence[Path], kind: str, names: Names, sample: str | None) -> Layout:
     """Read all files as one data set, with the roles that its format defines unless others are given."""
-    from loca.data.files.datasets import Names, join
+    from loca.data.files.datasets import join
 
     reader = readers()[kind]
-    layouts = [reader.read(file, Names(inputs, outputs, sensors, queries)) for file in files]
+    layouts = [reader.read(file, names) for file in files]
     layout, dataset = layouts[0], layouts[0].dataset
     sample = sample or layout.sample
     if sample is not None and len(files) > 1:
-        dataset = join([each.dataset for each in layouts], sample, files, (*inputs, *outputs))
+        dataset = join([each.dataset for each in layouts], sample, files, (*names.inputs, *names.outputs))
     differing = tuple(name for name in layout.parameters if sample in dataset[name].dims)
+    outputs = layout.named(names.outputs) or layout.outputs
+    if names.unsolved and not set(outputs) & set(dataset.variables):
+        outputs = ()
     return dataclasses.replace(
         layout,
         dataset=dataset,
         sample=sample,
-        inputs=layout.named(inputs) or (*layout.inputs, *differing),
-        outputs=layout.named(outputs) or layout.outputs,
+        inputs=layout.named(names.inputs) or (*layout.inputs, *differing),
+        outputs=outputs,
     )

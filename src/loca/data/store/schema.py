@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,13 +16,17 @@ from jaxtyping import Array, Bool, Float
 from loca.data.queries import Free, Indexed, Shared
 from loca.data.samples import Samples, Variable
 from loca.domains import Domain
-from loca.typing import Measurements
+from loca.typing import Measurements, MultiInput
 
 FORMAT = 1
 """Version of the format; to be raised when an older reader would misread a newer store."""
 
 Arrays = Mapping[str, np.ndarray]
 """Arrays by name: always `u` and `s`, others where they apply."""
+
+SCALARS = "scalars"
+"""The name of the numbers beside fields. The arrays of the first field are `u`, `x` and `mask`, those of the second
+`u_2`, `x_2` and `mask_2`."""
 
 DIMENSIONS = {
     "u": ("sensor", "input"),
@@ -44,6 +49,7 @@ class StoreSchema:
     - `inputs`, `outputs`: names and units of the channels of u and s.
     - `once`: the arrays that all samples share.
     - `each`: the arrays of one sample, as an example.
+    - `sensor_coordinates`, `query_coordinates`: names and units of the columns of x and y; empty if unknown.
     """
 
     count: int
@@ -52,6 +58,8 @@ class StoreSchema:
     outputs: tuple[Variable, ...]
     once: Arrays
     each: Arrays
+    sensor_coordinates: tuple[Variable, ...] = ()
+    query_coordinates: tuple[Variable, ...] = ()
 
     def description(self) -> dict[str, Any]:
         """The schema in a form that JSON can hold."""
@@ -63,6 +71,11 @@ class StoreSchema:
             "outputs": [variable._asdict() for variable in self.outputs],
             "arrays": {name: [array.dtype.str, *array.shape] for name, array in sorted(self.each.items())},
             "shared": {name: array_digest(array) for name, array in sorted(self.once.items())},
+            **{
+                name: [variable._asdict() for variable in getattr(self, name)]
+                for name in ("sensor_coordinates", "query_coordinates")
+                if getattr(self, name)
+            },
         }
 
 
@@ -71,12 +84,19 @@ class StoreSchema:
 
 def samples_to_arrays(samples: Samples) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The arrays that all functions share, and those with one row for each function."""
-    once: dict[str, Any] = {} if samples.x is None else {"x": samples.x}
+    once: dict[str, Any] = {}
     each: dict[str, Any] = {"s": samples.s}
-    if isinstance(samples.u, Measurements):
-        each |= {"u": samples.u.u, "x": samples.u.x, "mask": samples.u.mask}
-    else:
-        each["u"] = samples.u
+    if isinstance(samples.u, MultiInput) and samples.u.scalars is not None:
+        each[SCALARS] = samples.u.scalars
+    fields = samples.u.fields if isinstance(samples.u, MultiInput) else (samples.u,)
+    places = samples.x if isinstance(samples.x, tuple) else (samples.x,)
+    for end, field, x in zip(endings(), fields, places, strict=False):
+        if isinstance(field, Measurements):
+            each |= {f"u{end}": field.u, f"x{end}": field.x, f"mask{end}": field.mask}
+        else:
+            each[f"u{end}"] = field
+        if x is not None:
+            once[f"x{end}"] = x
     match samples.y:
         case Free(y=y):
             each["y"] = y
@@ -97,6 +117,8 @@ def samples_from_arrays(
     domain: Domain,
     inputs: tuple[Variable, ...],
     outputs: tuple[Variable, ...],
+    sensor_coordinates: tuple[Variable, ...] = (),
+    query_coordinates: tuple[Variable, ...] = (),
 ) -> Samples:
     """The samples whose arrays `samples_to_arrays` returns, in single precision."""
     rows = {name: jnp.asarray(array) for name, array in each.items()}
@@ -106,13 +128,47 @@ def samples_from_arrays(
         queries = Indexed(once["y"], rows["index"])
     else:
         queries = Shared(once["y"])
-    u = Measurements(rows["u"], rows["x"], rows["mask"]) if "mask" in rows else rows["u"]
-    return Samples(u, queries, rows["s"], x=once.get("x"), domain=domain, inputs=inputs, outputs=outputs)
+    ends = list(itertools.takewhile(lambda end: f"u{end}" in rows, endings()))
+    fields = tuple(
+        Measurements(rows[f"u{end}"], rows[f"x{end}"], rows[f"mask{end}"]) if f"mask{end}" in rows else rows[f"u{end}"]
+        for end in ends
+    )
+    u, x = fields[0], once.get("x")
+    if len(fields) > 1 or SCALARS in rows:
+        u, x = MultiInput(fields, rows.get(SCALARS)), tuple(once.get(f"x{end}") for end in ends)
+    return Samples(
+        u,
+        queries,
+        rows["s"],
+        x=x,
+        domain=domain,
+        inputs=inputs,
+        outputs=outputs,
+        sensor_coordinates=sensor_coordinates,
+        query_coordinates=query_coordinates,
+    )
+
+
+def endings() -> Iterator[str]:
+    """Endings of the names of the arrays of each field: none, _2, _3, …"""
+    return itertools.chain([""], (f"_{i}" for i in itertools.count(2)))
+
+
+def input_moments(each: Arrays) -> Moments:
+    """The moments of all input channels: those of every field, then the scalars."""
+    ends = itertools.takewhile(lambda end: f"u{end}" in each, endings())
+    tables = [Moments.of(each[f"u{end}"], each.get(f"mask{end}")).table for end in ends]
+    if SCALARS in each:
+        tables.append(Moments.of(each[SCALARS]).table)
+    return Moments(*np.concatenate(tables, axis=1))
 
 
 def dimensions(name: str, rowwise: bool, indexed: bool) -> tuple[str, ...]:
     """The names of the axes of an array; axes of equal name have equal size, as xarray requires."""
-    own = DIMENSIONS[name]
+    if name == SCALARS:
+        return ("sample", "scalar")
+    letter, _, number = name.partition("_")
+    own = tuple(f"{axis}_{number}" if number else axis for axis in DIMENSIONS[letter])
     if name == "y" and indexed:
         own = ("location", "query_axis")
     return ("sample", *own) if rowwise else own

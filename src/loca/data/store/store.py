@@ -54,6 +54,10 @@ class Store(Records):
         self.domain = domain_from_json(description["domain"])
         self.inputs = tuple(Variable(**variable) for variable in description["inputs"])
         self.outputs = tuple(Variable(**variable) for variable in description["outputs"])
+        self.sensor_coordinates, self.query_coordinates = (
+            tuple(Variable(**variable) for variable in description.get(name, ()))
+            for name in ("sensor_coordinates", "query_coordinates")
+        )
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Store:
@@ -119,7 +123,15 @@ class Store(Records):
 
     def load(self, rows: Rows = slice(None)) -> Samples:
         arrays = self.reader(self.numbers(rows))
-        return samples_from_arrays(self.shared, arrays, domain=self.domain, inputs=self.inputs, outputs=self.outputs)
+        return samples_from_arrays(
+            self.shared,
+            arrays,
+            domain=self.domain,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            sensor_coordinates=self.sensor_coordinates,
+            query_coordinates=self.query_coordinates,
+        )
 
     def numbers(self, rows: Rows) -> np.ndarray:
         """The numbers of the samples; negative rows count from the end."""
@@ -135,7 +147,7 @@ class Store(Records):
                 f"s has {len(s)} functions of {s.shape[-1]} channels, but {len(numbers)} rows of "
                 f"{len(self.outputs)} channels were expected; pass one function per row"
             )
-        dimensions, shape, coordinates = self.query_coordinates(numbers, s.shape[1])
+        dimensions, shape, coordinates = self.label_coordinates(numbers, s.shape[1])
         values = s.reshape(len(s), *shape, len(self.outputs))
         fields = {
             variable.name: (("sample", *dimensions), values[..., i], {"units": variable.unit} if variable.unit else {})
@@ -143,12 +155,13 @@ class Store(Records):
         }
         return xarray.Dataset(fields, {"sample": numbers, **coordinates}, {"source": self.source})
 
-    def query_coordinates(
+    def label_coordinates(
         self, numbers: np.ndarray, count: int
     ) -> tuple[tuple[str, ...], tuple[int, ...], dict[str, Any]]:
         """Names, sizes and coordinates of the axes of output functions: those of a grid if the queries form one."""
-        names = self.domain.coordinate_names
-        units = tuple({"units": unit} if unit else {} for unit in self.domain.coordinate_units)
+        known = self.query_coordinates or map(Variable, self.domain.coordinate_names, self.domain.coordinate_units)
+        names, given = zip(*known, strict=True)
+        units = tuple({"units": unit} if unit else {} for unit in given)
         if "y" in self.once and "index" not in self.description["arrays"]:
             y, own = self.once["y"], ()
             shape = grid_shape(self.shared["y"])

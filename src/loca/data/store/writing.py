@@ -25,6 +25,7 @@ from loca.data.store.schema import (
     StoreSchema,
     content_digest,
     dimensions,
+    input_moments,
     sample_digests,
     samples_to_arrays,
 )
@@ -74,9 +75,13 @@ def convert(
     numbers = np.arange(len(records))[rows if isinstance(rows, slice) else np.asarray(rows)]
     if not len(numbers):
         raise ValueError(f"no rows of {records.source} were selected; it has {len(records)}")
-    once, each = samples_to_arrays(records.load(numbers[[0, -1]]))
+    if not records.outputs:
+        raise ValueError(f"{records.source} has no outputs, and a store holds pairs; open it with outputs=")
+    ends = records.load(numbers[[0, -1]])
+    once, each = samples_to_arrays(ends)
     example = {name: array[0] for name, array in each.items()}
-    schema = StoreSchema(len(numbers), records.domain, records.inputs, records.outputs, once, example)
+    coordinates = ends.sensor_coordinates, ends.query_coordinates
+    schema = StoreSchema(len(numbers), records.domain, records.inputs, records.outputs, once, example, *coordinates)
     provenance = {
         "source": records.source,
         "rows": describe_rows(numbers),
@@ -167,7 +172,7 @@ class WritePiece:
             return
         arrays = self.read(rows)
         summary = {
-            "u_moments": Moments.of(arrays["u"], arrays.get("mask")).table,
+            "u_moments": input_moments(arrays).table,
             "s_moments": Moments.of(arrays["s"]).table,
             "digests": sample_digests(arrays),
         }

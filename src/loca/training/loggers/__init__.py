@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from loca.training.loggers.logger import Logger as Logger
-from loca.training.loggers.mlflow import MLflow as MLflow
-from loca.training.loggers.tensorboard import TensorBoard as TensorBoard
-from loca.training.loggers.wandb import Wandb as Wandb
+from loca.training.loggers.services import MLflow as MLflow
+from loca.training.loggers.services import TensorBoard as TensorBoard
+from loca.training.loggers.services import Wandb as Wandb
 
 __all__ = ["LOGGERS", "Logger", "MLflow", "TensorBoard", "Wandb", "create"]
 

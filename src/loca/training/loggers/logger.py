@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from loca.durable import write_atomically
-from loca.training.fit import Progress
 from loca.training.history import finite
+from loca.training.progress import Progress
 
 
 class Logger(abc.ABC):
     """A callback of `fit` that records the run in the format of a tracking library; a context manager.
 
-    A row of the record is a step with `loss` and `steps_per_second`, and with `mean_loss` and `validation` if the step
-    is a moment of the history. Numbers that are not finite are left out, as in `history.jsonl`.
+    A row of the record is a step with `loss` and `steps_per_second`, and with `validation` if the step is a moment of
+    the history. The loss is that of `Progress` and of the history. Numbers that are not finite are left out, as in
+    `history.jsonl`.
 
     A killed run repeats its last steps bit for bit, so rows already recorded remain valid: a resumed logger continues
     after the last step of its record. Nothing is opened before the first call, when `fit` has checked that the
@@ -88,7 +89,7 @@ class Logger(abc.ABC):
 def rows(progress: Progress, after: int) -> Iterator[tuple[int, dict[str, float]]]:
     """The rows of a run after a step, in order."""
     found: dict[int, dict[str, float | None]] = {
-        moment.step: {"mean_loss": moment.loss, "validation": moment.validation} for moment in progress.history
+        moment.step: {"loss": moment.loss, "validation": moment.validation} for moment in progress.history
     }
     now = {"loss": progress.loss, "steps_per_second": progress.steps_per_second}
     found[progress.step] = {**now, **found.get(progress.step, {})}

@@ -1,0 +1,266 @@
+"""Domains of any shape, made of cells."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from loca.domains.cells import bisected, cells_of_mask, cells_of_points, containing, groups, measures_of, read_cells
+from loca.domains.domain import Domain
+from loca.domains.flat import Box
+
+ROUNDING = 1e-6
+"""How far apart, relative to the extent of a mesh, locations in single precision may be that stand for the same one."""
+
+
+class Mesh(Domain):
+    """Y = ∪ C_k, a union of segments, triangles or tetrahedra, with Lebesgue measure; it may have holes and corners.
+
+    A cell has weight |C_k|, so nothing outside of Y has any. Data at the vertices is weighted by their share of the
+    adjacent cells (lumped masses), data at the centers of cells by the cells.
+
+    A shape that is not given by cells comes from points (`from_points`), from a mask on a grid (`from_mask`), or from a
+    file (`read`).
+
+    **Arguments:**
+
+    - `vertices`: V locations.
+    - `cells`: for every cell the numbers of its d_y + 1 corners. Cells must not overlap.
+    - `measures`: |C_k|; computed from the vertices, in double precision, unless given.
+    """
+
+    vertices: Float[Array, "V d_y"]
+    cells: Int[Array, "C corners"]
+    measures: Float[Array, " C"]  # |C_k|
+    total: float = eqx.field(static=True)  # |Y|
+    is_meshed = True
+
+    def __init__(self, vertices: Any, cells: Any, measures: Any = None):
+        points, corners = np.asarray(vertices, np.float64), np.asarray(cells)
+        if points.ndim != 2 or corners.shape[1:] != (points.shape[-1] + 1,) or corners.dtype.kind not in "iu":
+            raise ValueError(
+                f"expected vertices of shape (V, d) and cells of shape (C, d + 1) that number them, got {points.shape} "
+                f"and {corners.shape} of type {corners.dtype}; `Mesh.read` also splits other cells into simplices"
+            )
+        if not len(corners) or corners.min() < 0 or corners.max() >= len(points):
+            raise ValueError(
+                f"expected at least one cell, with numbers of vertices from 0 to {len(points) - 1}, got {len(corners)} "
+                f"cells with numbers {f'{corners.min()} to {corners.max()}' if len(corners) else ''}"
+            )
+        sizes = measures_of(points[corners]) if measures is None else np.asarray(measures, np.float64)
+        if sizes.shape != corners.shape[:1] or not np.isfinite(sizes).all() or not (sizes > 0.0).any():
+            raise ValueError(
+                f"the {len(corners)} cells have no finite positive measure; check the coordinates of the vertices and "
+                "the order of the corners"
+            )
+        self.vertices = jnp.asarray(points, dtype=float)
+        self.cells = jnp.asarray(corners[sizes > 0.0], dtype=jnp.int32)
+        self.measures = jnp.asarray(sizes[sizes > 0.0], dtype=float)
+        self.total = float(np.asarray(self.measures, np.float64).sum())
+
+    @classmethod
+    def from_points(cls, points: Any, alpha: float = 2.0) -> Mesh:
+        """The shape of a point cloud: the simplices of its Delaunay triangulation that are not too large (α-shape).
+
+        A simplex belongs to Y if the radius of its circumsphere is at most `alpha` times the local spacing, that is the
+        distance from one of its corners to the 2·d_y-th nearest point. Holes and inlets wider than a few spacings stay
+        open. For points that are much denser in one direction than in another, as in a boundary layer, pass cells.
+
+        **Arguments:**
+
+        - `points`: locations, in one to three dimensions; they are the vertices.
+        - `alpha`: larger values close larger holes.
+        """
+        locations = np.asarray(points, np.float64)
+        return cls(locations, cells_of_points(locations, alpha))
+
+    @classmethod
+    def from_mask(cls, mask: Any, axes: Sequence[Any]) -> Mesh:
+        """The part of a grid where a mask is true; every grid point stands for the cell around it.
+
+        **Arguments:**
+
+        - `mask`: true in Y, one axis per dimension.
+        - `axes`: the coordinates of the grid points along each axis.
+        """
+        return cls(*cells_of_mask(np.asarray(mask, bool), [np.asarray(axis, np.float64) for axis in axes]))
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Mesh:
+        """The mesh in a file: VTK (.vtu), Gmsh (.msh), XDMF (.xdmf) and other formats of meshio.
+
+        Quadrilaterals, hexahedra, prisms and pyramids are split into simplices. The vertices are all points of the
+        file, in its order; a coordinate that does not vary is left out.
+        """
+        return cls(*read_cells(path))
+
+    def __repr__(self) -> str:
+        return f"Mesh({len(self.vertices)} vertices, {len(self.cells)} cells, {self.dimension}-dimensional)"
+
+    @property
+    def dimension(self) -> int:
+        return self.vertices.shape[1]
+
+    @property
+    def volume(self) -> float:
+        return self.total
+
+    @property
+    def bounds(self) -> tuple[tuple[float, float], ...]:
+        corners = self._corners().reshape(-1, self.dimension)
+        return tuple(zip(corners.min(axis=0).tolist(), corners.max(axis=0).tolist(), strict=True))
+
+    @property
+    def chart(self) -> Domain:
+        low, high = zip(*self.bounds, strict=True)
+        return Box(low, high)
+
+    def from_unit(self, t: Float[Array, "*P d_y"]) -> Float[Array, "*P d_y"]:
+        """t₁ chooses a cell in proportion to its measure; its remainder and the other coordinates, a point in it."""
+        ends, shares = self._shares()
+        cell = jnp.clip(jnp.searchsorted(ends, t[..., 0], side="right"), 0, len(ends) - 1)
+        first = (t[..., 0] - (ends - shares)[cell]) / shares[cell]
+        inside = jnp.clip(jnp.concatenate([first[..., None], t[..., 1:]], axis=-1), 0.0, 1.0)
+        left, parts = jnp.ones_like(first), []
+        for i in range(self.dimension):  # breaking a stick: the rest of length λ has measure λ^(d − i)
+            rest = left * inside[..., i] ** (1.0 / (self.dimension - i))
+            parts.append(left - rest)
+            left = rest
+        return jnp.einsum("...k,...kd->...d", jnp.stack([*parts, left], axis=-1), self.vertices[self.cells[cell]])
+
+    def to_unit(self, y: Float[Array, "*P d_y"]) -> Float[Array, "*P d_y"]:
+        ends, shares = self._shares()
+        corners = self.vertices[self.cells]
+        inverse = jnp.linalg.inv(jnp.swapaxes(corners[:, :-1] - corners[:, -1:], 1, 2))
+
+        def one(location: Float[Array, " d_y"]) -> Float[Array, " d_y"]:
+            most = jnp.einsum("ckd,cd->ck", inverse, location - corners[:, -1])
+            coordinates = jnp.concatenate([most, 1.0 - most.sum(axis=1, keepdims=True)], axis=1)
+            cell = jnp.argmax(coordinates.min(axis=1))
+            parts = jnp.clip(coordinates[cell], 0.0, 1.0)
+            left = jnp.cumsum(parts[::-1])[::-1]
+            powers = self.dimension - jnp.arange(self.dimension)
+            inside = (left[1:] / jnp.where(left[:-1] > 0.0, left[:-1], 1.0)) ** powers
+            return inside.at[0].set((ends - shares)[cell] + shares[cell] * inside[0])
+
+        flat = jax.lax.map(one, y.reshape(-1, self.dimension), batch_size=16)
+        return flat.reshape(y.shape)
+
+    def contains(self, y: Float[np.ndarray, "P d_y"], tolerance: float = 0.0) -> Bool[np.ndarray, " P"]:
+        """Whether each location lies in a cell, or outside by at most `tolerance` times the extent of the mesh."""
+        inside = np.zeros(len(y), bool)
+        places, _ = containing(self._corners(), np.asarray(y, np.float64), (tolerance + ROUNDING) * self._extent())
+        inside[places] = True
+        return inside
+
+    def area_weights(self, y: Float[np.ndarray, "M d_y"]) -> Float[np.ndarray, " M"]:
+        """Every cell is divided equally among the locations in it; one without any belongs to the nearest location.
+
+        So all vertices together have their lumped masses, and the centers of all cells the measures of the cells. A
+        location outside of Y has weight zero.
+        """
+        from scipy.sparse import coo_array  # slow to import
+        from scipy.spatial import KDTree
+
+        cells, measures = np.asarray(self.cells), np.asarray(self.measures, np.float64)
+        distance, vertex = self._nearest_vertex(y)
+        used = np.isin(vertex, cells)
+        # a vertex is found by its number: its rounded coordinates may lie in other cells where cells are thin
+        matched = np.flatnonzero(used & (distance <= ROUNDING * self._extent()))
+        others = np.setdiff1d(np.arange(len(y)), matched)
+        numbers = np.repeat(np.arange(len(cells)), cells.shape[1])
+        around = coo_array((np.ones(cells.size), (cells.ravel(), numbers)), (len(self.vertices), len(cells))).tocsr()
+        adjacent = around[vertex[matched]].tocoo()
+        inner, inside = containing(self._corners(), y[others], ROUNDING * self._extent())
+        places = np.concatenate([matched[adjacent.row], others[inner]])
+        owners = np.concatenate([adjacent.col, inside])
+        if not len(places):
+            raise ValueError(f"none of the {len(y)} locations lies in {self}; check the order and units of coordinates")
+        counts = np.bincount(owners, minlength=len(cells))
+        weights = np.bincount(places, (measures / np.maximum(counts, 1))[owners], minlength=len(y))
+        empty = np.flatnonzero(counts == 0)
+        if len(empty):
+            present = np.unique(places)
+            nearest = KDTree(y[present]).query(self._corners()[empty].mean(axis=1))[1]
+            weights += np.bincount(present[nearest], measures[empty], minlength=len(y))
+        return weights / weights.sum()
+
+    def partition(self, count: int) -> tuple[Float[np.ndarray, "Q d_y"], Float[np.ndarray, " Q"]]:
+        """A location in each of `count` to 2·`count` parts of nearly equal measure, and the measures of the parts.
+
+        Cells larger than |Y|/`count` are bisected, and a part is one cell with its centroid: exact for linear
+        functions, of order two for smooth ones. If there are more than 2·`count` cells, a part consists of several, and
+        its location is the centroid of the one nearest to the middle of the part.
+        """
+        corners, measures = self._corners(), np.asarray(self.measures, np.float64)
+        limit = (1.0 + ROUNDING) * measures.sum() / count
+        while (large := measures > limit).any():
+            corners = np.concatenate([corners[~large], bisected(corners[large])])
+            measures = np.concatenate([measures[~large], 0.5 * measures[large], 0.5 * measures[large]])
+        middles = corners.mean(axis=1)
+        if len(middles) <= 2 * count:
+            return middles, measures
+        nodes, weights = [], []
+        for rows in groups(middles, measures, count):
+            weights.append(measures[rows].sum())
+            middle = measures[rows] @ middles[rows] / weights[-1]
+            nodes.append(middles[rows[np.argmin(np.linalg.norm(middles[rows] - middle, axis=1))]])
+        return np.stack(nodes), np.array(weights)
+
+    def triangles(self, y: Float[np.ndarray, "M d_y"]) -> Int[np.ndarray, "T 3"] | None:
+        if self.dimension != 2:
+            return None
+        distance, vertex = self._nearest_vertex(y)
+        if distance.max() > ROUNDING * self._extent() or len(np.unique(vertex)) < len(y):
+            return None
+        place = np.full(len(self.vertices), -1)
+        place[vertex] = np.arange(len(y))
+        found = place[np.asarray(self.cells)]
+        complete = found[(found >= 0).all(axis=1)]
+        return complete if len(np.unique(complete)) == len(y) else None
+
+    def to_json(self) -> dict[str, Any]:
+        arrays = {name: packed(np.asarray(getattr(self, name))) for name in ("vertices", "cells", "measures")}
+        return {"type": "Mesh", **arrays}
+
+    @classmethod
+    def from_json(cls, description: Mapping[str, Any]) -> Mesh:
+        arrays = {name: unpacked(description[name]) for name in ("vertices", "cells", "measures")}
+        return cls(**arrays)
+
+    def _corners(self) -> Float[np.ndarray, "C corners d_y"]:
+        return np.asarray(self.vertices, np.float64)[np.asarray(self.cells)]
+
+    def _nearest_vertex(self, y: Float[np.ndarray, "M d_y"]) -> tuple[Float[np.ndarray, " M"], Int[np.ndarray, " M"]]:
+        """The distance to the nearest vertex, and its number."""
+        from scipy.spatial import KDTree
+
+        distance, number = KDTree(np.asarray(self.vertices, np.float64)).query(y)
+        return np.asarray(distance), np.asarray(number)
+
+    def _extent(self) -> float:
+        return max(b - a for a, b in self.bounds)
+
+    def _shares(self) -> tuple[Float[Array, " C"], Float[Array, " C"]]:
+        """The end of the interval of t₁ that belongs to each cell, and its length."""
+        shares = self.measures / jnp.sum(self.measures)
+        return jnp.cumsum(shares), shares
+
+
+def packed(array: np.ndarray) -> dict[str, Any]:
+    """An array as JSON content, bit for bit."""
+    return {"dtype": array.dtype.str, "shape": list(array.shape), "base64": base64.b64encode(array.tobytes()).decode()}
+
+
+def unpacked(content: Mapping[str, Any]) -> np.ndarray:
+    """The array that `packed` described."""
+    flat = np.frombuffer(base64.b64decode(content["base64"]), np.dtype(content["dtype"]))
+    return flat.reshape(content["shape"])

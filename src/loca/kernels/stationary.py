@@ -1,0 +1,135 @@
+"""Kernels that depend on the difference of two points: RBF, Matérn, Laplacian and rational quadratic."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from loca.kernels.kernel import Kernel
+from loca.parameters import Held, Positive, positive
+
+
+def squared_distances(z: Float[Array, "P l"], z_: Float[Array, "Q l"]) -> Float[Array, "P Q"]:
+    """‖zᵢ − z′ⱼ‖² = ‖zᵢ‖² + ‖z′ⱼ‖² − 2 zᵢ·z′ⱼ, as one matrix product.
+
+    Both sets are first centered at the mean of the second: this leaves distances unchanged but reduces cancellation.
+    Distances that round-off still makes negative are set to zero.
+    """
+    center = jax.lax.stop_gradient(jnp.mean(z_, axis=0))
+    z, z_ = z - center, z_ - center
+    # in full precision, since cancellation would amplify rounded products
+    products = jnp.matmul(z, z_.T, precision=jax.lax.Precision.HIGHEST)
+    r2 = jnp.sum(z**2, axis=1)[:, None] + jnp.sum(z_**2, axis=1)[None, :] - 2.0 * products
+    return jnp.maximum(r2, 0.0)
+
+
+def pairwise(
+    distance: Callable[[Float[Array, " l"], Float[Array, " l"]], Float[Array, ""]],
+    z: Float[Array, "P l"],
+    z_: Float[Array, "Q l"],
+) -> Float[Array, "P Q"]:
+    """A distance evaluated for all pairs, each from the difference of two points.
+
+    Slower than `squared_distances`, but without cancellation. For kernels with a kink where points coincide, where an
+    error of ε in r² would become one of √ε in k.
+    """
+    return jax.vmap(lambda a: jax.vmap(lambda b: distance(a, b))(z_))(z)
+
+
+def safe_root(r2: Float[Array, "*P"]) -> Float[Array, "*P"]:
+    """√r², with derivative 0 instead of ∞ at r = 0."""
+    positive = r2 > 0.0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, r2, 1.0)), 0.0)
+
+
+class RBF(Kernel):
+    """k(z, z′) = exp(−β‖z − z′‖²).
+
+    The paper's amplitude γ cancels in κ and is omitted; use `Scaled` for the terms of a sum.
+
+    **Arguments:**
+
+    - `rate`: β > 0, the inverse square of the length over which points are similar. Good values: 0.2 to 1 with
+        a network as lift.
+    """
+
+    rate: Positive | Held
+
+    def __init__(self, rate: float | Positive | Held = 1.0):
+        self.rate = positive(rate)
+
+    def matrix(self, z: Float[Array, "P l"], z_: Float[Array, "Q l"]) -> Float[Array, "P Q"]:
+        return jnp.exp(-self.rate() * squared_distances(z, z_))
+
+
+ORDERS = (0.5, 1.5, 2.5)
+
+
+class Matern(Kernel):
+    """k(z, z′) = p_ν(t) exp(−t), t = √(2ν)·β‖z − z′‖, with p_½ = 1, p_{3/2} = 1 + t, p_{5/2} = 1 + t + t²/3.
+
+    **Arguments:**
+
+    - `order`: ν, one of 1/2, 3/2, 5/2; functions in the kernel's space have just under ν derivatives.
+    - `rate`: β > 0, an inverse length.
+    """
+
+    rate: Positive | Held
+    order: float = eqx.field(static=True)
+
+    def __init__(self, order: float = 2.5, rate: float | Positive | Held = 1.0):
+        if order not in ORDERS:
+            raise ValueError(f"order must be one of 1/2, 3/2, 5/2, got {order}; for order → ∞ use `RBF`")
+        self.order = order
+        self.rate = positive(rate)
+
+    def matrix(self, z: Float[Array, "P l"], z_: Float[Array, "Q l"]) -> Float[Array, "P Q"]:
+        if self.order == 0.5:  # the only order with a kink at r = 0, where it needs r in full precision
+            r2 = pairwise(lambda a, b: jnp.sum((a - b) ** 2), z, z_)
+        else:
+            r2 = squared_distances(z, z_)
+        t = jnp.sqrt(2.0 * self.order) * self.rate() * safe_root(r2)
+        polynomial = {0.5: 1.0, 1.5: 1.0 + t, 2.5: 1.0 + t + t**2 / 3.0}[self.order]
+        return polynomial * jnp.exp(-t)
+
+
+class Laplacian(Kernel):
+    """k(z, z′) = exp(−β‖z − z′‖₁): a product over the coordinates, with a kink where points coincide.
+
+    With the Euclidean norm it would be `Matern(order=1/2)`.
+
+    **Arguments:**
+
+    - `rate`: β > 0. Good values: about 1/l, since the norm grows with the lifted dimension l.
+    """
+
+    rate: Positive | Held
+
+    def __init__(self, rate: float | Positive | Held = 1.0):
+        self.rate = positive(rate)
+
+    def matrix(self, z: Float[Array, "P l"], z_: Float[Array, "Q l"]) -> Float[Array, "P Q"]:
+        return jnp.exp(-self.rate() * pairwise(lambda a, b: jnp.sum(jnp.abs(a - b)), z, z_))
+
+
+class RationalQuadratic(Kernel):
+    """k(z, z′) = (1 + β‖z − z′‖²/α)^(−α): a mixture of Gaussians of all widths, RBF as α → ∞.
+
+    **Arguments:**
+
+    - `rate`: β > 0.
+    - `mixture`: α > 0; smaller means heavier tails. Good values: 0.5 to 5.
+    """
+
+    rate: Positive | Held
+    mixture: Positive | Held
+
+    def __init__(self, rate: float | Positive | Held = 1.0, mixture: float | Positive | Held = 1.0):
+        self.rate = positive(rate)
+        self.mixture = positive(mixture)
+
+    def matrix(self, z: Float[Array, "P l"], z_: Float[Array, "Q l"]) -> Float[Array, "P Q"]:
+        alpha = self.mixture()
+        return jnp.exp(-alpha * jnp.log1p(self.rate() * squared_distances(z, z_) / alpha))

@@ -1,0 +1,103 @@
+"""Files of predictions and of query points: NetCDF, and tables with one row per function and query."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from loca.data import Variable
+from loca.durable import write_atomically
+from loca.models import canonical_name
+from loca.prediction.grid import QueryPoints, names_and_attributes
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+SUFFIXES = (".nc", ".zarr", ".csv", ".parquet")
+"""The endings of files that predictions are written to."""
+
+
+def write_dataset(found: xarray.Dataset, path: Path) -> None:
+    """Write a prediction at once, atomically: as NetCDF, or as a table with one row per function and query.
+
+    **Arguments:**
+
+    - `found`: the prediction, from `predict_dataset`.
+    - `path`: FILE.nc, FILE.csv or FILE.parquet; the last needs the package pyarrow.
+    """
+    check_suffix(path, (".nc", ".csv", ".parquet"))
+    if path.suffix == ".nc":
+        write_atomically(path, lambda file: found.to_netcdf(file.name, engine="h5netcdf"))
+        return
+    table = as_table(found)
+    write = table.to_csv if path.suffix == ".csv" else table.to_parquet
+    write_atomically(path, lambda file: write(file, index=False))
+
+
+def check_suffix(path: Path, accepted: Sequence[str] = SUFFIXES) -> None:
+    """Raise unless predictions can be written to a file of this name."""
+    if path.suffix not in accepted:
+        raise ValueError(f"expected a name that ends in {', '.join(accepted[:-1])} or {accepted[-1]}, got {path.name}")
+    if path.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
+        raise ValueError("Parquet files need the package pyarrow: pip install pyarrow; or write .csv")
+
+
+def as_table(found: xarray.Dataset) -> pandas.DataFrame:
+    """One row per function and query: the function, the coordinates, then the outputs."""
+    dims = list(found.sizes)  # the functions first
+    outputs = [str(name) for name in found.data_vars]
+    sample = str(next(iter(found.data_vars.values())).dims[0]) if outputs else dims[0]
+    order = [sample, *[str(dim) for dim in dims if dim != sample]]
+    table = found.to_dataframe(dim_order=order).reset_index()
+    located = {str(dim) for name, c in found.coords.items() for dim in c.dims if name not in dims}
+    numbers = [dim for dim in order if dim not in found.coords and dim in located]  # places in a list, no coordinates
+    columns = [str(name) for name in table.columns if name not in (*outputs, *numbers)]
+    return table.reindex(columns=[*columns, *outputs])
+
+
+def read_points(path: Path, coordinates: Sequence[Variable]) -> QueryPoints:
+    """Read query locations from a table, or from variables of a NetCDF file along one dimension.
+
+    **Arguments:**
+
+    - `path`: FILE.csv, FILE.parquet or FILE.nc with a column or variable for each coordinate.
+    - `coordinates`: names and units of the coordinates, such as `model.signature.query_coordinates`.
+    """
+    columns = columns_of(path)
+    names, attributes = names_and_attributes(coordinates)
+    found = {canonical_name(name): values for name, values in columns.items()}
+    missing = [name for name in names if canonical_name(name) not in found]
+    if missing:
+        listed = ", ".join(columns) or "none"
+        raise ValueError(f"{path} has no column {', '.join(missing)}; expected {', '.join(names)}, found {listed}")
+    values = [found[canonical_name(name)] for name in names]
+    if len({len(column) for column in values}) > 1 or not len(values[0]):
+        sizes = ", ".join(f"{name}: {len(column)}" for name, column in zip(names, values, strict=True))
+        raise ValueError(f"{path} must have one or more values of every coordinate, equally many; found {sizes}")
+    y = np.stack(values, axis=-1)
+    if not np.isfinite(y).all():
+        raise ValueError(f"{path} has missing coordinates in row {int(np.flatnonzero(~np.isfinite(y).all(1))[0]) + 1}")
+    return QueryPoints(names, y, attributes)
+
+
+def columns_of(path: Path) -> dict[str, np.ndarray]:
+    """The columns of a table, or the one-dimensional variables of a NetCDF file, that hold numbers."""
+    if path.suffix == ".nc":
+        import xarray
+
+        with xarray.open_dataset(path, engine="h5netcdf") as found:
+            arrays = {str(name): array.to_numpy() for name, array in found.variables.items() if array.ndim == 1}
+    elif path.suffix in (".csv", ".parquet"):
+        import pandas
+
+        check_suffix(path)
+        table = pandas.read_csv(path, skipinitialspace=True) if path.suffix == ".csv" else pandas.read_parquet(path)
+        arrays = {str(name).strip(): table[name].to_numpy() for name in table.columns}
+    else:
+        raise ValueError(f"expected points in a file that ends in .csv, .parquet or .nc, got {path.name}")
+    return {name: array.astype(np.float64) for name, array in arrays.items() if array.dtype.kind in "fiu"}

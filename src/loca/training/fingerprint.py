@@ -1,0 +1,191 @@
+"""The fingerprint of a run: what its result depends on, so that no other run is resumed in its directory."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from loca.data import Part, Records, Samples, Shared, Store
+from loca.models import Operator, Signature
+from loca.parameters import trainable
+from loca.training.checkpoints import arrays_of
+from loca.training.history import finite
+from loca.training.steps import State, StepConfig
+from loca.typing import Array, PyTree
+
+PROBED_ROWS = 16
+"""The number of functions that are read from files without a digest."""
+
+ROUND_OFF = 1e-4
+"""Initial parameters of relative difference below this are the same: another processor rounds differently."""
+
+
+def fingerprint(
+    model: Operator, data: Samples | Records, validate: Samples | None, state: State, config: StepConfig
+) -> dict[str, Any]:
+    """Everything that the result of a run depends on besides the number of steps, as JSON content.
+
+    Data and weights are digests, the model its classes and settings with two numbers per array, loss and optimizer
+    digests of the programs that JAX traces from them, which hold all constants, such as those of a schedule.
+    """
+    learned = as_shapes(eqx.filter(model, trainable(model)))
+    optimizer_state = as_shapes(state.optimizer_state)
+    one = data if isinstance(data, Samples) else data.load(slice(0, 1))
+    batch = jax.ShapeDtypeStruct((config.batch_size, one.y.count, one.output_size), one.s.dtype)
+    weights = []
+    if config.weights is not None:
+        shape = batch.shape[1:2] if isinstance(one.y, Shared) else batch.shape[:2]
+        weights.append(jax.ShapeDtypeStruct(shape, config.weights.dtype))
+    return {
+        "batch_size": config.batch_size,
+        "seed": config.seed,
+        "functions": len(data),
+        "precision": jax.config.jax_default_matmul_precision,  # pyright: ignore[reportAttributeAccessIssue]
+        "data": data_digest(data),
+        "validation": None if validate is None else data_digest(validate),
+        "weights": None if config.weights is None else f"arrays {arrays_digest(config.weights)}",
+        "model": dict(structure(model)),
+        "parameters": {name: summary(array) for name, array in arrays_of(model).items()},
+        "versions": {name: version(name) for name in ("jax", "optax")},
+        "loss": program_digest(config.loss, batch, batch, *weights),
+        "optimizer": program_digest(config.optimizer.update, learned, optimizer_state, learned),
+    }
+
+
+def difference(saved: Mapping[str, Any], request: Mapping[str, Any], step: int) -> str | None:
+    """What makes a saved run another one than the requested; None if the request resumes or extends it.
+
+    Directories written by earlier versions lack most of a fingerprint; what they lack is not compared. Loss and
+    optimizer are compared if the versions of JAX and Optax are the same, since other versions trace other programs.
+    """
+
+    def differs(name: str) -> bool:
+        return name in saved and saved[name] != request[name]
+
+    for name in ("batch_size", "seed", "functions", "precision"):
+        if differs(name):
+            return f"has {name}={saved[name]}, but got {name}={request[name]}"
+    for name, what in (("data", "data"), ("validation", "validation data"), ("weights", "weights of locations")):
+        if differs(name) and are_comparable(saved[name], request[name]):
+            return f"has other {what} ({saved[name] or 'none'}; got {request[name] or 'none'})"
+    for name, text in request["model"].items():
+        if name in saved.get("model", {}) and saved["model"][name] != text:
+            return f"has another model ({name} is {saved['model'][name]}; got {text})"
+    for name, numbers in request["parameters"].items():
+        if name in saved.get("parameters", {}) and not are_close(saved["parameters"][name], numbers):
+            return f"started from other parameters ({name} differs)"
+    comparable = saved.get("versions") == request["versions"]
+    if comparable and differs("loss"):
+        return "has another loss"
+    same_optimizer = comparable and not differs("optimizer")
+    if differs("steps") and not same_optimizer:
+        return (
+            f"has steps={saved['steps']}, but got steps={request['steps']}. The learning rate may depend on the number "
+            "of steps, so this is another run; only a run with the same optimizer, such as paper_optimizer(), can be "
+            "extended"
+        )
+    if comparable and not same_optimizer:
+        return "has another optimizer"
+    if request["steps"] < step:
+        return f"has taken {step} steps already, but got steps={request['steps']}"
+    return None
+
+
+# ---- data ------------------------------------------------------------------------------------------------------------
+
+
+def data_digest(data: Samples | Records) -> str:
+    """What was digested and the digest: all arrays in memory, the digest of a store, or a few functions of a file."""
+    match data:
+        case Samples():
+            return f"arrays {arrays_digest((data.u, data.y, data.s, data.x))}"
+        case Store():
+            return f"store {data.digest[:32]}"
+        case Part():
+            key = None if data.key is None else jax.random.key_data(data.key)
+            text = f"{data_digest(data.whole)} {arrays_digest((data.rows, key))} {data.labels}"
+            return f"part {hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    rows = np.unique(np.linspace(0, len(data) - 1, PROBED_ROWS).round().astype(int))
+    loaded = data.load(rows)
+    return f"functions {arrays_digest((loaded.u, loaded.y, loaded.s, loaded.x))}"
+
+
+def arrays_digest(tree: PyTree) -> str:
+    """SHA-256 of the types, shapes and bytes of all arrays of a tree, shortened to 32 digits."""
+    found = hashlib.sha256()
+    for leaf in jax.tree.leaves(tree):
+        array = np.ascontiguousarray(leaf)
+        found.update(f"{array.dtype.str}{array.shape}".encode())
+        found.update(array.reshape(-1).view(np.uint8).data)
+    return found.hexdigest()[:32]
+
+
+def are_comparable(one: str | None, other: str | None) -> bool:
+    """Whether two digests are of the same kind; data that was in memory may be streamed when a run resumes."""
+    return one is None or other is None or one.split()[0] == other.split()[0]
+
+
+# ---- model -----------------------------------------------------------------------------------------------------------
+
+
+def structure(part: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The class of every part and the value of every setting of a model, by path; arrays are left out.
+
+    So are signatures, on which predictions do not depend.
+    """
+    match part:
+        case None | Signature() | jax.Array() | np.ndarray():
+            return
+        case eqx.Module():
+            yield path or "the operator", type(part).__name__
+            for field in dataclasses.fields(part):  # pyright: ignore[reportArgumentType]
+                yield from structure(getattr(part, field.name), f"{path}.{field.name}")
+        case list() | tuple() if not all(isinstance(each, int | float | str) for each in part):
+            for i, each in enumerate(part):
+                yield from structure(each, f"{path}[{i}]")
+        case int() | float() | str() | list() | tuple():
+            text = repr(part)
+            yield path, text if len(text) < 60 else hashlib.sha256(text.encode()).hexdigest()[:32]
+        case _:
+            yield path, getattr(part, "__qualname__", type(part).__name__)
+
+
+def summary(array: Array) -> list[float | None]:
+    """Σᵢ aᵢ sin(i) and the norm: two numbers that differ between arrays, and vary little with round-off."""
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        array = jax.random.key_data(array)
+    values = np.asarray(array).reshape(-1)
+    values = np.concatenate([np.real(values), np.imag(values)] if np.iscomplexobj(values) else [values], dtype=float)
+    return [finite(float(values @ np.sin(np.arange(1.0, len(values) + 1)))), finite(float(np.linalg.norm(values)))]
+
+
+def are_close(one: list[float | None], other: list[float | None]) -> bool:
+    """Whether two summaries are the same up to round-off."""
+    if None in one or None in other:
+        return one == other
+    scale = max(one[1] or 0.0, other[1] or 0.0)
+    return all(abs((a or 0.0) - (b or 0.0)) <= ROUND_OFF * scale for a, b in zip(one, other, strict=True))
+
+
+# ---- programs --------------------------------------------------------------------------------------------------------
+
+
+def program_digest(function: Callable[..., Any], *arguments: PyTree) -> str:
+    """SHA-256 of the program that JAX traces from a function, with its constants."""
+    program = eqx.filter_make_jaxpr(function)(*arguments)[0]
+    text = re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr))  # addresses of Python objects differ between processes
+    return hashlib.sha256(f"{text} {arrays_digest(program.consts)}".encode()).hexdigest()[:32]
+
+
+def as_shapes(tree: PyTree) -> PyTree:
+    """A tree with shapes instead of arrays, without their devices: a run may resume on other devices."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf, tree)

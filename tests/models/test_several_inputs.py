@@ -1,0 +1,168 @@
+"""Several inputs: fields on different sensors, and numbers beside fields."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray
+
+import loca
+from loca.data import Labeled, Normalization, Samples, Variable, convert
+from loca.encoders import Joined, Projection, Scalars, Scattering2D, Sensors, Standardized
+from loca.models import FNO, LOCA, DeepONet, Regression, encode_functions
+from loca.typing import Measurements, MultiInput
+
+RUNS = 40
+
+
+def dataset(count=RUNS, seed=0):
+    """s(y) = ν mean(k) + f̄ y, from a field k(x1, x2), a curve f(t) on a grid of its own, and a number ν."""
+    rng = np.random.default_rng(seed)
+    k, f, nu = rng.normal(size=(count, 8, 8)), rng.normal(size=(count, 5)), rng.uniform(1.0, 3.0, count)
+    y = np.linspace(0.0, 1.0, 6)
+    s = nu[:, None] * k.mean(axis=(1, 2))[:, None] + f.mean(axis=1)[:, None] * y
+    return xarray.Dataset(
+        {
+            "permeability": (("run", "x1", "x2"), k.astype(np.float32), {"units": "m2"}),
+            "forcing": (("run", "t"), f.astype(np.float32)),
+            "viscosity": ("run", nu.astype(np.float32), {"units": "Pa s"}),
+            "pressure": (("run", "y"), s.astype(np.float32)),
+        },
+        {"x1": np.linspace(0, 1, 8), "x2": np.linspace(0, 2, 8), "t": np.linspace(0, 3, 5), "y": y},
+    )
+
+
+NAMES = ["viscosity", "permeability", "forcing"]
+
+
+@pytest.fixture(scope="module")
+def records():
+    return Labeled(dataset(), NAMES, "pressure", "run")
+
+
+@pytest.fixture(scope="module")
+def samples(records):
+    return records.load()
+
+
+def test_variables_of_different_dimensions_are_read_as_fields_and_scalars(records):
+    data = dataset()
+    assert [v.name for v in records.inputs] == ["permeability", "forcing", "viscosity"]
+    assert records.inputs[2] == Variable("viscosity", "Pa s")
+    few = records.select([5, 2, 9]).load([2, 0])
+    assert isinstance(few.u, MultiInput)
+    np.testing.assert_array_equal(few.u.fields[0][..., 0], data.permeability.to_numpy()[[9, 5]].reshape(2, 64))
+    np.testing.assert_array_equal(few.u.fields[1][..., 0], data.forcing.to_numpy()[[9, 5]])
+    np.testing.assert_array_equal(few.u.scalars[:, 0], data.viscosity.to_numpy()[[9, 5]])
+    assert [x.shape for x in few.x] == [(64, 2), (5, 1)]
+    alone = Labeled(data, "viscosity", "pressure", "run").load()
+    assert alone.u.shape == (RUNS, 1, 1)  # numbers alone are values at one sensor, as before
+
+
+def test_channels_are_normalized_field_by_field(samples):
+    data = dataset()
+    found = Normalization.fit(samples)
+    expected = [data[name].to_numpy() for name in ("permeability", "forcing", "viscosity")]
+    np.testing.assert_allclose(found.u_shift, [each.mean() for each in expected], atol=1e-6)
+    np.testing.assert_allclose(found.u_scale, [each.std() for each in expected], rtol=1e-5)
+    u = found.standardize_input(samples.u)
+    np.testing.assert_allclose(u.scalars[:, 0], (expected[2] - expected[2].mean()) / expected[2].std(), atol=1e-5)
+    with pytest.raises(ValueError, match="u has 2 channels but the training data had 3"):
+        found.standardize_input(MultiInput(samples.u.fields))
+
+
+def test_parts_batches_and_noise(samples):
+    k, f, nu = samples.parts
+    assert [part.inputs[0].name for part in (k, f, nu)] == ["permeability", "forcing", "viscosity"]
+    assert nu.u.shape == (RUNS, 1, 1)
+    rows = jnp.array([3, 1])
+    np.testing.assert_array_equal(samples.take(rows).u.scalars, samples.u.scalars[rows])
+    noise = samples.corrupt(jax.random.key(0), 0.5).u
+    steps = [np.asarray(a - b) for a, b in zip(jax.tree.leaves(noise), jax.tree.leaves(samples.u), strict=True)]
+    assert np.std(steps[0]) == pytest.approx(0.5, rel=0.05)
+    assert not np.isclose(steps[1].ravel()[0], steps[0].ravel()[0])  # noise of its own
+    with pytest.raises(ValueError, match="sensors of 1 fields but u holds 2"):
+        Samples(samples.u, samples.y, samples.s, x=samples.x[0])
+    with pytest.raises(ValueError, match="x has 5 sensors but u has 64 values"):
+        Samples(samples.u, samples.y, samples.s, x=samples.x[::-1])
+
+
+def test_each_field_has_its_encoder_and_codes_are_joined_and_standardized(samples):
+    model = LOCA.create(samples, key=jax.random.key(0))
+    joined = model.encoder.encoder
+    assert isinstance(model.encoder, Standardized)
+    assert isinstance(joined, Joined)
+    assert [type(each) for each in (*joined.encoders, joined.scalars)] == [Scattering2D, Sensors, Scalars]
+    codes = np.asarray(encode_functions(model, samples.u))
+    nu = np.asarray(samples.u.scalars[:, 0])
+    np.testing.assert_allclose(codes[:, -1], (nu - nu.mean()) / nu.std(), atol=1e-4)
+    one = MultiInput(tuple(field[0] for field in samples.u.fields), samples.u.scalars[0])
+    parts = [joined.encoders[0](one.fields[0]), joined.encoders[1](one.fields[1]), one.scalars]
+    np.testing.assert_allclose(joined(one), jnp.concatenate(parts), rtol=1e-6)
+
+
+def test_measurements_beside_numbers():
+    x = jax.random.uniform(jax.random.key(0), (6, 30, 1))
+    u = MultiInput((Measurements(x, x, jnp.ones((6, 30), bool)),), jnp.arange(12.0).reshape(6, 2))
+    data = Samples(u, jnp.linspace(0, 1, 4)[:, None], jnp.ones((6, 4, 1)))
+    model = DeepONet.create(data, key=jax.random.key(0), num_features=3)
+    assert isinstance(model.encoder.encoder.encoders[0], Projection)
+    assert model.encoder.size == 15 + 2
+    assert loca.models.predict(model, u, data.y).shape == (6, 4, 1)
+
+
+def test_wrong_inputs_are_refused(samples):
+    one = MultiInput(tuple(field[0] for field in samples.u.fields), samples.u.scalars[0])
+    with pytest.raises(TypeError, match="Sensors encodes one field, got a MultiInput with 2 fields and 1 scalars"):
+        Sensors(64)(one)
+    with pytest.raises(ValueError, match=r"Scalars was built for 2 numbers per function, got scalars of shape \(1,\)"):
+        Scalars(2)(one)
+    with pytest.raises(ValueError, match="a MultiInput with 1 fields, got 2 fields"):
+        Joined([Sensors(64)], 1)(one)
+    with pytest.raises(ValueError, match="built for fields alone, got 1 scalars"):
+        Joined([Sensors(64), Sensors(5)])(one)
+    with pytest.raises(ValueError, match="at least one field"):
+        MultiInput((), jnp.ones(2))
+    with pytest.raises(ValueError, match="an FNO needs sensors on a grid"):
+        FNO.create(samples, key=jax.random.key(0))
+
+
+def test_an_fno_takes_scalars_as_constant_channels(samples):
+    u = MultiInput(samples.u.fields[:1], samples.u.scalars)
+    y = samples.x[0]
+    data = Samples(u, y, jnp.ones((RUNS, 64, 1)), x=samples.x[:1])
+    model = FNO.create(data, key=jax.random.key(0), modes=2, width=3, depth=1)
+    one = jax.tree.map(lambda a: a[4], u)
+    code = np.asarray(model.encode(one))
+    np.testing.assert_allclose(code[..., 1], code[0, 0, 1])
+    nu = np.asarray(u.scalars[:, 0])
+    assert code[0, 0, 1] == pytest.approx((nu[4] - nu.mean()) / nu.std(), abs=1e-4)
+    wide = Samples(
+        jnp.concatenate([u.fields[0], jnp.broadcast_to(u.scalars[:, None], (RUNS, 64, 1))], axis=-1), y, data.s, x=y
+    )
+    same = FNO.create(wide, key=jax.random.key(0), modes=2, width=3, depth=1)
+    np.testing.assert_allclose(code, same.encode(wide.u[4]), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_several_inputs_are_stored_trained_saved_evaluated_checked_and_drawn(records, samples, tmp_path):
+    store = convert(records, tmp_path / "a.zarr")
+    again = store.load([4, 0])
+    for a, b in zip(jax.tree.leaves((again.u, again.x)), jax.tree.leaves((samples.u, samples.x)), strict=True):
+        np.testing.assert_array_equal(a, b[jnp.array([4, 0])] if a.shape != b.shape else b)
+    found, expected = store.normalization(), Normalization.fit(samples)
+    np.testing.assert_allclose(found.u_shift, expected.u_shift, atol=1e-6)
+    np.testing.assert_allclose(found.u_scale, expected.u_scale, rtol=1e-5)
+
+    small = dict.fromkeys(("lift_widths", "proposal_widths", "feature_widths"), (16,))
+    model = LOCA.create(samples, key=jax.random.key(0), num_features=8, lift_size=8, **small)
+    model, history = loca.fit(model, samples, steps=200, batch_size=20)
+    assert history.moments[-1].loss < 0.2, "the mean field has a loss of 1"
+    loca.save(model, tmp_path / "model", data=samples)
+    loaded = loca.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(samples.u, samples.y), model.predict(samples.u, samples.y))
+    assert [x.shape for x in loaded.sensors] == [(64, 2), (5, 1)]
+    assert loca.evaluate(loaded, store).errors["relative_l2"].shape == (RUNS, 1)
+    assert loca.evaluate(Regression.fit(samples, 5), samples).errors["relative_l2"].shape == (RUNS, 1)
+    assert not [f for f in loca.checks.check(samples, samples.take(jnp.arange(9))).findings if f.name == "mismatch"]
+    assert loca.figures.sheet(samples, rows=1).axes

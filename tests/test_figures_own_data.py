@@ -1,0 +1,209 @@
+"""Figures of data that users bring: names and units of the data, single numbers, uneven rows, decades, point clouds."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import LogNorm
+
+from loca.data import Labeled, Samples, Variable
+from loca.domains import Box
+from loca.encoders import Sensors
+from loca.figures import attention, draw_predictions, fields, sheet
+from loca.figures.scales import kind_of, norm_of
+from loca.models import LOCA
+from test_figures import fields as field_data
+from test_figures import grid, make, panels
+from test_figures_results import small
+from writing import check_writing
+
+
+def ocean(leading="depth", **coordinates):
+    """Wind stress over (x, y) and temperature over a leading coordinate, x and y."""
+    z, x, y = np.linspace(0.0, 40.0, 5), np.linspace(0.0, 10.0, 6), np.linspace(0.0, 8.0, 7)
+    stress = np.cos(np.arange(3)[:, None, None] + x[:, None] + y)
+    temperature = 15.0 + np.sin(z)[:, None, None] + stress[:, None]
+    return xarray.Dataset(
+        {
+            "wind_stress": (("run", "x", "y"), stress, {"units": "N m-2"}),
+            "temperature": (("run", leading, "x", "y"), temperature, {"units": "degC"}),
+        },
+        {"x": ("x", x, {"units": "km"}), "y": ("y", y, {"units": "km"}), leading: (leading, z, {"units": "m"})}
+        | coordinates,
+    )
+
+
+def colorbars(figure):
+    return [ax for ax in figure.axes if ax.get_label() == "<colorbar>"]
+
+
+def norms(figure):
+    """The color scale of every panel with a mesh, column by column."""
+    found = [[each.norm for each in ax.collections if isinstance(each, QuadMesh)] for ax in panels(figure)]
+    return [norm for (norm,) in found]
+
+
+# --- names ---
+
+
+def test_axes_have_the_names_and_units_of_the_data():
+    figure = sheet(Labeled(ocean(), "wind_stress", "temperature", "run").load(), rows=2)
+    check_writing(figure)
+    axes = panels(figure)
+    assert axes[2].get_title() == "output, depth = 0 m\ntemperature"
+    assert [axes[1].get_xlabel(), axes[1].get_ylabel()] == ["$x$ (km)", "$y$ (km)"]
+    assert [axes[3].get_xlabel(), axes[3].get_ylabel()] == ["$x$ (km)", "$y$ (km)"]
+
+
+def test_times_are_in_days():
+    days = xarray.date_range("2000-01-01", periods=5)
+    samples = Labeled(ocean("time", time=days), "wind_stress", "temperature", "run").load()
+    assert [ax.get_title().split("\n")[0] for ax in panels(sheet(samples, rows=1))[1:]] == [
+        "output, time = 0 days",
+        "time = 2 days",
+        "time = 4 days",
+    ]
+
+
+def test_a_coordinate_without_a_name_is_not_called_time():
+    x, y = np.linspace(0, 1, 6)[:, None], grid(np.linspace(0, 1, 4), np.linspace(0, 1, 5))
+    axes = panels(sheet(make(np.ones((2, 6, 1)), y, np.ones((2, 20, 1)), x), rows=1))
+    assert [axes[1].get_xlabel(), axes[1].get_ylabel()] == ["$y_{1}$", "$y_{2}$"]
+
+
+def test_a_region_of_the_globe_is_a_map_with_latitude_upwards():
+    lat, lon = np.arange(55.0, 40.0, -2.5), np.arange(-10.0, 15.0, 2.5)
+    values = np.broadcast_to(lat[:, None] + 0.0 * lon, (2, 6, 10))
+    dataset = xarray.Dataset({"u": (("run", "lat", "lon"), values)}, {"lat": lat, "lon": lon}).assign(s=lambda d: d.u)
+    samples = Labeled(dataset, "u", "s", "run").load()
+    assert isinstance(samples.domain, Box)
+    ax = panels(sheet(samples, rows=1))[0]
+    assert [ax.get_xlabel(), ax.get_ylabel()] == ["longitude", "latitude"]
+    assert ax.get_ylim() == pytest.approx((41.25, 56.25))
+
+
+def test_channels_without_names_have_those_that_the_model_knows():
+    data = field_data()
+    model = small(data)
+    plain = Samples(data.u, data.y, data.s, x=data.x)
+    assert panels(fields(model, plain, rows=1))[0].get_title() == "input\npermeability"
+
+
+# --- single numbers ---
+
+
+def test_single_numbers_are_shown_as_values():
+    x = grid(np.linspace(0, 2, 8), np.linspace(0, 1, 6))
+    u = np.array([[0.0012, 300.0], [0.5, -2.0]])[:, None]
+    names = [Variable("dynamic_viscosity", "Pa s"), Variable("T", "K")]
+    samples = Samples(*(jnp.asarray(a, jnp.float32) for a in (u, x, np.ones((2, 48, 1)))), inputs=names)
+    figure = draw_predictions(samples, samples.s, ["typical", "worst"])
+    check_writing(figure)
+    axes = panels(figure)
+    assert [text.get_text() for ax in axes[:4] for text in ax.texts] == ["0.0012", "0.5", "300", "−2"]
+    assert [axes[0].get_title(), axes[2].get_title()] == ["input\ndynamic\nviscosity\n(Pa s)", "T\n(K)"]
+    assert axes[0].get_ylabel() == "typical"
+    assert not any(ax.lines for ax in axes[:4])
+
+
+# --- colors ---
+
+
+def pair(amplitude, errors):
+    """Fields of the given amplitudes, and predictions with errors of the given sizes."""
+    x = grid(np.linspace(0, 1, 9), np.linspace(0, 1, 8))
+    s = np.array(amplitude)[:, None] * (1.0 + x[:, 0])
+    wrong = s + np.array(errors)[:, None] * np.sin(9 * x[:, 1])
+    samples = make(np.ones((len(s), 72, 1)), x, s[..., None], x, outputs=[Variable("pressure", "Pa")])
+    return samples, jnp.asarray(wrong, jnp.float32)[..., None]
+
+
+def test_a_typical_row_is_visible_above_the_worst():
+    samples, prediction = pair([1.0, 1.0], [0.01, 0.5])
+    figure = draw_predictions(samples, prediction, ["typical", "worst"])
+    check_writing(figure)
+    truth, predicted, error = norms(figure)[2:4], norms(figure)[4:6], norms(figure)[6:8]
+    largest = np.abs(prediction - samples.s).max(axis=(1, 2))
+    assert [norm.vmax for norm in error] == pytest.approx(largest.tolist(), rel=1e-5)
+    assert len({(norm.vmin, norm.vmax) for norm in (*truth, *predicted)}) == 1  # these rows can be compared
+    assert len(colorbars(figure)) == 4 * 2  # every row states its scale
+    assert len(colorbars(draw_predictions(*pair([1.0, 1.0], [0.3, 0.5]), None))) == 4  # one is enough
+
+
+def test_a_small_function_is_visible_above_a_large_one():
+    truth = norms(sheet(pair([1.0, 30.0], [0.0, 0.0])[0], rows=2))[2:]
+    assert [(norm.vmin, norm.vmax) for norm in truth] == [(1.0, 2.0), (30.0, 60.0)]
+
+
+def test_a_prediction_far_off_does_not_make_the_truth_pale():
+    samples, prediction = pair([1.0], [0.0])
+    figure = draw_predictions(samples, prediction.at[:, :36].set(50.0), None)
+    assert [(norm.vmin, norm.vmax) for norm in norms(figure)[1:3]] == [(1.0, 3.0)] * 2
+    truth, predicted = (bar._colorbar.extend for bar in colorbars(figure)[1:3])
+    assert (truth, predicted) == ("neither", "max")
+
+
+def test_few_large_errors_do_not_hide_the_others():
+    samples, prediction = pair([1.0] * 3, [0.1] * 3)
+    figure = draw_predictions(samples, prediction.at[1, 7].add(40.0), None)
+    bar = colorbars(figure)[-1]
+    assert norms(figure)[-1].vmax < 0.2
+    assert bar.get_xlabel().endswith("99 % of values")
+    assert bar._colorbar.extend == "max"
+
+
+def test_slices_that_would_be_blank_have_their_own_colors():
+    samples = Labeled(ocean(), "wind_stress", "temperature", "run").load()
+    decay = np.exp(-np.asarray(samples.y.points)[:, 0] / 5.0)[:, None]
+    decaying = dataclasses.replace(samples, s=(samples.s - 15.0) * decay)
+    largest = [norm.vmax for norm in norms(sheet(decaying, rows=1))[1:]]
+    assert largest[0] > 10 * largest[1] > 100 * largest[2]
+
+
+def test_positive_values_over_decades_have_a_logarithmic_scale():
+    two = np.geomspace(1.0, 100.0, 200)
+    assert kind_of(two) == "plain"  # less than two decades between the quantiles
+    assert kind_of(two**1.1) == "log"
+    assert kind_of(np.append(two**3, 0.0)) == "plain"
+    norm = norm_of("log", two**2, np.array([-1.0, 2e4]))
+    assert (norm.vmin, norm.vmax) == (0.1, 2e4)  # a decade at most below the truth
+    assert norm(np.array([-1.0]))[0] == 0.0  # below, not missing
+
+
+def test_a_logarithmic_bar_has_powers_of_ten():
+    x = grid(np.linspace(0, 1, 9), np.linspace(0, 1, 8))
+    k = np.exp(8.0 * x[:, :1])[None]
+    figure = sheet(make(k, x, np.ones((1, 72, 1)), x, inputs=[Variable("permeability", "m2")]), rows=1)
+    check_writing(figure)
+    assert isinstance(norms(figure)[0], LogNorm)
+    bar = colorbars(figure)[0]
+    assert bar.get_xlabel() == "m$^{2}$"
+    shown = [label.get_text() for label in bar.get_xticklabels() if label.get_text()]
+    assert shown
+    assert all("10^" in label for label in shown)
+
+
+# --- point clouds ---
+
+
+def test_attention_over_a_point_cloud_fills_the_domain():
+    y = jax.random.uniform(jax.random.key(0), (3, 50, 2))
+    data = Samples(jnp.ones((3, 4, 1)), y, y[..., :1], domain=Box.unit(2))
+    options = dict.fromkeys(("lift_widths", "proposal_widths", "feature_widths"), (8,))
+    model = LOCA.create(data, key=jax.random.key(0), encoder=Sensors(4, 1), num_features=5, **options)
+    figure = attention(model, data, points=[7])
+    check_writing(figure)
+    *first, kappa = panels(figure)
+    (mesh,) = (each for each in first[0].collections if isinstance(each, QuadMesh))
+    across, up = (
+        axis[:-1] + np.diff(axis) / 2 for axis in (mesh.get_coordinates()[0, :, 0], mesh.get_coordinates()[:, 0, 1])
+    )
+    feature = int(first[0].texts[0].get_text().strip("$").split("=")[1])
+    place = jnp.array([[across[10], up[40]]])
+    assert mesh.get_array()[40, 10] == pytest.approx(float(model.weights(place)[0][0, feature]), rel=1e-4)
+    assert not np.ma.is_masked(mesh.get_array())
+    np.testing.assert_allclose(kappa.lines[-1].get_xydata()[0], y.reshape(-1, 2)[7])  # the cross

@@ -1,0 +1,119 @@
+"""The estimator follows the rules of scikit-learn and gives the same numbers as the package itself."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import (
+    check_estimator_cloneable,
+    check_estimators_dtypes,
+    check_n_features_in,
+    check_parameters_default_constructible,
+    parametrize_with_checks,
+)
+
+from loca.data import Samples
+from loca.models import DeepONet
+from loca.sklearn import OperatorRegressor
+from loca.training import default_optimizer, fit
+
+TINY = {"num_features": 4, "branch_widths": (4,), "trunk_widths": (4,)}
+"""Sizes of a DeepONet."""
+
+RIDGE = OperatorRegressor("ridge", sizes={"strength": 1e-6})
+
+EXPECTED_FAILURES: dict[str, str] = {}
+"""Checks of scikit-learn that do not apply to functional data, and why."""
+
+
+def linear(count=30, sensors=6, locations=5):
+    """Inputs, and outputs that depend on them linearly."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(count, sensors))
+    return X, X @ random.normal(size=(sensors, locations)) + 3.0
+
+
+def test_ridge_recovers_a_linear_operator():
+    X, y = linear()
+    regressor = OperatorRegressor("ridge", sizes={"strength": 1e-9}).fit(X[:25], y[:25])
+    np.testing.assert_allclose(regressor.predict(X[25:]), y[25:], rtol=1e-3, atol=1e-3)
+    assert regressor.score(X[25:], y[25:]) > 0.999
+    assert regressor.predict(X[:3], at=[0.0, 0.26]) == pytest.approx(regressor.predict(X[:3])[:, :2])  # the nearest
+
+
+@pytest.mark.slow
+def test_training_is_that_of_the_package():
+    X, y = linear(count=8)
+    regressor = OperatorRegressor("deeponet", sizes=TINY, steps=3, batch_size=4, rate=1e-2, seed=5).fit(X, y)
+    u, s, places = (jnp.asarray(a, jnp.float32) for a in (X[..., None], y[..., None], np.linspace(0, 1, 5)[:, None]))
+    data = Samples(u, places, s)
+    start = DeepONet.create(data, key=jax.random.key(5), **TINY)
+    model, history = fit(start, data, steps=3, optimizer=default_optimizer(3, 1e-2), batch_size=4, seed=5)
+    assert [moment.loss for moment in regressor.history_] == [moment.loss for moment in history]
+    np.testing.assert_allclose(regressor.predict(X), model.predict(u, data.y)[..., 0], rtol=1e-5, atol=1e-6)
+    elsewhere = jnp.array([[0.3], [0.77]])
+    found = regressor.predict(X, at=[0.3, 0.77])
+    np.testing.assert_allclose(found[2], model(u[2], elsewhere)[:, 0], rtol=1e-5, atol=1e-6)
+
+
+def test_channels_are_interleaved():
+    X, y = linear(sensors=6, locations=8)
+    regressor = OperatorRegressor("ridge", input_channels=3, output_channels=2, sensors=[0.0, 1.0]).fit(X, y)
+    assert regressor.operator_.sensors.shape == (2, 1)
+    assert regressor.locations_.shape == (4, 1)
+    assert regressor.predict(X).shape == y.shape
+    assert regressor.predict(X, at=np.linspace(0, 1, 7)).shape == (30, 14)
+    image = X.reshape(30, 2, 3)
+    np.testing.assert_array_equal(clone(regressor).fit(image, y).predict(image), regressor.predict(X))
+
+
+def test_pipelines_and_searches_work():
+    X, y = linear()
+    pipeline = make_pipeline(StandardScaler(), OperatorRegressor("ridge"))
+    sizes = [{"strength": strength} for strength in (1e-8, 10.0)]
+    search = GridSearchCV(pipeline, {"operatorregressor__sizes": sizes}, cv=2).fit(X, y)
+    assert search.best_params_ == {"operatorregressor__sizes": sizes[0]}
+    copy = clone(search.best_estimator_[-1])
+    assert copy.sizes == sizes[0]
+    assert not hasattr(copy, "operator_")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": "transformer"}, "expected model to be one of 'loca', 'deeponet', 'fno', 'ridge', got 'transformer'"),
+        ({"locations": [0.0, 1.0]}, "y has 5 values of 1 channels per function but there are 2 locations"),
+        ({"input_channels": 4}, "X has 6 values per function, which is no multiple of input_channels=4"),
+        ({"model": "fno"}, "an FNO needs sensors on a grid"),
+    ],
+)
+def test_wrong_parameters_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        OperatorRegressor(**{"model": "ridge", **options}).fit(*linear())
+
+
+@pytest.mark.parametrize("check", [check_estimator_cloneable, check_n_features_in, check_estimators_dtypes])
+def test_some_checks_of_scikit_learn(check):
+    check("OperatorRegressor", clone(RIDGE))
+
+
+def test_defaults_are_plain_values():
+    check_parameters_default_constructible("OperatorRegressor", OperatorRegressor())
+
+
+@pytest.mark.slow
+@parametrize_with_checks([RIDGE], expected_failed_checks=lambda _: EXPECTED_FAILURES)
+def test_every_check_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.full
+@parametrize_with_checks(
+    [OperatorRegressor("deeponet", sizes=TINY, steps=300)], expected_failed_checks=lambda _: EXPECTED_FAILURES
+)
+def test_every_check_with_a_trained_model(estimator, check):
+    check(estimator)
