@@ -109,6 +109,7 @@ def test_with_some_labels_the_mean_is_that_of_the_full_covariance(x64):
     np.testing.assert_allclose(operator.variance, variance, rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_draws_have_the_posterior_covariance(x64):
     data = example(channels=1).observe(jax.random.key(0), 9)
     problem = as_problem(data)
@@ -131,7 +132,7 @@ def test_free_queries_equal_indexed_ones(x64):
     data = example().observe(jax.random.key(0), 9)
     assert isinstance(data.y, Indexed)
     problem = as_problem(data)
-    f, h, values = problem.features(HYPER, ALL)
+    _, h, values = problem.features(HYPER, ALL)
     kinds = [labels_at(values, h, q) for q in (data.y, Free(data.y.locations(len(data))))]
     few = labels_at(values, h, Indexed(jnp.tile(data.y.y, (40, 1)), data.y.index))  # of very many locations
     assert len({type(kind) for kind in (*kinds, few)}) == 3

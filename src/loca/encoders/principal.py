@@ -64,9 +64,8 @@ class PrincipalComponents(Encoder):
         return self.components.shape[-1]
 
     def __call__(self, u: Input) -> Float[Array, " d"]:
-        values = (
-            check_values(u, *self.mean.shape, "PrincipalComponents")
-            if self.encoder is None
-            else self.encoder(u)[:, None]
-        )
+        if self.encoder is not None:
+            u = self.encoder(u)[:, None]
+        sensors, channels = self.mean.shape
+        values = check_values(u, sensors, channels, "PrincipalComponents")
         return jnp.einsum("mc,mck->k", values - self.mean, self.components)

@@ -43,7 +43,7 @@ class System:
 
     @property
     def preconditioner(self) -> Float[Array, "r_u r_y"]:
-        """1/diag A: this is A⁻¹ itself if features are orthogonal over functions and over the locations of all labels."""
+        """1/diag A; it is A⁻¹ if features are orthogonal over functions and over the locations of all labels."""
         return 1.0 / (self.power + self.noise)
 
     def __call__(self, c: Unknowns) -> Unknowns:
@@ -114,9 +114,10 @@ class OnMesh:
             labels = eqx.tree_at(lambda tree: tree.f, labels, jnp.where(added[:, None], 0.0, labels.f))
             values = jnp.where(added[:, None], 0.0, pad_to_multiple(block.values, count, 1))
             whole = Block(labels, values)
-            yield jax.tree.map(
-                lambda a, spec: jax.device_put(a, NamedSharding(self.mesh, spec)), whole, partition(whole)
-            )
+            yield jax.tree.map(self._put, whole, partition(whole))
+
+    def _put(self, array: Array, spec: PartitionSpec) -> Array:
+        return jax.device_put(array, NamedSharding(self.mesh, spec))
 
 
 def partition(block: Block) -> PyTree:

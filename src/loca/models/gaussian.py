@@ -34,7 +34,9 @@ class Conditions(Fixed):
 
 
 class GaussianOperator(SeparableOperator, Fixed):
-    """F(u)(y) = Σ_ab f_a(u) C_ab h_b(y): the posterior mean of a Gaussian process with covariance k_U(u, u′)·k_Y(y, y′).
+    """F(u)(y) = Σ_ab f_a(u) C_ab h_b(y): the posterior mean of a Gaussian process over pairs (u, y).
+
+    Its covariance is k_U(u, u′)·k_Y(y, y′).
 
     f are features of a kernel on encoded inputs, h features of a kernel on locations. `loca.solve` finds C, one matrix
     for each output channel, and chooses the kernels.
@@ -72,7 +74,7 @@ class GaussianOperator(SeparableOperator, Fixed):
         return v.reshape(*codes.shape[:-1], *v.shape[1:])
 
     def std(self, u: Input, y: Float[Array, "P d_y"]) -> Float[Array, "P d_s"]:
-        """The standard deviation of F(u)(y) given the training data, in the units of the data; noise of labels excluded.
+        """The standard deviation of F(u)(y) given the training data, in the units of the data, without noise of labels.
 
         Exact if all functions are labeled at the same locations. Otherwise the labels of a function count as if they
         were spread evenly over all its locations; compare with the spread of `draws` where that is in doubt.

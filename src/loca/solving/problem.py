@@ -20,6 +20,7 @@ from loca.gaussian import (
     Block,
     InputFeatures,
     InputKernel,
+    Labels,
     LocationFeatures,
     Report,
     Solution,
@@ -30,7 +31,7 @@ from loca.gaussian import (
 )
 from loca.models import Conditions, GaussianOperator, Signature, projection
 from loca.solving.hyperparameters import Hyperparameters
-from loca.typing import Input, Measurements, MultiInput, PyTree, SensorLocations
+from loca.typing import Input, Measurements, MultiInput, PyTree
 
 COMPONENTS = 256
 """Principal components of the inputs, at most."""
@@ -117,7 +118,7 @@ class Problem:
         Features and labels are written to the directory `scratch` and read once per iteration.
         """
         features = self.features(hyper, ranks)
-        blocks = StoredBlocks(scratch, in_precision(features.h))
+        blocks = StoredBlocks(scratch)
         for start in range(0, len(records), STREAMED):
             data = records.load(slice(start, start + STREAMED))
             codes, values = encoded(data, self.normalization, self.encoder)
@@ -149,20 +150,22 @@ class Problem:
 class StoredBlocks:
     """Blocks in files, read one after the other. All of them have the same features of locations."""
 
-    def __init__(self, directory: Path, h: LocationFeatures):
-        self.directory, self.h, self.count = directory, h, 0
-        self.labels: list[PyTree] = []
+    def __init__(self, directory: Path):
+        self.directory, self.count = directory, 0
+        self.first: Labels | None = None
 
     def append(self, block: Block) -> None:
         """Write a block; arrays that all blocks share stay in memory."""
         names = type(block.labels).of_functions
         rows = {name: np.asarray(getattr(block.labels, name)) for name in names}
-        np.savez(self.directory / f"{self.count}.npz", values=np.asarray(block.values), **rows)
-        self.labels.append((names, block.labels) if self.count == 0 else None)
+        np.savez(self.directory / f"{self.count}.npz", allow_pickle=False, values=np.asarray(block.values), **rows)
+        self.first = self.first or block.labels
         self.count += 1
 
     def __iter__(self) -> Iterator[Block]:
-        names, first = self.labels[0]
+        first = self.first
+        assert first is not None, "no functions"
+        names = type(first).of_functions
         for i in range(self.count):
             with np.load(self.directory / f"{i}.npz") as file:
                 rows = tuple(jnp.asarray(file[name]) for name in names)
@@ -180,12 +183,14 @@ def principal_components(data: Samples, normalization: Normalization) -> Encoder
     """The principal components of the inputs, for several inputs one after the other."""
     u = normalization.standardize_input(data.u)
     if not isinstance(u, MultiInput):
+        assert not isinstance(data.x, tuple)
         return field_components(data, u, data.x)
+    assert isinstance(data.x, tuple)
     fields = [field_components(data, field, x) for field, x in zip(u.fields, data.x, strict=True)]
     return Joined(fields, 0 if u.scalars is None else u.scalars.shape[-1])
 
 
-def field_components(data: Samples, u: Input, x: SensorLocations) -> PrincipalComponents:
+def field_components(data: Samples, u: Input, x: Float[Array, "m d_x"] | None) -> PrincipalComponents:
     """The principal components of one field; on a sphere, sensors count by their area."""
     if isinstance(u, Measurements):
         return PrincipalComponents.fit(u, COMPONENTS, encoder=projection(u))

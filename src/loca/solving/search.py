@@ -61,9 +61,8 @@ class Trial(NamedTuple):
     seconds: float
 
 
-HEADER = (
-    f"{'stage':>5} {'length':>8} {'damping':>8} {'linear':>8} {'noise':>9} {'error':>9} {'seconds':>8}  lengths in y"
-)
+COLUMNS = ("length", "damping", "linear", "noise", "error", "seconds")
+HEADER = "stage" + "".join(f"{name:>9}" for name in COLUMNS) + "  lengths in y"
 
 
 def table_row(trial: Trial) -> str:
@@ -72,8 +71,8 @@ def table_row(trial: Trial) -> str:
     lengths = " ".join(f"{each:.3g}" for each in h.location_lengths)
     names = "".join(f", {transform} of {name}" for name, transform in h.transforms)
     return (
-        f"{trial.stage:>5} {h.length:>8.3g} {h.damping:>8.2g} {h.linear:>8.3g} {h.noise:>9.2g} "
-        f"{trial.error:>9.5f} {trial.seconds:>8.1f}  {lengths}{names}"
+        f"{trial.stage:>5}{h.length:>9.3g}{h.damping:>9.2g}{h.linear:>9.3g}{h.noise:>9.2g}"
+        f"{trial.error:>9.5f}{trial.seconds:>9.1f}  {lengths}{names}"
     )
 
 
@@ -194,9 +193,8 @@ def mean_error(operator: GaussianOperator, u: Input, queries: Queries, s: Float[
 def transforms_to_try(data: Samples) -> list[tuple[tuple[str, str], ...]]:
     """Logarithms of positive inputs, and means and scales per location of outputs, alone and together."""
     inputs: list[Mapping[str, str]] = [{}]
-    positive = [
-        column.variable.name for column in columns(data) if column.side == "input" and is_positive(column.flat())
-    ]
+    of_inputs = (column for column in columns(data) if column.side == "input")
+    positive = [column.variable.name for column in of_inputs if is_positive(column.flat())]
     if positive:
         inputs.append(dict.fromkeys(positive, "log"))
     outputs: list[Mapping[str, str]] = [{}]

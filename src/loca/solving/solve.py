@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from loca.data import Records, Samples
+from loca.data import Free, Records, Samples
 from loca.durable import is_started, write_request
 from loca.encoders import Encoder
 from loca.models import GaussianOperator
@@ -24,6 +24,12 @@ from loca.training import data_digest
 
 RANKS = Ranks(2048, 1024)
 """The number of features of inputs and of locations, at most, unless given."""
+
+OPERATIONS = 5e10
+"""Of an iteration, at most, unless ranks are given: about a second on two cores."""
+
+TRIAL_OPERATIONS = 5e9
+"""Of an iteration of a trial."""
 
 ACCURACY = Accuracy(tolerance=1e-4, limit=300)
 """Of the last solve."""
@@ -67,7 +73,7 @@ def solve(
     *,
     validation: Samples | None = None,
     hyperparameters: Hyperparameters | None = None,
-    ranks: tuple[int, int] = RANKS,
+    ranks: tuple[int, int] | None = None,
     encoder: Encoder | None = None,
     seed: int = 0,
     directory: str | os.PathLike[str] | None = None,
@@ -82,9 +88,10 @@ def solve(
 
     - `data`: training functions in memory or in a file. Those in a file are read block by block, so that memory does
       not grow with their number.
-    - `validation`: functions to choose hyperparameters on; by default a part of the data, which the last solve uses too.
+    - `validation`: functions to choose hyperparameters on; by default part of the data, which the last solve also uses.
     - `hyperparameters`: skip the search.
-    - `ranks`: the number of features of inputs and of locations, at most. More are more accurate and slower.
+    - `ranks`: the number of features of inputs and of locations. More are more accurate and slower. By default at most
+      (2048, 1024), and fewer for much data, so that an iteration takes about a second on two cores.
     - `encoder`: of the inputs; by default their principal components.
     - `seed`: determines which functions are held out, and which are landmarks.
     - `directory`: where the trials of the search are stored. If the process is killed, the same call resumes.
@@ -105,16 +112,18 @@ def solve(
         axes = 1 if example.domain.is_geographic else example.domain.dimension
         best = Hyperparameters(location_lengths=(0.5,) * axes)
         if len(example) >= 5 or validation is not None:
-            best = search(folds(example, validation), best, stages(Ranks(*ranks)), trials, encoder)
+            plan = stages(example, Ranks(*ranks or RANKS))
+            best = search(folds(example, validation), best, plan, trials, encoder)
     begun = time.perf_counter()
     problem = Problem.fit(example, best.transforms, encoder)
     report = show_iteration if show else None
+    chosen = Ranks(*ranks or affordable(RANKS, example, len(data), OPERATIONS))
     if isinstance(data, Samples):
-        operator, found = problem.solve(best, Ranks(*ranks), ACCURACY, report, mesh)
+        operator, found = problem.solve(best, chosen, ACCURACY, report, mesh)
     else:
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             streamed = problem.solve_streamed
-            operator, found = streamed(data, Path(scratch), best, Ranks(*ranks), ACCURACY, report, mesh)
+            operator, found = streamed(data, Path(scratch), best, chosen, ACCURACY, report, mesh)
     if show:
         print(file=sys.stderr)  # noqa: T201
     now = time.perf_counter()
@@ -122,12 +131,12 @@ def solve(
 
 
 def prepared(
-    directory: Path, data: Samples | Records, validation: Samples | None, seed: int, ranks: tuple[int, int]
+    directory: Path, data: Samples | Records, validation: Samples | None, seed: int, ranks: tuple[int, int] | None
 ) -> Path:
     """The directory of a search, after a check that it was not started for other data."""
     directory.mkdir(parents=True, exist_ok=True)
     digests = {"data": data_digest(data), "validation": None if validation is None else data_digest(validation)}
-    request = {"provenance": {}, **digests, "seed": seed, "ranks": list(ranks)}
+    request = {"provenance": {}, **digests, "seed": seed, "ranks": ranks and list(ranks)}
     if not is_started(directory, request):
         write_request(directory, request)
     return directory
@@ -142,11 +151,23 @@ def folds(data: Samples, validation: Samples | None) -> list[Fold]:
     return [Fold(data.take(jnp.asarray(np.setdiff1d(rows, each))), data.take(jnp.asarray(each))) for each in held]
 
 
-def stages(ranks: Ranks) -> list[Stage]:
+def stages(data: Samples, ranks: Ranks) -> list[Stage]:
     """Many trials with few functions and features, then a few with more."""
-    small = Ranks(min(400, ranks.inputs), min(256, ranks.locations))
-    medium = Ranks(min(1000, ranks.inputs), min(768, ranks.locations))
-    return [Stage(400, small, (4.0, 2.0), 60), Stage(1000, medium, (2.0,), 14)]
+    found = []
+    for functions, r_y, factors, trials in ((400, 256, (4.0, 2.0), 60), (1000, 768, (2.0,), 14)):
+        count = min(functions, len(data))
+        few = Ranks(min(count, ranks.inputs), min(r_y, ranks.locations))
+        found.append(Stage(count, affordable(few, data, count, TRIAL_OPERATIONS), factors, trials))
+    return found if found[0][:2] != found[1][:2] else found[:1]
+
+
+def affordable(ranks: Ranks, data: Samples, functions: int, operations: float) -> Ranks:
+    """The largest ranks of the same proportion with which an iteration takes no more than these operations."""
+    r_u, r_y = min(ranks.inputs, functions), ranks.locations
+    width = data.y.count if isinstance(data.y, Free) else len(data.y.points)
+    while 4.0 * functions * data.output_size * r_y * (r_u + width) > operations:
+        r_u, r_y = int(0.9 * r_u), int(0.9 * r_y)
+    return Ranks(r_u, r_y)
 
 
 def show_iteration(count: int, residual: float) -> None:
