@@ -29,6 +29,7 @@ PARTS = (
     "data",
     "domains",
     "encoders",
+    "gaussian",
     "kernels",
     "models",
     "nets",
