@@ -5,6 +5,7 @@ from loca.data.arrays import as_numbers as as_numbers
 from loca.data.arrays import shared_array as shared_array
 from loca.data.choices import Recommendation as Recommendation
 from loca.data.choices import TransformNames as TransformNames
+from loca.data.choices import columns as columns
 from loca.data.choices import recommend as recommend
 from loca.data.files import Labeled as Labeled
 from loca.data.files import open as open  # noqa: A004
@@ -88,6 +89,7 @@ __all__ = [
     "as_queries",
     "batch_rows",
     "check_finite",
+    "columns",
     "convert",
     "cut",
     "grid_shape",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from loca.encoders.encoder import Encoder, check_values
 from loca.typing import Input
+
+NEGLIGIBLE = 1e-6
+"""Components smaller than the first by this factor are round-off."""
 
 
 class PrincipalComponents(Encoder):
@@ -21,10 +25,11 @@ class PrincipalComponents(Encoder):
 
     mean: Float[Array, "m d_u"]
     components: Float[Array, "m d_u k"]
+    encoder: Encoder | None = None
 
     @classmethod
     def fit(
-        cls, u: Float[Array, "N m d_u"], count: int, weights: Float[np.ndarray, " m"] | None = None
+        cls, u: Input, count: int, weights: Float[np.ndarray, " m"] | None = None, encoder: Encoder | None = None
     ) -> PrincipalComponents:
         """The components of given functions.
 
@@ -33,22 +38,34 @@ class PrincipalComponents(Encoder):
         - `u`: the training functions, in standardized units.
         - `count`: k, at most. Components without variance are dropped.
         - `weights`: quadrature weights of the sensors; equal by default.
+        - `encoder`: take the components of the codes of another encoder instead of values at sensors, for functions
+          that have sensors of their own.
         """
+        if encoder is not None:
+            u = jax.lax.map(encoder, u, batch_size=256)[..., None]
+        if not isinstance(u, Array):
+            raise TypeError(
+                f"principal components need values at the same sensors for every function, got {type(u).__name__}; "
+                "pass an encoder for it"
+            )
         values = np.asarray(u, np.float64)
         functions, sensors, channels = values.shape
         w = np.full(sensors, 1.0 / sensors) if weights is None else np.asarray(weights) / np.sum(weights)
         mean = values.mean(axis=0)
         root = np.repeat(np.sqrt(w), channels)
         _, sizes, directions = np.linalg.svd((values - mean).reshape(functions, -1) * root, full_matrices=False)
-        kept = min(count, max(1, int(np.sum(sizes > 1e-6 * sizes[0]))))
+        kept = min(count, max(1, int(np.sum(sizes > NEGLIGIBLE * sizes[0]))))
         scale = np.sqrt(np.sum(sizes**2) / functions) or 1.0
         components = (directions[:kept] * root / scale).T.reshape(sensors, channels, kept)
-        return cls(jnp.asarray(mean, u.dtype), jnp.asarray(components, u.dtype))
+        return cls(jnp.asarray(mean, u.dtype), jnp.asarray(components, u.dtype), encoder)
 
     @property
     def size(self) -> int:
         return self.components.shape[-1]
 
     def __call__(self, u: Input) -> Float[Array, " d"]:
-        values = check_values(u, *self.mean.shape, "PrincipalComponents")
+        if self.encoder is not None:
+            u = self.encoder(u)[:, None]
+        sensors, channels = self.mean.shape
+        values = check_values(u, sensors, channels, "PrincipalComponents")
         return jnp.einsum("mc,mck->k", values - self.mean, self.components)

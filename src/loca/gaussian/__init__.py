@@ -12,9 +12,11 @@ from loca.gaussian.locations import GridFeatures as GridFeatures
 from loca.gaussian.locations import LocationFeatures as LocationFeatures
 from loca.gaussian.locations import PointFeatures as PointFeatures
 from loca.gaussian.locations import location_features as location_features
+from loca.gaussian.system import Block as Block
 from loca.gaussian.system import System as System
 
 __all__ = [
+    "Block",
     "GridFeatures",
     "InputFeatures",
     "InputKernel",

@@ -7,9 +7,7 @@ NEGLIGIBLE = 1e-11
 """Eigenvalues below this fraction of the largest are round-off, and their features are zero."""
 
 
-def leading(
-    matrix: Float[np.ndarray, "n n"], rank: int
-) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, "n r"]]:
+def leading(matrix: Float[np.ndarray, "n n"], rank: int) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, "n r"]]:
     """λ^(−1/2) of the largest eigenvalues λ of a symmetric matrix, in decreasing order of λ, and the eigenvectors.
 
     Features are the kernel times their product. Negligible eigenvalues give zero: the number of features is fixed, so

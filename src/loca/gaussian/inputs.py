@@ -57,6 +57,6 @@ class InputFeatures(Fixed):
     def __call__(self, z: Float[Array, "N d"]) -> Float[Array, "N r"]:
         return self.kernel.matrix(z, self.landmarks) @ self.projection
 
-    def turned(self, rotation: Float[np.ndarray, "r r"]) -> InputFeatures:
+    def turned(self, rotation: Float[Array, "r r"]) -> InputFeatures:
         """The features f R for an orthogonal matrix R, which have the same kernel."""
         return InputFeatures(self.kernel, self.landmarks, self.projection @ rotation)

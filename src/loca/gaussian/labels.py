@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -26,6 +27,9 @@ Values = Float[Array, "S N P"]
 class Labels(eqx.Module):
     """C ↦ f(uₙ)ᵀ C h(yₙₚ) for the labels of N functions, with its adjoint; S channels or right-hand sides at once."""
 
+    of_functions: ClassVar[tuple[str, ...]] = ("f",)
+    """Fields with one row per function."""
+
     f: eqx.AbstractVar[Float[Array, "N r_u"]]
 
     @abc.abstractmethod
@@ -38,8 +42,8 @@ class Labels(eqx.Module):
 
     @property
     @abc.abstractmethod
-    def squares(self) -> Float[Array, " r_y"]:
-        """The mean over functions of Σₚ h_b(yₙₚ)²."""
+    def squares(self) -> Float[Array, "N r_y"]:
+        """Σₚ h_b(yₙₚ)² for each function."""
 
     def __call__(self, c: Coefficients) -> Values:
         return self.at_queries(jnp.einsum("na,sab->snb", self.f, c))
@@ -62,13 +66,14 @@ class AllLabels(Labels):
         return values @ self.h
 
     @property
-    def squares(self) -> Float[Array, " r_y"]:
-        return jnp.sum(self.h**2, axis=0)
+    def squares(self) -> Float[Array, "N r_y"]:
+        return jnp.broadcast_to(jnp.sum(self.h**2, axis=0), (len(self.f), self.h.shape[1]))
 
 
 class ManyLabels(Labels):
     """Every function is labeled at many of M common locations: all M are computed."""
 
+    of_functions: ClassVar[tuple[str, ...]] = ("f", "index")
     f: Float[Array, "N r_u"]
     h: Float[Array, "M r_y"]
     index: Int[Array, "N P"]
@@ -82,13 +87,14 @@ class ManyLabels(Labels):
         return table.at[:, rows, self.index].add(values) @ self.h
 
     @property
-    def squares(self) -> Float[Array, " r_y"]:
-        return label_counts(self.index, len(self.h)) / len(self.index) @ self.h**2
+    def squares(self) -> Float[Array, "N r_y"]:
+        return label_counts(self.index, len(self.h)) @ self.h**2
 
 
 class FewLabels(Labels):
     """Every function is labeled at few of M common locations: their features are gathered, in blocks of functions."""
 
+    of_functions: ClassVar[tuple[str, ...]] = ("f", "index")
     f: Float[Array, "N r_u"]
     h: Float[Array, "M r_y"]
     index: Int[Array, "N P"]
@@ -102,8 +108,8 @@ class FewLabels(Labels):
         return jnp.moveaxis(self._map(one, (self.index, jnp.moveaxis(values, 1, 0))), 0, 1)
 
     @property
-    def squares(self) -> Float[Array, " r_y"]:
-        return label_counts(self.index, len(self.h)) / len(self.index) @ self.h**2
+    def squares(self) -> Float[Array, "N r_y"]:
+        return self._map(lambda row: jnp.sum(self.h[row[0]] ** 2, axis=0), (self.index,))
 
     def _map(self, one, rows):
         size = max(1, BLOCK // (self.index.shape[1] * self.h.shape[1]))
@@ -113,6 +119,7 @@ class FewLabels(Labels):
 class OwnLabels(Labels):
     """Every function has locations of its own: their features are computed when they are needed, in blocks."""
 
+    of_functions: ClassVar[tuple[str, ...]] = ("f", "y")
     f: Float[Array, "N r_u"]
     features: LocationFeatures
     y: Float[Array, "N P d_y"]
@@ -126,8 +133,8 @@ class OwnLabels(Labels):
         return jnp.moveaxis(self._map(one, (self.y, jnp.moveaxis(values, 1, 0))), 0, 1)
 
     @property
-    def squares(self) -> Float[Array, " r_y"]:
-        return jnp.mean(self._map(lambda row: jnp.sum(self.features(row[0]) ** 2, axis=0), (self.y,)), axis=0)
+    def squares(self) -> Float[Array, "N r_y"]:
+        return self._map(lambda row: jnp.sum(self.features(row[0]) ** 2, axis=0), (self.y,))
 
     def _map(self, one, rows):
         size = max(1, BLOCK // (self.y.shape[1] * self.features.rank))
@@ -147,6 +154,6 @@ def labels_at(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Que
     raise TypeError(f"expected Shared, Indexed or Free queries, got {type(queries).__name__}")
 
 
-def label_counts(index: Int[Array, "N P"], locations: int) -> Float[Array, " M"]:
-    """The number of labels at each location."""
-    return jnp.zeros(locations).at[index.ravel()].add(1.0)
+def label_counts(index: Int[Array, "N P"], locations: int) -> Float[Array, "N M"]:
+    """The number of labels of each function at each location."""
+    return jnp.zeros((len(index), locations)).at[jnp.arange(len(index))[:, None], index].add(1.0)

@@ -100,12 +100,12 @@ class PointFeatures(LocationFeatures):
 
     @classmethod
     def fit(
-        cls, domain: Domain, landmarks: Float[np.ndarray, "R d_y"], rates: Float[np.ndarray, " d_y"], rank: int
+        cls, domain: Domain, landmarks: Float[np.ndarray, "R d_y"], rates: Float[np.ndarray, " _"], rank: int
     ) -> PointFeatures:
         """The features with the `rank` largest eigenvalues on the landmarks."""
         periods, is_geographic = tuple(domain.periods), domain.is_geographic
         repeats = [3] if is_geographic else [1 if period is None else 2 for period in periods]
-        scales = jnp.asarray(np.repeat(np.asarray(rates, float)[: len(repeats)], repeats), float)
+        scales = jnp.asarray(np.repeat(rates, repeats), float)
         points = embed(jnp.asarray(landmarks, float), periods, is_geographic) * scales
         roots, vectors = leading(np.asarray(matern(points, points)), rank)
         return cls(scales, points, jnp.asarray(vectors * roots, float), periods, is_geographic)
@@ -147,9 +147,7 @@ def location_features(
     return PointFeatures.fit(domain, points[chosen], rates, min(rank, len(chosen)))
 
 
-def embed(
-    y: Float[Array, "P d_y"], periods: tuple[float | None, ...], is_geographic: bool
-) -> Float[Array, "P l"]:
+def embed(y: Float[Array, "P d_y"], periods: tuple[float | None, ...], is_geographic: bool) -> Float[Array, "P l"]:
     """Locations in a Euclidean space: unit vectors on a sphere, and periodic coordinates on circles."""
     if is_geographic:
         return unit_vectors(y)

@@ -5,6 +5,7 @@ from loca.models.adaptation import adapt as adapt
 from loca.models.baselines import Proportional as Proportional
 from loca.models.baselines import Regression as Regression
 from loca.models.deeponet import DeepONet as DeepONet
+from loca.models.default_encoders import projection as projection
 from loca.models.fno import FNO as FNO
 from loca.models.fno import FieldAtQueries as FieldAtQueries
 from loca.models.gaussian import Conditions as Conditions
@@ -57,5 +58,6 @@ __all__ = [
     "is_numbered",
     "predict",
     "predict_encoded",
+    "projection",
     "shard",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import equinox as eqx
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -10,7 +11,7 @@ from jaxtyping import Array, Float
 from loca.attention import Channels
 from loca.data import Normalization, Queries, Shared
 from loca.encoders import Encoder
-from loca.gaussian import InputFeatures, LocationFeatures, System, labels_at
+from loca.gaussian import Block, InputFeatures, LocationFeatures, System, labels_at
 from loca.models.separable import Basis, SeparableOperator
 from loca.parameters import Fixed
 from loca.typing import Input, Key
@@ -33,7 +34,9 @@ class Conditions(Fixed):
 
 
 class GaussianOperator(SeparableOperator, Fixed):
-    """F(u)(y) = Σ_ab f_a(u) C_ab h_b(y): the posterior mean of a Gaussian process with covariance k_U(u, u′)·k_Y(y, y′).
+    """F(u)(y) = Σ_ab f_a(u) C_ab h_b(y): the posterior mean of a Gaussian process over pairs (u, y).
+
+    Its covariance is k_U(u, u′)·k_Y(y, y′).
 
     f are features of a kernel on encoded inputs, h features of a kernel on locations. `loca.solve` finds C, one matrix
     for each output channel, and chooses the kernels.
@@ -45,7 +48,7 @@ class GaussianOperator(SeparableOperator, Fixed):
     - `coefficients`: C.
     - `noise`: λ, the variance of the noise of labels relative to the prior variance.
     - `variance`: σ², the prior variance of each channel in standardized units; k_U·k_Y is in units of it.
-    - `power`: Σ f_a² over the training functions, and Σ h_b² over the labels of an average function.
+    - `power`: Σ f_a(u)² h_b(y)² over all labels: how well each coefficient is determined.
     - `conditions`: what `draws` needs; None for operators without it, such as the draws themselves.
     """
 
@@ -56,7 +59,7 @@ class GaussianOperator(SeparableOperator, Fixed):
     coefficients: Float[Array, "d_s r_u r_y"]
     noise: Float[Array, ""]
     variance: Float[Array, " d_s"]
-    power: tuple[Float[Array, " r_u"], Float[Array, " r_y"]]
+    power: Float[Array, "r_u r_y"]
     conditions: Conditions | None = None
 
     def basis(self, y: Float[Array, "P d_y"]) -> Basis:
@@ -71,15 +74,14 @@ class GaussianOperator(SeparableOperator, Fixed):
         return v.reshape(*codes.shape[:-1], *v.shape[1:])
 
     def std(self, u: Input, y: Float[Array, "P d_y"]) -> Float[Array, "P d_s"]:
-        """The standard deviation of F(u)(y) given the training data, in the units of the data; noise of labels excluded.
+        """The standard deviation of F(u)(y) given the training data, in the units of the data, without noise of labels.
 
         Exact if all functions are labeled at the same locations. Otherwise the labels of a function count as if they
         were spread evenly over all its locations; compare with the spread of `draws` where that is in doubt.
         """
         z = self.encode(u)[None]
         f, h = self.f(z)[0], self.h(y)
-        known = self.power[0][:, None] * self.power[1][None, :]
-        inside = jnp.einsum("a,ab,pb->p", f**2, self.noise / (known + self.noise), h**2)
+        inside = jnp.einsum("a,ab,pb->p", f**2, self.noise / (self.power + self.noise), h**2)
         outside = self.f.kernel.diagonal(z)[0] - jnp.sum(f**2) * jnp.sum(h**2, axis=1)
         spread = jnp.sqrt(self.variance * (inside + jnp.maximum(outside, 0.0))[:, None])
         mean = self.respond(z, Shared(y))[0]
@@ -100,17 +102,16 @@ class GaussianOperator(SeparableOperator, Fixed):
         if self.conditions is None:
             raise ValueError(
                 "this operator does not know where its training functions were labeled, which draws depend on; "
-                "call `draws` of the operator that `loca.solve(..., keep=True)` returns"
+                "call `draws` of the operator that `loca.solve` returns for data in memory"
             )
         labels = labels_at(self.f(self.conditions.codes), self.h, self.conditions.queries)
         shape = (count * len(self.coefficients), *self.coefficients.shape[1:])
         prior = jax.random.normal(key, shape)
         values = labels(prior)
         values = values + jnp.sqrt(self.noise) * jax.random.normal(jax.random.fold_in(key, 1), values.shape)
-        found = System([labels], float(self.noise)).solve([values], DRAWS_TOLERANCE, 1000)
+        found = System([Block(labels, values)], float(self.noise)).solve(DRAWS_TOLERANCE, 1000)
         deviations = (prior - found.x).reshape(count, *self.coefficients.shape)
         deviations = deviations * jnp.sqrt(self.variance)[:, None, None]
-        with_coefficients = lambda c: eqx.tree_at(  # noqa: E731
-            lambda o: (o.coefficients, o.conditions), self, (c, None), is_leaf=lambda leaf: leaf is None
+        return tuple(
+            dataclasses.replace(self, coefficients=self.coefficients + each, conditions=None) for each in deviations
         )
-        return tuple(with_coefficients(self.coefficients + each) for each in deviations)

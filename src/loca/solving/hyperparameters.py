@@ -17,7 +17,7 @@ class Hyperparameters:
     - `damping`: component k of a code is multiplied by (1 + k/20)^(−damping).
     - `linear`: the weight of linear operators relative to the Matérn term.
     - `noise`: λ, the variance of the noise of labels relative to that of the prior.
-    - `location_lengths`: of the kernel on locations: for each coordinate, a fraction of its extent; on a sphere a single
+    - `location_lengths`: of the kernel on locations: for each coordinate, a fraction of its extent; on a sphere one
       number, in units of the radius.
     - `transforms`: of the variables, as pairs (name, transform).
     """

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from loca.data import Free, Indexed, Normalization, Queries, Samples
+from loca.data import Free, Indexed, Normalization, Queries, Records, Samples
 from loca.domains import area_weights
-from loca.encoders import Encoder, PrincipalComponents
+from loca.encoders import Encoder, Joined, PrincipalComponents
 from loca.gaussian import (
+    Block,
     InputFeatures,
     InputKernel,
     Labels,
@@ -25,9 +29,9 @@ from loca.gaussian import (
     labels_at,
     location_features,
 )
-from loca.models import Conditions, GaussianOperator, Signature
+from loca.models import Conditions, GaussianOperator, Signature, projection
 from loca.solving.hyperparameters import Hyperparameters
-from loca.typing import Input, PyTree
+from loca.typing import Input, Measurements, MultiInput, PyTree
 
 COMPONENTS = 256
 """Principal components of the inputs, at most."""
@@ -37,6 +41,9 @@ DAMPED = 20.0
 
 MEMORY = 2**26
 """Numbers that a block of functions may compute at once: 256 MB in single precision."""
+
+STREAMED = 2048
+"""Functions that are read from files at once."""
 
 
 class Ranks(NamedTuple):
@@ -53,6 +60,14 @@ class Accuracy(NamedTuple):
     limit: int
 
 
+class Features(NamedTuple):
+    """f and h, and the values of f for the functions that they were fitted to; all in double precision."""
+
+    f: InputFeatures
+    h: LocationFeatures
+    values: Float[Array, "N r_u"]
+
+
 class Problem:
     """Functions with one choice of transforms and encoder: codes, standardized labels, queries.
 
@@ -64,9 +79,7 @@ class Problem:
 
     def __init__(self, data: Samples, normalization: Normalization, encoder: Encoder):
         self.data, self.normalization, self.encoder = data, normalization, encoder
-        u = normalization.standardize_input(data.u)
-        self.codes = np.asarray(jax.lax.map(encoder, u, batch_size=256), np.float64)
-        self.values = jnp.moveaxis(normalization.at(data.y).standardize(data.s), 2, 0)
+        self.codes, self.values = encoded(data, normalization, encoder)
 
     @classmethod
     def fit(cls, data: Samples, transforms: tuple[tuple[str, str], ...], encoder: Encoder | None = None) -> Problem:
@@ -76,40 +89,114 @@ class Problem:
 
     def first(self, count: int) -> Problem:
         """The first functions, with the same normalization and encoder."""
-        return Problem(self.data.take(jnp.arange(min(count, len(self.data)))), self.normalization, self.encoder)
+        if count >= len(self.data):
+            return self
+        return Problem(self.data.take(jnp.arange(count)), self.normalization, self.encoder)
+
+    def features(self, hyper: Hyperparameters, ranks: Ranks) -> Features:
+        """The features with given hyperparameters."""
+        with jax.enable_x64(True):
+            f, values = input_features(self.codes, hyper, ranks.inputs)
+            return Features(f, label_features(self.data, hyper.location_lengths, ranks.locations), values)
 
     def solve(
-        self, hyper: Hyperparameters, ranks: Ranks, accuracy: Accuracy, report: Report | None = None
-    ) -> tuple[GaussianOperator, Solution]:
+        self, hyper: Hyperparameters, ranks: Ranks, accuracy: Accuracy, report: Report | None = None,
+        mesh: Mesh | None = None,
+    ) -> tuple[GaussianOperator, Solution]:  # fmt: skip
         """The operator with given hyperparameters."""
-        data, count = self.data, len(self.data)
-        with jax.enable_x64(True):  # eigenvectors need double precision; conjugate gradients do not
-            f, features = input_features(self.codes, hyper, ranks.inputs)
-            h = label_features(data, hyper.location_lengths, ranks.locations)
-            rows = block_rows(data.y, count, h.rank * len(self.values))
-            queries = [in_precision(data.y.take(np.arange(count)[r]), jnp.float64) for r in rows]
-            blocks = [labels_at(features[r], h, y) for r, y in zip(rows, queries, strict=True)]
-        f, h, features, blocks = in_precision((f, h, features, blocks))
-        values = [self.values[:, r] for r in rows]
-        found = System(blocks, hyper.noise).solve(values, *accuracy, report)
+        features = self.features(hyper, ranks)
+        blocks = list(in_blocks(features, features.values, self.data.y, self.values))
+        conditions = Conditions(in_precision(jnp.asarray(self.codes)), self.data.y)
+        return self.finish(features, blocks, conditions, hyper, accuracy, report, mesh)
+
+    def solve_streamed(
+        self, records: Records, scratch: Path, hyper: Hyperparameters, ranks: Ranks, accuracy: Accuracy,
+        report: Report | None = None, mesh: Mesh | None = None,
+    ) -> tuple[GaussianOperator, Solution]:  # fmt: skip
+        """The operator for functions in files, with normalization, encoder and landmarks from those in memory.
+
+        Features and labels are written to the directory `scratch` and read once per iteration.
+        """
+        features = self.features(hyper, ranks)
+        blocks = StoredBlocks(scratch)
+        for start in range(0, len(records), STREAMED):
+            data = records.load(slice(start, start + STREAMED))
+            codes, values = encoded(data, self.normalization, self.encoder)
+            with jax.enable_x64(True):
+                f = features_of(features.f, jnp.asarray(codes))
+            for block in in_blocks(features, f, data.y, values):
+                blocks.append(block)
+        return self.finish(features, blocks, None, hyper, accuracy, report, mesh)
+
+    def finish(
+        self, features: Features, blocks: Iterable[Block], conditions: Conditions | None, hyper: Hyperparameters,
+        accuracy: Accuracy, report: Report | None, mesh: Mesh | None,
+    ) -> tuple[GaussianOperator, Solution]:  # fmt: skip
+        """Solve for the coefficients, and put the operator together."""
+        system = System(blocks, hyper.noise, mesh)
+        found = system.solve(*accuracy, report)
+        labels = sum(block.values[0].size for block in blocks)
         # σ² of maximum likelihood, rᵀ(K + λ)⁻¹r/n, as a sum without cancellation
-        misfit = sum(misfits(block, s, found.x) for block, s in zip(blocks, values, strict=True))
-        variance = (misfit / hyper.noise + jnp.sum(found.x**2, axis=(1, 2))) / self.values[0].size
-        power = jnp.sum(features**2, axis=0), sum(block.squares * len(block.f) for block in blocks) / count
-        conditions = Conditions(in_precision(jnp.asarray(self.codes)), data.y)
+        variance = (system.misfit(found.x) / hyper.noise + jnp.sum(found.x**2, axis=(1, 2))) / labels
+        f, h = in_precision((features.f, features.h))
+        found, power, variance = jax.tree.map(on_one_device, (found, system.power, variance))
         operator = GaussianOperator(
             self.normalization, self.encoder, f, h, found.x, jnp.asarray(hyper.noise), variance, power, conditions,
-            signature=Signature.of(data),
+            signature=Signature.of(self.data),
         )  # fmt: skip
         return operator, found
 
 
-def principal_components(data: Samples, normalization: Normalization) -> PrincipalComponents:
-    """The principal components of the inputs; on a sphere, sensors count by their area."""
-    u: Input = normalization.standardize_input(data.u)
+class StoredBlocks:
+    """Blocks in files, read one after the other. All of them have the same features of locations."""
+
+    def __init__(self, directory: Path):
+        self.directory, self.count = directory, 0
+        self.first: Labels | None = None
+
+    def append(self, block: Block) -> None:
+        """Write a block; arrays that all blocks share stay in memory."""
+        names = type(block.labels).of_functions
+        rows = {name: np.asarray(getattr(block.labels, name)) for name in names}
+        np.savez(self.directory / f"{self.count}.npz", allow_pickle=False, values=np.asarray(block.values), **rows)
+        self.first = self.first or block.labels
+        self.count += 1
+
+    def __iter__(self) -> Iterator[Block]:
+        first = self.first
+        assert first is not None, "no functions"
+        names = type(first).of_functions
+        for i in range(self.count):
+            with np.load(self.directory / f"{i}.npz") as file:
+                rows = tuple(jnp.asarray(file[name]) for name in names)
+                values = jnp.asarray(file["values"])
+            yield Block(eqx.tree_at(lambda tree: tuple(getattr(tree, name) for name in names), first, rows), values)
+
+
+def encoded(data: Samples, normalization: Normalization, encoder: Encoder) -> tuple[Float[np.ndarray, "N d"], Values]:
+    """Codes in double precision, and standardized labels."""
+    codes = jax.lax.map(encoder, normalization.standardize_input(data.u), batch_size=256)
+    return np.asarray(codes, np.float64), jnp.moveaxis(normalization.at(data.y).standardize(data.s), 2, 0)
+
+
+def principal_components(data: Samples, normalization: Normalization) -> Encoder:
+    """The principal components of the inputs, for several inputs one after the other."""
+    u = normalization.standardize_input(data.u)
+    if not isinstance(u, MultiInput):
+        assert not isinstance(data.x, tuple)
+        return field_components(data, u, data.x)
+    assert isinstance(data.x, tuple)
+    fields = [field_components(data, field, x) for field, x in zip(u.fields, data.x, strict=True)]
+    return Joined(fields, 0 if u.scalars is None else u.scalars.shape[-1])
+
+
+def field_components(data: Samples, u: Input, x: Float[Array, "m d_x"] | None) -> PrincipalComponents:
+    """The principal components of one field; on a sphere, sensors count by their area."""
+    if isinstance(u, Measurements):
+        return PrincipalComponents.fit(u, COMPONENTS, encoder=projection(u))
     weights = None
-    if data.x is not None and data.domain.is_geographic and data.x.shape[1] == data.domain.dimension:
-        weights = area_weights(data.domain, data.x)
+    if x is not None and data.domain.is_geographic and x.shape[1] == data.domain.dimension:
+        weights = area_weights(data.domain, x)
     return PrincipalComponents.fit(u, COMPONENTS, weights)
 
 
@@ -121,11 +208,17 @@ def input_features(
     kernel = InputKernel(jnp.asarray(1.0), jnp.asarray(hyper.linear), jnp.asarray(rates))
     z = jnp.asarray(codes)
     f = InputFeatures.fit(kernel, z[:rank], min(rank, len(z)))
-    values = f(z)
+    values = features_of(f, z)
     if rank < len(z):
         _, rotation = np.linalg.eigh(np.asarray(values.T @ values))
         f, values = f.turned(jnp.asarray(rotation)), values @ rotation
     return f, values
+
+
+@eqx.filter_jit
+def features_of(f: InputFeatures, z: Float[Array, "N d"]) -> Float[Array, "N r"]:
+    """f(z)."""
+    return f(z)
 
 
 def label_features(data: Samples, lengths: tuple[float, ...], rank: int) -> LocationFeatures:
@@ -134,27 +227,32 @@ def label_features(data: Samples, lengths: tuple[float, ...], rank: int) -> Loca
     counts = np.ones(len(y))
     match data.y:
         case Free():
-            y, counts = np.unique(y, axis=0, return_counts=True)
+            y = np.unique(y, axis=0)
+            counts = np.ones(len(y))
         case Indexed(_, index):
-            counts = np.bincount(np.asarray(index).ravel(), minlength=len(y))
+            counts = np.bincount(np.asarray(index).ravel(), minlength=len(y)).astype(float)
     h = location_features(data.domain, jnp.asarray(y), lengths, rank)
     return h.turned(jnp.asarray(y), counts)
 
 
-def block_rows(queries: Queries, functions: int, width: int) -> list[slice]:
-    """The functions of each block, so that it stays within `MEMORY`; all blocks but the last are of one size."""
+def in_blocks(features: Features, f: Float[Array, "N r_u"], queries: Queries, values: Values) -> Iterator[Block]:
+    """Functions in blocks that stay within `MEMORY`; all but the last are of one size."""
     locations = queries.count if isinstance(queries, Free) else len(queries.points)
-    blocks = -(-functions * max(width, locations) // MEMORY)
-    size = -(-functions // blocks)
-    return [slice(start, min(start + size, functions)) for start in range(0, functions, size)]
-
-
-@eqx.filter_jit
-def misfits(labels: Labels, values: Values, c: Float[Array, "S r_u r_y"]) -> Float[Array, " S"]:
-    """Σ (s − f(u)ᵀ C h(y))² for each channel."""
-    return jnp.sum((values - labels(c)) ** 2, axis=(1, 2))
+    functions = len(f)
+    count = -(-functions * len(values) * max(features.h.rank, locations) // MEMORY)
+    size = -(-functions // count)
+    for start in range(0, functions, size):
+        rows = jnp.arange(start, min(start + size, functions))
+        with jax.enable_x64(True):
+            labels = labels_at(f[rows], features.h, in_precision(queries.take(rows), jnp.float64))
+        yield Block(in_precision(labels), values[:, rows])
 
 
 def in_precision(tree: PyTree, dtype: type = float) -> PyTree:
     """The arrays of a tree in another precision, by default that of JAX."""
     return jax.tree.map(lambda a: jnp.asarray(np.asarray(a), dtype) if eqx.is_inexact_array(a) else a, tree)
+
+
+def on_one_device(leaf: PyTree) -> PyTree:
+    """An array that every device of a mesh has, as an array of one device."""
+    return jnp.asarray(np.asarray(leaf)) if eqx.is_array(leaf) else leaf

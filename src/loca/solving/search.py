@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,13 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.data import Indexed, Queries, Samples, Shared
+from loca.data import Indexed, Queries, Samples, Shared, columns
 from loca.encoders import Encoder
 from loca.metrics import relative_l2
 from loca.models import GaussianOperator
 from loca.solving.hyperparameters import Hyperparameters
 from loca.solving.problem import Accuracy, Problem, Ranks
-from loca.typing import Input, Measurements
+from loca.typing import Input
 
 ACCURACY = Accuracy(tolerance=3e-4, limit=100)
 """Of the solve in a trial: hyperparameters that need more iterations are not worth them."""
@@ -60,6 +61,21 @@ class Trial(NamedTuple):
     seconds: float
 
 
+COLUMNS = ("length", "damping", "linear", "noise", "error", "seconds")
+HEADER = "stage" + "".join(f"{name:>9}" for name in COLUMNS) + "  lengths in y"
+
+
+def table_row(trial: Trial) -> str:
+    """One line of the table of trials."""
+    h = trial.hyperparameters
+    lengths = " ".join(f"{each:.3g}" for each in h.location_lengths)
+    names = "".join(f", {transform} of {name}" for name, transform in h.transforms)
+    return (
+        f"{trial.stage:>5}{h.length:>9.3g}{h.damping:>9.2g}{h.linear:>9.3g}{h.noise:>9.2g}"
+        f"{trial.error:>9.5f}{trial.seconds:>9.1f}  {lengths}{names}"
+    )
+
+
 class Fold(NamedTuple):
     """Functions to solve with, and others to compare predictions with."""
 
@@ -70,9 +86,9 @@ class Fold(NamedTuple):
 class Trials:
     """The trials of a search; kept in a file of JSON lines if a directory is given, so that a search can resume."""
 
-    def __init__(self, directory: Path | None, report: Callable[[Trial], object] | None):
+    def __init__(self, directory: Path | None, *, show: bool):
         self.path = None if directory is None else directory / "trials.jsonl"
-        self.report = report
+        self.show = show
         self.rows: list[Trial] = []
         self._known: dict[tuple[int, Hyperparameters], Trial] = {}
         if self.path is not None and self.path.exists():
@@ -90,9 +106,9 @@ class Trials:
         trial = run() if known is None else known
         if known is None and self.path is not None:
             self._write(trial)
+        if self.show:
+            print(*([] if self.rows else [HEADER]), table_row(trial), sep="\n", file=sys.stderr)  # noqa: T201
         self.rows.append(trial)
-        if self.report is not None:
-            self.report(trial)
         return trial
 
     def _write(self, trial: Trial) -> None:
@@ -169,9 +185,7 @@ def moved_by(best: Hyperparameters, factor: float, few: bool, choice: int, direc
 
 
 @eqx.filter_jit
-def mean_error(
-    operator: GaussianOperator, u: Input, queries: Queries, s: Float[Array, "N P d_s"]
-) -> Float[Array, ""]:
+def mean_error(operator: GaussianOperator, u: Input, queries: Queries, s: Float[Array, "N P d_s"]) -> Float[Array, ""]:
     """The mean relative L2 error."""
     return jnp.mean(relative_l2(operator.predict(u, queries), s))
 
@@ -179,14 +193,19 @@ def mean_error(
 def transforms_to_try(data: Samples) -> list[tuple[tuple[str, str], ...]]:
     """Logarithms of positive inputs, and means and scales per location of outputs, alone and together."""
     inputs: list[Mapping[str, str]] = [{}]
-    u = np.asarray(data.u.u if isinstance(data.u, Measurements) else data.u)
-    positive = [variable.name for i, variable in enumerate(data.inputs) if np.ptp(u[..., i]) > 0.0 < u[..., i].min()]
+    of_inputs = (column for column in columns(data) if column.side == "input")
+    positive = [column.variable.name for column in of_inputs if is_positive(column.flat())]
     if positive:
         inputs.append(dict.fromkeys(positive, "log"))
     outputs: list[Mapping[str, str]] = [{}]
     if labels_per_location(data.y, len(data)) >= LABELS:
         outputs.append({variable.name: "per-location" for variable in data.outputs})
     return [tuple(sorted({**a, **b}.items())) for a in inputs for b in outputs if a or b]
+
+
+def is_positive(values: Float[np.ndarray, " n"]) -> bool:
+    """Whether a variable is positive and not constant."""
+    return bool(np.ptp(values) > 0.0) and bool(values.min() > 0.0)
 
 
 def labels_per_location(queries: Queries, functions: int) -> int:

@@ -5,23 +5,31 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
-from loca.data import Samples
+from loca.data import Free, Records, Samples
+from loca.durable import is_started, write_request
 from loca.encoders import Encoder
 from loca.models import GaussianOperator
 from loca.solving.hyperparameters import Hyperparameters
 from loca.solving.problem import Accuracy, Problem, Ranks
-from loca.solving.search import Fold, Stage, Trial, Trials, search
+from loca.solving.search import HEADER, Fold, Stage, Trial, Trials, search, table_row
+from loca.training import data_digest
 
 RANKS = Ranks(2048, 1024)
-"""The largest number of features that `solve` takes without being asked."""
+"""The number of features of inputs and of locations, at most, unless given."""
+
+OPERATIONS = 5e10
+"""Of an iteration, at most, unless ranks are given: about a second on two cores."""
+
+TRIAL_OPERATIONS = 5e9
+"""Of an iteration of a trial."""
 
 ACCURACY = Accuracy(tolerance=1e-4, limit=300)
 """Of the last solve."""
@@ -30,19 +38,22 @@ HELD = 200
 """Functions held out for the search, at most; a fifth of the data if that is less."""
 
 FEW = 100
-"""Data with fewer functions than this is split into three folds, each held out once."""
+"""Data with fewer functions than this is split into three folds, each of which is held out once."""
+
+EXAMPLES = 4096
+"""Functions of a stream for the search, the normalization, the encoder and the landmarks."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SolveReport:
-    """How an operator was found.
+    """How an operator was found; prints as a table.
 
     **Arguments:**
 
     - `trials`: of the search.
     - `hyperparameters`: the best of them.
     - `iterations`, `residual`: of the last solve.
-    - `seconds`: in total, and of the last solve alone.
+    - `seconds`, `solve_seconds`: in total, and of the last solve alone.
     """
 
     trials: tuple[Trial, ...]
@@ -53,48 +64,39 @@ class SolveReport:
     solve_seconds: float
 
     def __str__(self) -> str:
-        rows = [row(trial) for trial in self.trials]
         last = f"solved in {self.solve_seconds:.1f} s, {self.iterations} iterations, residual {self.residual:.1e}"
-        return "\n".join([HEADER, *rows, f"{last}; {self.seconds:.1f} s in total"])
-
-
-HEADER = f"{'stage':>5} {'length':>8} {'damping':>8} {'linear':>8} {'noise':>9} {'error':>9} {'seconds':>8}  lengths in y"
-
-
-def row(trial: Trial) -> str:
-    """One line of the table."""
-    h = trial.hyperparameters
-    lengths = " ".join(f"{each:.3g}" for each in h.location_lengths)
-    names = "".join(f", {transform} of {name}" for name, transform in h.transforms)
-    return (
-        f"{trial.stage:>5} {h.length:>8.3g} {h.damping:>8.2g} {h.linear:>8.3g} {h.noise:>9.2g} "
-        f"{trial.error:>9.5f} {trial.seconds:>8.1f}  {lengths}{names}"
-    )
+        return "\n".join([HEADER, *map(table_row, self.trials), f"{last}; {self.seconds:.1f} s in total"])
 
 
 def solve(
-    data: Samples,
+    data: Samples | Records,
     *,
     validation: Samples | None = None,
     hyperparameters: Hyperparameters | None = None,
-    ranks: tuple[int, int] = RANKS,
+    ranks: tuple[int, int] | None = None,
     encoder: Encoder | None = None,
     seed: int = 0,
     directory: str | os.PathLike[str] | None = None,
+    mesh: Mesh | None = None,
     progress: bool | None = None,
 ) -> tuple[GaussianOperator, SolveReport]:
     """Find the Gaussian operator that predicts held-out functions best.
 
+    Hyperparameters are searched for on few functions with few features first. The last solve uses all functions.
+
     **Arguments:**
 
-    - `data`: training functions.
-    - `validation`: functions to choose hyperparameters on; by default a part of the data, which the last solve uses too.
+    - `data`: training functions in memory or in a file. Those in a file are read block by block, so that memory does
+      not grow with their number.
+    - `validation`: functions to choose hyperparameters on; by default part of the data, which the last solve also uses.
     - `hyperparameters`: skip the search.
-    - `ranks`: the number of features of inputs and of locations, at most.
+    - `ranks`: the number of features of inputs and of locations. More are more accurate and slower. By default at most
+      (2048, 1024), and fewer for much data, so that an iteration takes about a second on two cores.
     - `encoder`: of the inputs; by default their principal components.
     - `seed`: determines which functions are held out, and which are landmarks.
-    - `directory`: keeps the trials of the search. If the process is killed, the same call resumes the search.
-    - `progress`: print the trials as a table; by default in a terminal.
+    - `directory`: where the trials of the search are stored. If the process is killed, the same call resumes.
+    - `mesh`: devices that share the functions of the last solve.
+    - `progress`: show the search as a table, and the residual of the last solve; by default in a terminal.
 
     **Returns:**
 
@@ -102,42 +104,72 @@ def solve(
     """
     start = time.perf_counter()
     show = sys.stderr.isatty() if progress is None else progress
-    data = data.take(jnp.asarray(np.random.default_rng(seed).permutation(len(data))))
-    trials = Trials(None if directory is None else Path(directory), print_row if show else None)
-    axes = 1 if data.domain.is_geographic else data.domain.dimension
+    order = np.random.default_rng(seed).permutation(len(data))
+    example = data.take(jnp.asarray(order)) if isinstance(data, Samples) else data.load(np.sort(order[:EXAMPLES]))
+    trials = Trials(None if directory is None else prepared(Path(directory), data, validation, seed, ranks), show=show)
     best = hyperparameters
     if best is None:
+        axes = 1 if example.domain.is_geographic else example.domain.dimension
         best = Hyperparameters(location_lengths=(0.5,) * axes)
-        if show:
-            print(HEADER, file=sys.stderr)
-        if len(data) >= 5 or validation is not None:
-            best = search(folds_of(data, validation), best, stages_of(data, Ranks(*ranks)), trials, encoder)
+        if len(example) >= 5 or validation is not None:
+            plan = stages(example, Ranks(*ranks or RANKS))
+            best = search(folds(example, validation), best, plan, trials, encoder)
     begun = time.perf_counter()
-    operator, found = Problem.fit(data, best.transforms, encoder).solve(best, Ranks(*ranks), ACCURACY, show_iteration if show else None)
-    seconds = time.perf_counter()
-    report = SolveReport(tuple(trials.rows), best, found.iterations, found.residual, seconds - start, seconds - begun)
-    return operator, report
+    problem = Problem.fit(example, best.transforms, encoder)
+    report = show_iteration if show else None
+    chosen = Ranks(*ranks or affordable(RANKS, example, len(data), OPERATIONS))
+    if isinstance(data, Samples):
+        operator, found = problem.solve(best, chosen, ACCURACY, report, mesh)
+    else:
+        with tempfile.TemporaryDirectory(dir=directory) as scratch:
+            streamed = problem.solve_streamed
+            operator, found = streamed(data, Path(scratch), best, chosen, ACCURACY, report, mesh)
+    if show:
+        print(file=sys.stderr)  # noqa: T201
+    now = time.perf_counter()
+    return operator, SolveReport(tuple(trials.rows), best, found.iterations, found.residual, now - start, now - begun)
 
 
-def folds_of(data: Samples, validation: Samples | None) -> list[Fold]:
+def prepared(
+    directory: Path, data: Samples | Records, validation: Samples | None, seed: int, ranks: tuple[int, int] | None
+) -> Path:
+    """The directory of a search, after a check that it was not started for other data."""
+    directory.mkdir(parents=True, exist_ok=True)
+    digests = {"data": data_digest(data), "validation": None if validation is None else data_digest(validation)}
+    request = {"provenance": {}, **digests, "seed": seed, "ranks": ranks and list(ranks)}
+    if not is_started(directory, request):
+        write_request(directory, request)
+    return directory
+
+
+def folds(data: Samples, validation: Samples | None) -> list[Fold]:
     """What the search compares predictions with."""
     if validation is not None:
         return [Fold(data, validation.take(jnp.arange(min(HELD, len(validation)))))]
-    count = len(data)
-    rows = np.arange(count)
-    held = [rows[i::3] for i in range(3)] if count < FEW else [rows[-min(HELD, count // 5) :]]
+    rows = np.arange(len(data))
+    held = [rows[i::3] for i in range(3)] if len(data) < FEW else [rows[-min(HELD, len(data) // 5) :]]
     return [Fold(data.take(jnp.asarray(np.setdiff1d(rows, each))), data.take(jnp.asarray(each))) for each in held]
 
 
-def stages_of(data: Samples, ranks: Ranks) -> list[Stage]:
-    small = Ranks(min(400, ranks.inputs), min(256, ranks.locations))
-    medium = Ranks(min(1024, ranks.inputs), min(768, ranks.locations))
-    return [Stage(400, small, (4.0, 2.0), 60), Stage(1000, medium, (2.0,), 14)]
+def stages(data: Samples, ranks: Ranks) -> list[Stage]:
+    """Many trials with few functions and features, then a few with more."""
+    found = []
+    for functions, r_y, factors, trials in ((400, 256, (4.0, 2.0), 60), (1000, 768, (2.0,), 14)):
+        count = min(functions, len(data))
+        few = Ranks(min(count, ranks.inputs), min(r_y, ranks.locations))
+        found.append(Stage(count, affordable(few, data, count, TRIAL_OPERATIONS), factors, trials))
+    return found if found[0][:2] != found[1][:2] else found[:1]
 
 
-def print_row(trial: Trial) -> None:
-    print(row(trial), file=sys.stderr)
+def affordable(ranks: Ranks, data: Samples, functions: int, operations: float) -> Ranks:
+    """The largest ranks of the same proportion with which an iteration takes no more than these operations."""
+    r_u, r_y = min(ranks.inputs, functions), ranks.locations
+    width = data.y.count if isinstance(data.y, Free) else len(data.y.points)
+    while 4.0 * functions * data.output_size * r_y * (r_u + width) > operations:
+        r_u, r_y = int(0.9 * r_u), int(0.9 * r_y)
+    return Ranks(r_u, r_y)
 
 
 def show_iteration(count: int, residual: float) -> None:
-    print(f"\riteration {count}, residual {residual:.1e}", end="", file=sys.stderr)
+    """Show the progress of the last solve."""
+    print(f"\riteration {count}, residual {residual:.1e}", end="", file=sys.stderr)  # noqa: T201

@@ -1,0 +1,164 @@
+"""Gaussian operators: the posterior of a Gaussian process, written directly and solved for."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from loca.data import Free, Indexed, Normalization, Samples, Shared
+from loca.domains import Box, Sphere, Torus
+from loca.encoders import PrincipalComponents
+from loca.gaussian import Block, System, labels_at
+from loca.models import Regression
+from loca.solving.hyperparameters import Hyperparameters
+from loca.solving.problem import Accuracy, Problem, Ranks
+
+HYPER = Hyperparameters(length=1.5, damping=0.5, linear=0.7, noise=1e-2, location_lengths=(0.4, 0.6))
+ALL = Ranks(100, 100)
+EXACT = Accuracy(1e-13, 1000)
+
+
+def example(domain=None, functions=12, channels=2, side=5):
+    """Random smooth functions on a grid."""
+    domain = domain or Box.unit(2)
+    line = (np.arange(side) + 0.5) / side
+    t = np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1).reshape(-1, 2)
+    y = domain.from_unit(jnp.asarray(t))
+    rng = np.random.default_rng(0)
+    u = jnp.asarray(rng.normal(size=(functions, 7, 1)))
+    a = jnp.asarray(rng.normal(size=(functions, 3, channels)))
+    t = jnp.asarray(t)
+    waves = jnp.stack([jnp.sin(3 * t[:, 0]), jnp.cos(2 * t[:, 1]), t[:, 0] * t[:, 1]], axis=1)
+    s = jnp.einsum("pk,nkc->npc", waves, a) + u[:, :1, :] ** 2
+    return Samples(u, Shared(y), s, x=jnp.linspace(0, 1, 7)[:, None], domain=domain)
+
+
+def as_problem(data):
+    normalization = Normalization.fit(data)
+    return Problem(data, normalization, PrincipalComponents.fit(normalization.standardize_input(data.u), 7))
+
+
+def matern(r):
+    t = np.sqrt(5.0) * r
+    return (1 + t + t**2 / 3) * np.exp(-t)
+
+
+def direct(problem, hyper, u, y):
+    """Mean and variance from the full covariance of all labels, label by label, in standardized units."""
+    data, z = problem.data, problem.codes
+    rates = (1.0 + np.arange(z.shape[1]) / 20.0) ** -hyper.damping / hyper.length
+
+    def k_u(a, b):
+        return 1.0 + hyper.linear * a @ b + matern(np.linalg.norm(rates * (a - b)))
+
+    def k_y(a, b):
+        if data.domain.is_geographic:
+            a, b = (np.array([np.cos(p) * np.cos(q), np.cos(p) * np.sin(q), np.sin(p)]) for p, q in np.radians([a, b]))
+            return matern(np.linalg.norm(a - b) / hyper.location_lengths[0])
+        product, edges = 1.0, zip(data.domain.bounds, data.domain.periods, hyper.location_lengths, strict=True)
+        for i, ((low, high), period, length) in enumerate(edges):
+            distance = abs(a[i] - b[i])
+            if period is not None:
+                distance = period / np.pi * abs(np.sin(np.pi * distance / period))
+            product *= matern(distance / (length * (high - low)))
+        return product
+
+    places, points = np.asarray(data.y.points), np.asarray(y)
+    index = data.y.index if isinstance(data.y, Indexed) else np.tile(np.arange(len(places)), (len(z), 1))
+    of, at = np.repeat(np.arange(len(z)), index.shape[1]), np.asarray(index).ravel()
+    table = np.array([[k_y(p, q) for q in places] for p in places])
+    covariance = np.array([[k_u(a, b) for b in z] for a in z])[np.ix_(of, of)] * table[np.ix_(at, at)]
+    inverse = np.linalg.inv(covariance + hyper.noise * np.eye(len(of)))
+    values = np.moveaxis(np.asarray(problem.values), 0, 2).reshape(len(of), -1)
+    code = np.asarray(problem.encoder(problem.normalization.standardize_input(u)))
+    cross = np.array([[k_y(p, q) for q in places] for p in points])[:, at] * np.array([k_u(code, b) for b in z])[of]
+    prior = k_u(code, code) * np.array([[k_y(p, q) for q in points] for p in points])
+    variance = np.einsum("is,ij,js->s", values, inverse, values) / len(of)  # of maximum likelihood
+    return cross @ inverse @ values, prior - cross @ inverse @ cross.T, variance
+
+
+@pytest.mark.parametrize(
+    "domain", [Box((0.0, -1.0), (2.0, 1.0)), Torus.unit(2), Sphere()], ids=["Box", "Torus", "Sphere"]
+)
+def test_mean_and_variance_are_those_of_the_full_covariance(domain, x64):
+    data = example(domain)
+    hyper = HYPER if not isinstance(domain, Sphere) else dataclasses.replace(HYPER, location_lengths=(0.8,))
+    problem = as_problem(data)
+    operator, found = problem.solve(hyper, ALL, EXACT)
+    assert found.iterations <= 2  # with all labels the preconditioner is the inverse
+    u, y = data.u[3] + 0.3, data.y.points[::4]
+    mean, covariance, variance = direct(problem, hyper, u, y)
+    outputs = problem.normalization.at(Shared(y))
+    np.testing.assert_allclose(outputs.standardize(operator(u, y)), mean, atol=1e-8)
+    np.testing.assert_allclose(operator.variance, variance, rtol=1e-7)
+    std = np.sqrt(np.diag(covariance)[:, None] * variance) * np.asarray(problem.normalization.s_scale)
+    # 12 functions are all landmarks, so nothing of a new function's variance is lost outside of the features
+    np.testing.assert_allclose(operator.std(u, y), std, atol=1e-8)
+
+
+def test_with_some_labels_the_mean_is_that_of_the_full_covariance(x64):
+    data = example().observe(jax.random.key(0), 9)
+    problem = as_problem(data)
+    operator, found = problem.solve(HYPER, ALL, EXACT)
+    assert found.residual < 1e-12
+    u, y = data.u[3] + 0.3, data.y.points[::4]
+    mean, _, variance = direct(problem, HYPER, u, y)
+    np.testing.assert_allclose(problem.normalization.at(Shared(y)).standardize(operator(u, y)), mean, atol=1e-8)
+    np.testing.assert_allclose(operator.variance, variance, rtol=1e-7)
+
+
+@pytest.mark.slow
+def test_draws_have_the_posterior_covariance(x64):
+    data = example(channels=1).observe(jax.random.key(0), 9)
+    problem = as_problem(data)
+    operator, _ = problem.solve(HYPER, ALL, EXACT)
+    u, y = data.u[3] + 0.3, data.y.points[::6]
+    mean, covariance, variance = direct(problem, HYPER, u, y)
+    draws = operator.draws(jax.random.key(0), 4000)
+    found = np.stack([draw.coefficients[0] for draw in draws])
+    f, h = operator.f(operator.encode(u)[None])[0], operator.h(y)
+    values = np.einsum("a,sab,pb->sp", f, found, h)
+    np.testing.assert_allclose(values.mean(0), mean[:, 0], atol=5 * np.sqrt(covariance.max() * variance[0] / 4000))
+    # outside of the features of 12 landmarks there is nothing that depends on y on the grid, but k_U(u, u) − |f(u)|²
+    outside = (float(operator.f.kernel.diagonal(operator.encode(u)[None])[0]) - f @ f) * np.asarray(h @ h.T)
+    expected = (covariance - outside) * variance[0]
+    scale = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
+    np.testing.assert_allclose(np.cov(values.T) / scale, expected / scale, atol=5 * np.sqrt(2 / 4000))
+
+
+def test_free_queries_equal_indexed_ones(x64):
+    data = example().observe(jax.random.key(0), 9)
+    assert isinstance(data.y, Indexed)
+    problem = as_problem(data)
+    _, h, values = problem.features(HYPER, ALL)
+    kinds = [labels_at(values, h, q) for q in (data.y, Free(data.y.locations(len(data))))]
+    few = labels_at(values, h, Indexed(jnp.tile(data.y.y, (40, 1)), data.y.index))  # of very many locations
+    assert len({type(kind) for kind in (*kinds, few)}) == 3
+    c = [System([Block(kind, problem.values)], 1e-2).solve(*EXACT).x for kind in (*kinds, few)]
+    np.testing.assert_allclose(c[0], c[1], atol=1e-10)
+    np.testing.assert_allclose(c[0], c[2], atol=1e-10)
+
+
+def test_functions_in_blocks_equal_functions_at_once(x64):
+    data = example().observe(jax.random.key(0), 9)
+    problem = as_problem(data)
+    features = problem.features(HYPER, ALL)
+    whole = Block(labels_at(features.values, features.h, data.y), problem.values)
+    rows = [jnp.arange(0, 5), jnp.arange(5, 12)]
+    parts = [Block(labels_at(features.values[r], features.h, data.y.take(r)), problem.values[:, r]) for r in rows]
+    one, two = (System(blocks, 1e-2).solve(*EXACT).x for blocks in ([whole], parts))
+    np.testing.assert_allclose(one, two, atol=1e-10)
+
+
+def test_a_linear_map_gives_ridge_regression(x64):
+    rng = np.random.default_rng(0)
+    u, y = jnp.asarray(rng.normal(size=(60, 7, 1))), jnp.linspace(0.0, 1.0, 20)[:, None]
+    responses = jnp.asarray(rng.normal(size=(7, 20)))
+    data = Samples(u, Shared(y), jnp.einsum("nmd,mp->npd", u, responses), domain=Box.unit(1))
+    ridge = Regression.fit(data, components=7, strength=1e-12)
+    hyper = Hyperparameters(length=1e6, damping=0.0, linear=1e3, noise=1e-8, location_lengths=(1e-3,))
+    operator, _ = as_problem(data).solve(hyper, ALL, EXACT)
+    new = jnp.asarray(rng.normal(size=(7, 1)))
+    np.testing.assert_allclose(operator(new, y), ridge(new, y), atol=1e-5)
