@@ -4,6 +4,7 @@ from loca.solving.choose import REPORT_FILE as REPORT_FILE
 from loca.solving.choose import ChoiceReport as ChoiceReport
 from loca.solving.choose import Entry as Entry
 from loca.solving.choose import choose as choose
+from loca.solving.choose import competitor_directory as competitor_directory
 from loca.solving.competitors import fit_ridge as fit_ridge
 from loca.solving.hyperparameters import Hyperparameters as Hyperparameters
 from loca.solving.search import Trial as Trial
@@ -18,6 +19,7 @@ __all__ = [
     "SolveReport",
     "Trial",
     "choose",
+    "competitor_directory",
     "fit_ridge",
     "solve",
 ]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 
 from loca.data import Samples, check_finite
 from loca.durable import is_started, lock, write_atomically, write_request
@@ -147,7 +147,7 @@ def choose(
         raise TypeError(f"expected Samples, got {type(train).__name__}; load functions into memory: records.load()")
     if not minutes > 0.0 or len(train) < 2:
         raise ValueError(
-            f"expected minutes > 0 and at least 2 functions, got minutes={minutes}, {len(train)} functions"
+            f"expected minutes > 0 and at least 2 functions, got minutes={minutes} and {len(train)} functions"
         )
     for samples, what in ((train, "the data"), (validation, "the validation data")):
         if samples is not None:
@@ -180,9 +180,9 @@ def choose(
 
 def hold_out(train: Samples, seed: int) -> tuple[Samples, Samples]:
     """Functions to fit models to, and functions to compare them on."""
-    order = np.random.default_rng(seed).permutation(len(train))
+    order = jax.random.permutation(jax.random.key(seed), len(train))
     held = min(HELD, max(1, len(train) // 5))
-    return train.take(np.sort(order[held:])), train.take(np.sort(order[:held]))
+    return train.take(jnp.sort(order[held:])), train.take(jnp.sort(order[:held]))
 
 
 class Contest:
@@ -204,7 +204,7 @@ class Contest:
 
     def enter(self, name: str, compete: Compete, seconds: float) -> None:
         """Let a model compete, unless it has done so before the process was killed."""
-        place = None if self.directory is None else self._place(name)
+        place = None if self.directory is None else competitor_directory(self.directory, name)
         if place is not None and (place / "entry.json").exists():
             entry = Entry(**json.loads((place / "entry.json").read_bytes()))
         else:
@@ -248,8 +248,10 @@ class Contest:
         """The operator of the winner."""
         if self._best is not None and self._best[0] == entry:
             return self._best[1]
-        return load(self._place(entry.model) / "model.safetensors")
-
-    def _place(self, name: str) -> Path:
         assert self.directory is not None
-        return self.directory / "competitors" / name.lower().replace(" ", "-")
+        return load(competitor_directory(self.directory, entry.model) / "model.safetensors")
+
+
+def competitor_directory(directory: Path, name: str) -> Path:
+    """Where a model keeps its files, in the directory of a choice."""
+    return directory / "competitors" / name.lower().replace(" ", "-")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from loca.data import Samples
@@ -209,7 +210,7 @@ def mean_error(operator: Operator, data: Samples) -> float:
     predict = Predictor(operator, data.y, min(BLOCK, len(data)))
     errors = []
     for start in range(0, len(data), BLOCK):
-        block = data.take(np.arange(start, min(start + BLOCK, len(data))))
+        block = data.take(jnp.arange(start, min(start + BLOCK, len(data))))
         s = np.asarray(block.s)
         errors.append(relative_l2(predict(block.u, block.y), s)[(s != 0.0).any(axis=1)])
     return float(np.mean(np.concatenate(errors)))
