@@ -1,0 +1,169 @@
+"""`solve`: the search, its files, streams and meshes."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import loca
+from loca.data import Free, Samples, Shared, StoreSchema, samples_to_arrays, write_store
+from loca.domains import Box, Sphere
+from loca.metrics import relative_l2
+from loca.models import Regression
+from loca.solving import Hyperparameters, solve
+from loca.typing import Measurements, MultiInput
+
+FEW = (20, 20)
+HYPER = Hyperparameters(length=2.0, noise=1e-3, location_lengths=(0.5,))
+
+
+def functions(count=40, seed=0):
+    """s(y) = sin(3 w·u) cos(2y) + ū y on a line: smooth, and not linear in u."""
+    rng = np.random.default_rng(seed)
+    y = np.linspace(0.0, 1.0, 16)[:, None]
+    a = rng.normal(size=(count, 3))
+    x = np.linspace(0.0, 1.0, 12)
+    u = a @ np.stack([np.ones(12), np.sin(3 * x), np.cos(5 * x)])
+    s = np.sin(a[:, :1]) * np.cos(2 * y[:, 0]) + a[:, 1:2] * y[:, 0] ** 2
+    u, y, s, x = (jnp.asarray(a, jnp.float32) for a in (u[:, :, None], y, s[:, :, None], x[:, None]))
+    return Samples(u, Shared(y), s, x=x, domain=Box.unit(1))
+
+
+def error(operator, data):
+    return float(jnp.mean(relative_l2(operator.predict(data.u, data.y), data.s)))
+
+
+def test_without_arguments_it_beats_ridge_and_reports_its_search():
+    train, test = functions(120), functions(60, 1)
+    operator, report = solve(train)
+    assert error(operator, test) < 0.2 * error(Regression.fit(train), test)
+    assert min(trial.error for trial in report.trials) < report.trials[0].error
+    assert str(report).count("\n") == len(report.trials) + 1
+    assert report.residual < 1e-4
+
+
+def test_functions_from_a_file_give_the_same_operator(tmp_path):
+    data = functions(50).observe(jax.random.key(0), 6)
+    once, each = samples_to_arrays(data)
+
+    def read(rows):
+        return {name: array[rows.start : rows.stop] for name, array in each.items()}
+
+    example = {name: array[0] for name, array in each.items()}
+    schema = StoreSchema(len(data), data.domain, data.inputs, data.outputs, once, example)
+    store = write_store(tmp_path / "store.zarr", schema, read, provenance={}, block=20)
+    one, _ = solve(data, hyperparameters=HYPER, ranks=(50, 16))
+    two, report = solve(store, hyperparameters=HYPER, ranks=(50, 16))
+    test = functions(10, 1)
+    np.testing.assert_allclose(one.predict(test.u, test.y), two.predict(test.u, test.y), atol=2e-3)
+    with pytest.raises(ValueError, match="does not know where its training functions were labeled"):
+        two.draws(jax.random.key(0), 2)
+
+
+def test_other_kinds_of_inputs_and_locations():
+    rng = np.random.default_rng(0)
+    plain = functions(40)
+    own = Measurements(plain.u, jnp.tile(plain.x, (40, 1, 1)), jnp.ones((40, 12), bool))
+    several = MultiInput((plain.u, 2.0 * plain.u[:, ::2]), jnp.asarray(rng.normal(size=(40, 2)), jnp.float32))
+    places = (plain.x, plain.x[::2])
+    globe = Sphere().from_unit(jnp.asarray(rng.uniform(size=(16, 2)), jnp.float32))
+    free = jnp.asarray(rng.uniform(size=(40, 5, 1)), jnp.float32)
+    for data in (
+        dataclasses.replace(plain, u=own, x=None),
+        Samples(several, plain.y, plain.s, x=places, domain=plain.domain),
+        dataclasses.replace(plain, y=Shared(globe), domain=Sphere()),
+        dataclasses.replace(plain, y=Free(free), s=jnp.sin(free) * plain.u[:, :1]),
+    ):
+        operator, report = solve(data, hyperparameters=HYPER, ranks=FEW)
+        assert report.trials == ()
+        assert np.isfinite(error(operator, data)) and error(operator, data) < 0.5
+
+
+def test_one_function_is_enough_to_solve():
+    data = functions(1)
+    operator, report = solve(data)
+    assert error(operator, data) < 0.05 and not report.trials
+
+
+def test_a_directory_of_other_data_is_refused(tmp_path):
+    solve(functions(20), hyperparameters=HYPER, ranks=FEW, directory=tmp_path)
+    solve(functions(20), hyperparameters=HYPER, ranks=FEW, directory=tmp_path)
+    with pytest.raises(FileExistsError, match="started with other arguments.*data"):
+        solve(functions(20, 1), hyperparameters=HYPER, ranks=FEW, directory=tmp_path)
+
+
+def test_a_saved_operator_predicts_the_same(tmp_path):
+    data = functions(20)
+    operator, _ = solve(data, hyperparameters=HYPER, ranks=FEW)
+    loca.save(operator, tmp_path / "operator.safetensors")
+    loaded = loca.load(tmp_path / "operator.safetensors")
+    np.testing.assert_array_equal(loaded(data.u[0], data.y.y), operator(data.u[0], data.y.y))
+    np.testing.assert_array_equal(loaded.std(data.u[0], data.y.y), operator.std(data.u[0], data.y.y))
+    (one,), (other,) = (each.draws(jax.random.key(0), 1) for each in (operator, loaded))
+    np.testing.assert_array_equal(one.coefficients, other.coefficients)
+
+
+def test_uncertainty_grows_away_from_the_data():
+    data = functions(60)
+    operator, _ = solve(data, hyperparameters=HYPER, ranks=(60, 16))
+    near, far = (float(operator.std(u, data.y.y).mean()) for u in (data.u[0], 30.0 * data.u[0]))
+    assert far > 10.0 * near
+
+
+@pytest.mark.slow
+def test_devices_share_the_functions_with_one_sum_per_iteration():
+    program = Path(__file__).with_name("mesh_solve.py")
+    more = ["--all"] if os.environ.get("LOCA_FULL") else []
+    run = subprocess.run([sys.executable, program, *more], capture_output=True, text=True, timeout=600)
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout.splitlines()[-1])
+    assert len(found["differences"]) == (36 if more else 6) and max(found["differences"]) < 1e-10
+    for counts, sizes in found["collectives"]:
+        assert {kind: count for kind, count in counts.items() if count} == {"all-reduce": 1}
+        assert sizes["all-reduce"] == 2 * 16 * 20 * 8  # C of both channels in double precision
+
+
+KILLED = """
+import os, signal, sys, threading, pathlib
+sys.path.insert(0, {tests!r})
+from test_solve import functions
+import loca, jax
+from loca.solving import solve
+delay = float(sys.argv[1])
+if delay:
+    threading.Timer(delay, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+operator, report = solve(functions(40), ranks=(20, 16), directory={directory!r})
+loca.save(operator, {directory!r} + "/operator-" + sys.argv[1] + ".safetensors")
+"""
+
+
+@pytest.mark.full
+def test_killed_twenty_times_the_operator_is_the_same(tmp_path):
+    rng = np.random.default_rng(0)
+    directory = tmp_path / "search"
+    program = KILLED.format(tests=str(Path(__file__).parent), directory=str(directory))
+
+    def run(delay):
+        return subprocess.run([sys.executable, "-c", program, str(delay)], capture_output=True, text=True).returncode
+
+    directory.mkdir()
+    kills = 0
+    while kills < 20:
+        if run(round(float(rng.uniform(3.0, 12.0)), 2)) == 0:
+            for each in directory.glob("*"):  # it was done before it was killed: start again
+                each.unlink()
+        else:
+            kills += 1
+    assert run(0) == 0
+    resumed = (directory / "operator-0.safetensors").read_bytes()
+    for each in directory.glob("*"):
+        each.unlink()
+    assert run(0) == 0
+    assert (directory / "operator-0.safetensors").read_bytes() == resumed
