@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from loca import encoders as encoders
     from loca import evaluation as evaluation
     from loca import figures as figures
+    from loca import gaussian as gaussian
     from loca import kernels as kernels
     from loca import losses as losses
     from loca import metrics as metrics
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from loca import rules as rules
     from loca import runs as runs
     from loca import saving as saving
+    from loca import solving as solving
     from loca import training as training
     from loca import typing as typing
     from loca.data import Samples as Samples
@@ -38,9 +40,12 @@ if TYPE_CHECKING:
     from loca.models import FNO as FNO
     from loca.models import LOCA as LOCA
     from loca.models import DeepONet as DeepONet
+    from loca.models import GaussianOperator as GaussianOperator
     from loca.models import Operator as Operator
     from loca.saving import load as load
     from loca.saving import save as save
+    from loca.solving import choose as choose
+    from loca.solving import solve as solve
     from loca.training import fit as fit
 
     __version__: str
@@ -49,12 +54,15 @@ _HOMES = {
     "FNO": "models",
     "LOCA": "models",
     "DeepONet": "models",
+    "GaussianOperator": "models",
     "Operator": "models",
     "Samples": "data",
+    "choose": "solving",
     "evaluate": "evaluation",
     "fit": "training",
     "load": "saving",
     "save": "saving",
+    "solve": "solving",
 }
 """The part that defines each name which is neither a part nor the version."""
 
@@ -62,11 +70,13 @@ __all__ = [
     "FNO",
     "LOCA",
     "DeepONet",
+    "GaussianOperator",
     "Operator",
     "Samples",
     "attention",
     "benchmarks",
     "checks",
+    "choose",
     "claims",
     "data",
     "devices",
@@ -76,6 +86,7 @@ __all__ = [
     "evaluation",
     "figures",
     "fit",
+    "gaussian",
     "kernels",
     "load",
     "losses",
@@ -90,6 +101,8 @@ __all__ = [
     "runs",
     "save",
     "saving",
+    "solve",
+    "solving",
     "training",
     "typing",
 ]

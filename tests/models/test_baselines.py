@@ -68,3 +68,13 @@ def test_what_cannot_be_fitted_is_said(getkey):
     free = Samples(samples.u, Free(samples.y.locations(len(samples))), samples.s, x=samples.x)
     with pytest.raises(ValueError, match="its own query locations"):
         Regression.fit(free)
+
+
+@pytest.mark.parametrize("labels", [5, 3])
+def test_several_fits_at_once_are_those_one_by_one(getkey, labels):
+    samples = linear_functions(getkey()).observe(getkey(), labels)
+    found = Regression.fits(samples, [0, 3, 9], [1e-4, 1.0])
+    expected = [Regression.fit(samples, k, strength) for k in (0, 3, 9) for strength in (1e-4, 1.0)]
+    for one, other in zip(found, expected, strict=True):
+        assert one.components.shape == other.components.shape
+        np.testing.assert_allclose(one.responses, other.responses, rtol=1e-5, atol=1e-6)

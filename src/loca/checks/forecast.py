@@ -16,7 +16,7 @@ import optax
 
 from loca.checks.findings import Finding
 from loca.data import Samples, Shared
-from loca.models import FNO, LOCA, DeepONet, Grid, Operator
+from loca.models import FNO, LOCA, DeepONet, Operator
 from loca.parameters import trainable
 from loca.training import Encoded, State, advance
 from loca.typing import PyTree
@@ -25,9 +25,6 @@ OPTIMIZER = optax.adam(1e-3)
 
 STEPS = 20_000
 """Number of steps of a training run, as in most of the paper's experiments."""
-
-MODES = 12
-"""Number of frequencies of an FNO along each axis, if the axis has that many."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,16 +74,7 @@ def check_memory(forecasts: Sequence[Forecast], available: float) -> Iterator[Fi
             yield Finding("warning", "memory", message)
 
 
-def create_fno(samples: Samples, *, key: Any) -> FNO:
-    """Create an FNO with as many frequencies as the grid has, at most `MODES` along each axis."""
-    shape = Grid.of(samples).shape
-    modes = [min(MODES, n // 2 + (axis == len(shape) - 1)) for axis, n in enumerate(shape)]
-    if min(modes) < 1:
-        raise ValueError(f"an axis of the grid {shape} has a single point, which has no frequency to learn")
-    return FNO.create(samples, key=key, modes=modes)
-
-
-MODELS: dict[str, Callable[..., Operator]] = {"LOCA": LOCA.create, "DeepONet": DeepONet.create, "FNO": create_fno}
+MODELS: dict[str, Callable[..., Operator]] = {"LOCA": LOCA.create, "DeepONet": DeepONet.create, "FNO": FNO.create}
 """The function that creates each model for given data."""
 
 

@@ -189,7 +189,7 @@ def header_table(header: Header) -> Table:
 
     rows = {
         "model": header.model,
-        "parameters": f"{header.parameters:,}",
+        "parameters": f"{header.parameters:,}" if header.parameters else f"none trained; {num_values(header):,} values",
         "inputs": listed(header.inputs),
         "outputs": listed(header.outputs),
         "domain": str(header.domain),
@@ -204,6 +204,13 @@ def header_table(header: Header) -> Table:
     for name, value in rows.items():
         table.add_row(name, value)
     return table
+
+
+def num_values(header: Header) -> int:
+    """The number of values in all arrays of a model."""
+    import math
+
+    return sum(math.prod(entry.shape) for entry in header.arrays.values())
 
 
 def provenance_lines(values: Mapping[str, Any]) -> Iterator[str]:

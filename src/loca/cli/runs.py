@@ -1,4 +1,4 @@
-"""`loca train` and `loca reproduce`: from data to a trained model, and from a claim of the paper to a verdict."""
+"""`loca train`, `choose` and `reproduce`: from data to a model, and from a claim of the paper to a verdict."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from loca.cli.arguments import (
+    FileArgument,
     FormatOption,
     InputsOption,
     OutputsOption,
@@ -16,9 +17,16 @@ from loca.cli.arguments import (
     split_names,
 )
 
+LabelsOption = Annotated[int | None, typer.Option(help="The number of labels kept for each function.")]
+TestOption = Annotated[str | None, typer.Option(help="A file on which to evaluate the model.")]
+AllSeedOption = Annotated[int | None, typer.Option(help="The seed of all random choices.")]
+
 
 def train(
-    config: Annotated[Path | None, typer.Argument(help="RUN.toml with tables [data], [model], [training].")] = None,
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN.toml | DATA]", help="Tables [data], [model], [training]; or only the data."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The run directory, for model, checkpoints and history.")] = None,
     resume: Annotated[
         Path | None,
@@ -29,12 +37,15 @@ def train(
     outputs: OutputsOption = None,
     sample: SampleOption = None,
     format: FormatOption = None,  # noqa: A002
-    labels: Annotated[int | None, typer.Option(help="The number of labels kept for each function.")] = None,
-    test: Annotated[str | None, typer.Option(help="A file on which to evaluate the trained model.")] = None,
+    labels: LabelsOption = None,
+    test: TestOption = None,
     stream: Annotated[
         bool | None, typer.Option(help="Read batches from the file; default: if it would fill half the memory.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="loca, deeponet or fno.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="loca, deeponet, fno, gaussian, which is not trained, or best: all compete.")
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="The time budget of --model best; 5 unless given.")] = None,
     setting: Annotated[
         str | None, typer.Option(help="Take all sizes from an experiment of the paper, such as darcy.")
     ] = None,
@@ -52,11 +63,11 @@ def train(
     loss: Annotated[str | None, typer.Option(help="mean_squared or relative_l2.")] = None,
     precision: Annotated[str | None, typer.Option(help="float32, or bfloat16 for factors of matrix products.")] = None,
     rate: Annotated[float | None, typer.Option(help="The highest learning rate.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The seed of all random choices.")] = None,
+    seed: AllSeedOption = None,
     every: Annotated[int | None, typer.Option(help="The number of steps between two validations.")] = None,
     log: Annotated[list[str] | None, typer.Option(help="tensorboard, wandb or mlflow, offline; repeatable.")] = None,
 ) -> None:
-    """Train a model on data, and write model, history and checkpoints to a run directory.
+    """Train or solve for a model of data, and write model, history and checkpoints to a run directory.
 
     A TOML file, options, or both describe the run; options override the file. The run remembers the variables of its
     data, so that `loca evaluate`, `predict` and `figures` find them in other files. Killed at any moment,
@@ -67,8 +78,14 @@ def train(
 
     from loca.cli.progress import show_training
     from loca.runs import MODEL_FILE, execute, read_configuration, read_run
+    from loca.solving import REPORT_FILE, ChoiceReport
     from loca.training import StoppedError
 
+    config = Path(source) if source is not None and source.endswith(".toml") else None
+    if config is None and source is not None:
+        if data is not None:
+            raise typer.BadParameter(f"give the data once, got {source} and --data {data}")
+        data = source
     changes: dict[str, Any] = {
         "data": {
             "path": data,
@@ -80,7 +97,7 @@ def train(
             "test": test,
             "stream": stream,
         },
-        "model": {"kind": model, "setting": setting},
+        "model": {"kind": model, "setting": setting, "minutes": minutes},
         "training": {
             "steps": steps,
             "batch_size": batch_size,
@@ -104,14 +121,48 @@ def train(
         check_nothing_else(config, changes)
         configuration = read_run(resume, steps)
     try:
-        result = execute(configuration, directory, callbacks=[show_training()])
+        result = execute(configuration, directory, callbacks=[show_training()], progress=True)
     except StoppedError as stopped:
         saved = str(stopped).partition(";")[0]  # what follows is advice for callers of `fit`
         typer.echo(f"{saved}; continue with `loca train --resume {directory}`", err=True)
         raise typer.Exit(128 + stopped.signal) from None
+    if configuration.model.kind == "best":
+        typer.echo(str(ChoiceReport.load(directory / REPORT_FILE)))
     for report in result.reports.values():
         Console().print(report)
     typer.echo(f"{directory / MODEL_FILE}: mean relative L2 error on validation data {result.validation:.4f}")
+
+
+def choose(
+    data: FileArgument,
+    out: Annotated[Path, typer.Option(help="The run directory, for the model and the report.")],
+    minutes: Annotated[float, typer.Option(help="The time budget.")] = 5.0,
+    inputs: InputsOption = None,
+    outputs: OutputsOption = None,
+    sample: SampleOption = None,
+    format: FormatOption = None,  # noqa: A002
+    labels: LabelsOption = None,
+    test: TestOption = None,
+    seed: AllSeedOption = None,
+) -> None:
+    """Let several models compete on validation functions, and keep the best: `loca train --model best`.
+
+    The mean field, ridge regression, a Gaussian operator, FNO, LOCA and DeepONet compete. The table has their errors,
+    times and sizes. Killed at any moment, `loca train --resume DIR` continues.
+    """
+    train(
+        data,
+        out=out,
+        inputs=inputs,
+        outputs=outputs,
+        sample=sample,
+        format=format,
+        labels=labels,
+        test=test,
+        model="best",
+        minutes=minutes,
+        seed=seed,
+    )
 
 
 def check_nothing_else(config: Path | None, changes: dict[str, Any]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from loca.data import Indexed, Normalization, OutputNormalization, Queries, Samples, Shared, TransformNames, nearest
 from loca.models.operator import Function, Operator, Signature
@@ -39,27 +41,54 @@ class Regression(Operator, Fixed):
         - `strength`: of the penalty, in units of the variance of the first component over all functions.
         - `transforms`: of variables, by name, or "auto"; see `loca.data.TransformNames`.
         """
+        return cls.fits(data, [components], [strength], transforms)[0]
+
+    @classmethod
+    def fits(
+        cls,
+        data: Samples,
+        components: Sequence[int],
+        strengths: Sequence[float],
+        transforms: TransformNames = None,
+    ) -> list[Regression]:
+        """`fit` for every number of components with every strength, in the time of a few fits.
+
+        **Arguments:**
+
+        - `data`, `transforms`: as for `fit`.
+        - `components`, `strengths`: the numbers of components and the strengths; the strength changes first.
+        """
         normalization = Normalization.fit(data, transforms)
         if any(isinstance(part.u, Measurements) for part in data.parts):
             raise ValueError("regression needs the same sensors for every function; interpolate to common ones first")
         inputs = values_of(normalization.standardize_input(data.u))
         flat = np.concatenate([np.asarray(values, np.float64).reshape(len(data), -1) for values in inputs], axis=1)
-        e = np.linalg.svd(flat, full_matrices=False)[2][:components].T
+        e = np.linalg.svd(flat, full_matrices=False)[2][: max(components)].T
         z = np.concatenate([np.ones((len(data), 1)), flat @ e], axis=1)
-        penalty = strength * np.sum(z[:, 1:2] ** 2) * np.ones(z.shape[1])
-        penalty[0] = 1e-9  # the mean is not shrunk; a location without labels has mean 0
         s, labeled = tabulated(data.y, np.asarray(normalization.at(data.y).standardize(data.s), np.float64))
-        squares = np.einsum("nk,nl->nkl", z, z).reshape(len(z), -1)
-        normal = (labeled.T @ squares).reshape(-1, z.shape[1], z.shape[1]) + np.diag(penalty)
+        choices = [(min(k, e.shape[1]), strength) for k in components for strength in strengths]
+        responses = [np.zeros((k + 1, *s.shape[1:])) for k, _ in choices]
         with one_thread():
-            responses = np.linalg.solve(normal, np.einsum("nk,nmd->mkd", z, s))
-        return cls(
-            normalization,
-            jnp.asarray(e, jnp.float32),
-            jnp.asarray(np.moveaxis(responses, 0, 1), jnp.float32),
-            data.y.points,
-            signature=Signature.of(data),
-        )
+            for places, rows in location_groups(labeled):
+                normal = z[rows].T @ z[rows]
+                right = np.tensordot(z[rows], s[np.ix_(rows, places)], axes=(0, 0))
+                for response, (k, strength) in zip(responses, choices, strict=True):
+                    penalty = np.full(k + 1, strength * np.sum(z[:, 1:2] ** 2))
+                    penalty[0] = 1e-9  # the mean is not shrunk; a location without labels has mean 0
+                    matrix = normal[: k + 1, : k + 1] + np.diag(penalty)
+                    response[:, places] = np.linalg.solve(matrix, right[: k + 1].reshape(k + 1, -1)).reshape(
+                        k + 1, len(places), -1
+                    )
+        return [
+            cls(
+                normalization,
+                jnp.asarray(e[:, :k], jnp.float32),
+                jnp.asarray(response, jnp.float32),
+                data.y.points,
+                signature=Signature.of(data),
+            )
+            for response, (k, _) in zip(responses, choices, strict=True)
+        ]
 
     def encode(self, u: Input) -> Float[Array, " K"]:
         values = values_of(self.normalization.standardize_input(u))
@@ -139,16 +168,27 @@ class ProportionalAtQueries(Function):
         return self.operator.encode(u)[self.rows]
 
 
+def location_groups(
+    labeled: Bool[np.ndarray, "N M"],
+) -> Iterator[tuple[Int[np.ndarray, " _"], Int[np.ndarray, " _"]]]:
+    """Locations that are labeled in the same functions, which share their normal equations, and these functions."""
+    if labeled.all():
+        yield np.arange(labeled.shape[1]), np.arange(len(labeled))
+        return
+    for place, column in enumerate(labeled.T):
+        yield np.array([place]), np.flatnonzero(column)
+
+
 def tabulated(
     queries: Queries, s: Float[np.ndarray, "N P d_s"]
-) -> tuple[Float[np.ndarray, "N M d_s"], Float[np.ndarray, "N M"]]:
+) -> tuple[Float[np.ndarray, "N M d_s"], Bool[np.ndarray, "N M"]]:
     """Labels in a table of all locations, zero where there is none, and a mask of those that exist."""
     match queries:
         case Shared():
-            return s, np.ones(s.shape[:2])
+            return s, np.ones(s.shape[:2], bool)
         case Indexed(y, index):
             rows = np.arange(len(s))[:, None]
-            table, labeled = np.zeros((len(s), len(y), s.shape[2])), np.zeros((len(s), len(y)))
-            table[rows, np.asarray(index)], labeled[rows, np.asarray(index)] = s, 1.0
+            table, labeled = np.zeros((len(s), len(y), s.shape[2])), np.zeros((len(s), len(y)), bool)
+            table[rows, np.asarray(index)], labeled[rows, np.asarray(index)] = s, True
             return table, labeled
     raise ValueError("every function has its own query locations; regression needs common ones: interpolate first")

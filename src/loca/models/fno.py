@@ -17,6 +17,9 @@ from loca.models.spectral import SpectralLayer, at_every_point
 from loca.nets import MLP
 from loca.typing import Input, Key, Measurements, MultiInput, values_of
 
+MODES = 12
+"""Frequencies along each axis unless given, at most."""
+
 
 class FNO(Operator):
     """F(u) = P ∘ L_T ∘ σ ∘ … ∘ σ ∘ L₁ ∘ Q (u, y) on a grid, and by multilinear interpolation elsewhere.
@@ -85,7 +88,7 @@ class FNO(Operator):
         data: Samples,
         *,
         key: Key,
-        modes: int | Sequence[int] = 12,
+        modes: int | Sequence[int] | None = None,
         width: int = 32,
         depth: int = 4,
         padding: int | Sequence[int] = 0,
@@ -93,11 +96,16 @@ class FNO(Operator):
     ) -> FNO:
         """A model for training data whose sensors form a grid; the other arguments are those of the constructor.
 
-        `transforms` are those of variables, by name; see `TransformNames`.
+        `modes` are 12 along each axis unless given, or as many as the grid has. `transforms` are those of variables, by
+        name; see `TransformNames`.
         """
+        grid = Grid.of(data)
+        if modes is None:
+            last = len(grid.shape) - 1
+            modes = [max(1, min(MODES, n // 2 + (axis == last))) for axis, n in enumerate(grid.shape)]
         sizes = {"modes": modes, "width": width, "depth": depth, "padding": padding}
         normalization = Normalization.fit(data, transforms)
-        return cls(normalization, Grid.of(data), **sizes, signature=Signature.of(data), key=key)
+        return cls(normalization, grid, **sizes, signature=Signature.of(data), key=key)
 
     def encode(self, u: Input) -> Float[Array, "*grid c"]:
         sensors = self.grid.sensor_shape

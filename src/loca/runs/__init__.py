@@ -10,7 +10,6 @@ from loca.runs.configuration import RunConfiguration as RunConfiguration
 from loca.runs.configuration import TrainingConfiguration as TrainingConfiguration
 from loca.runs.configuration import check_configuration as check_configuration
 from loca.runs.configuration import read_configuration as read_configuration
-from loca.runs.execution import HISTORY_FILE as HISTORY_FILE
 from loca.runs.execution import MODEL_FILE as MODEL_FILE
 from loca.runs.execution import REPORT_FILE as REPORT_FILE
 from loca.runs.execution import RUN_FILE as RUN_FILE
@@ -19,6 +18,7 @@ from loca.runs.execution import execute as execute
 from loca.runs.execution import read_run as read_run
 from loca.runs.execution import train_and_evaluate as train_and_evaluate
 from loca.runs.models import BASELINES as BASELINES
+from loca.runs.models import HISTORY_FILE as HISTORY_FILE
 from loca.runs.models import LEARNED as LEARNED
 from loca.runs.models import create_model as create_model
 from loca.runs.pool import Run as Run

@@ -49,8 +49,15 @@ class DataConfiguration(Table):
 
 
 class ModelConfiguration(Table):
-    """The sizes of a model: given one by one, left to the defaults of `create`, or all taken from a paper setting."""
+    """The sizes of a model that is trained: given one by one, left to the defaults of `create`, or those of the paper.
 
+    **Arguments:**
+
+    - `kind`: the model.
+    - `setting`: an experiment of the paper, which fixes all sizes.
+    """
+
+    kind: str
     setting: Literal["antiderivative", "darcy", "mechanical-mnist", "shallow-water", "climate"] | None = None
 
     @property
@@ -96,6 +103,20 @@ class FNOConfiguration(ModelConfiguration):
     padding: Annotated[int, Field(strict=True, ge=0, lt=2**31)] | None = None
 
 
+class GaussianConfiguration(Table):
+    """A Gaussian operator, which is solved for; see `loca.solve`."""
+
+    kind: Literal["gaussian"]
+
+
+class BestConfiguration(Table):
+    """The best of several models on validation functions; see `loca.choose`."""
+
+    kind: Literal["best"]
+    minutes: Number = 5.0
+    """The time budget."""
+
+
 class TrainingConfiguration(Table):
     """The arguments of `loca.fit`."""
 
@@ -121,12 +142,24 @@ class RunConfiguration(Table):
     """A complete run: data, model and training."""
 
     data: DataConfiguration
-    model: Annotated[LOCAConfiguration | DeepONetConfiguration | FNOConfiguration, Field(discriminator="kind")] = (
-        LOCAConfiguration()
-    )
+    model: Annotated[
+        LOCAConfiguration | DeepONetConfiguration | FNOConfiguration | GaussianConfiguration | BestConfiguration,
+        Field(discriminator="kind"),
+    ] = LOCAConfiguration()
     training: TrainingConfiguration = TrainingConfiguration()
     transforms: str | dict[str, str] | None = None
     """Transforms of variables, by name, or "auto"; see `loca.data.TransformNames`."""
+
+    @model_validator(mode="after")
+    def check_solved(self) -> RunConfiguration:
+        """Refuse settings of training for models that choose them on their own."""
+        if not isinstance(self.model, ModelConfiguration):
+            fields = TrainingConfiguration.model_fields.items()
+            given = [name for name, field in fields if name != "seed" and getattr(self.training, name) != field.default]
+            given += [] if self.transforms is None else ["transforms"]
+            if given:
+                raise ValueError(f"the model {self.model.kind!r} does not take {', '.join(given)}; leave them out")
+        return self
 
 
 TABLES: dict[tuple[Any, ...], type[Table]] = {
@@ -135,6 +168,8 @@ TABLES: dict[tuple[Any, ...], type[Table]] = {
     ("model", "loca"): LOCAConfiguration,
     ("model", "deeponet"): DeepONetConfiguration,
     ("model", "fno"): FNOConfiguration,
+    ("model", "gaussian"): GaussianConfiguration,
+    ("model", "best"): BestConfiguration,
     ("training",): TrainingConfiguration,
 }
 """The tables, by the place at which pydantic finds errors in them."""
@@ -162,6 +197,8 @@ def read_configuration(path: Path | None, changes: dict[str, Any]) -> RunConfigu
             continue
         given = {name: value for name, value in fields.items() if value is not None}
         before = content.get(table, {})
+        if table == "model" and isinstance(before, str):
+            before = {"kind": before}
         if table == "transforms" and before == "auto":
             before = {}
         if isinstance(before, dict) and given:
@@ -171,8 +208,11 @@ def read_configuration(path: Path | None, changes: dict[str, Any]) -> RunConfigu
 
 def check_configuration(content: Any, source: str) -> RunConfiguration:
     """Validate the content of a configuration; the error names every wrong field."""
-    if isinstance(content, dict) and isinstance(content.get("model"), dict):
-        content = {**content, "model": {"kind": "loca", **content["model"]}}
+    match content:
+        case {"model": str(kind)}:
+            content = {**content, "model": {"kind": kind}}
+        case {"model": dict(table)}:
+            content = {**content, "model": {"kind": "loca", **table}}
     try:
         return RunConfiguration.model_validate(content)
     except ValidationError as error:
@@ -205,7 +245,7 @@ def in_words(error: Mapping[str, Any]) -> str:
         case "extra_forbidden":
             return f"{field} is unknown{suggestion(error['loc'])}"
         case "value_error":
-            return f"{field}: {limits['error']}"
+            return f"{field or 'the run'}: {limits['error']}"
         case "union_tag_invalid":
             return f"{field}.kind: expected {limits['expected_tags']}, got {short(limits['tag'])}"
         case "union_tag_not_found" | "model_attributes_type":
@@ -230,6 +270,8 @@ def suggestion(location: Sequence[int | str]) -> str:
     *table, name = location
     names = [name for name in TABLES[tuple(table)].model_fields if name != "kind"]
     close = difflib.get_close_matches(str(name), names, n=1)
+    if not names:
+        return "; leave it out"
     return f"; did you mean {close[0]}?" if close else f"; choose one of {', '.join(names)}"
 
 

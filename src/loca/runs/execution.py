@@ -20,17 +20,20 @@ from loca.durable import write_atomically
 from loca.evaluation import Report, evaluate
 from loca.models import Operator
 from loca.parameters import count
-from loca.runs.configuration import ConfigurationError, RunConfiguration, TrainingConfiguration, check_configuration
-from loca.runs.models import create_model, mean_error
+from loca.runs.configuration import (
+    ConfigurationError,
+    ModelConfiguration,
+    RunConfiguration,
+    TrainingConfiguration,
+    check_configuration,
+)
+from loca.runs.models import create_model, mean_error, solve_model
 from loca.runs.sources import FileSource, RunData
 from loca.saving import save
 from loca.training import Progress, default_optimizer, fit, loggers, paper_optimizer
 
 RUN_FILE = "run.json"
 """The file of a run directory with the configuration."""
-
-HISTORY_FILE = "history.jsonl"
-"""The file of a run directory with the losses and validation errors during training."""
 
 MODEL_FILE = "model.safetensors"
 """The file of a run directory with the trained model."""
@@ -142,7 +145,9 @@ def create_optimizer(training: TrainingConfiguration) -> optax.GradientTransform
     return paper_optimizer(**rate) if training.optimizer == "paper" else default_optimizer(training.steps, **rate)
 
 
-def execute(configuration: RunConfiguration, directory: Path, *, callbacks: Sequence[Callback] = ()) -> RunResult:
+def execute(
+    configuration: RunConfiguration, directory: Path, *, callbacks: Sequence[Callback] = (), progress: bool = False
+) -> RunResult:
     """Carry out a run as configured, and keep configuration, model and report in a directory.
 
     Called again after a kill, it resumes. A run that cannot start leaves nothing behind.
@@ -152,12 +157,17 @@ def execute(configuration: RunConfiguration, directory: Path, *, callbacks: Sequ
     - `configuration`: the run.
     - `directory`: the run directory: new, or that of the same run.
     - `callbacks`: contexts that provide a callback of `fit`, in addition to the configured loggers.
+    - `progress`: whether to show the search of models that are not trained.
     """
     training, description = configuration.training, json.loads(configuration.model_dump_json())
     data = FileSource(configuration.data).load(training.seed)
-    model = create_model(configuration, data.example)
+    is_trained = isinstance(configuration.model, ModelConfiguration)
+    model = create_model(configuration, data.example) if is_trained else None
     records = [loggers.create(name, directory, description) for name in training.loggers]
     begin_run(directory, configuration)  # only now: all that can be wrong with a configuration has been found
+    if model is None:
+        model, found = solve_model(configuration, data, directory, progress=progress)
+        training, description = None, {**description, "found": found}
     result = train_and_evaluate(
         model, data, directory, training=training, provenance=description, callbacks=[*records, *callbacks]
     )

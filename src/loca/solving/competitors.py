@@ -1,0 +1,226 @@
+"""The models that compete for the smallest error: each is fitted to some functions within some time."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from loca.data import Samples
+from loca.durable import write_atomically
+from loca.metrics import relative_l2
+from loca.models import FNO, LOCA, DeepONet, GaussianOperator, Operator, Predictor, Regression, adapt
+from loca.parameters import count
+from loca.solving.hyperparameters import Hyperparameters
+from loca.solving.solve import solve
+from loca.training import Progress, fit
+from loca.typing import values_of
+
+COMPONENTS, STRENGTHS = (10, 40, 150), (1e-6, 1e-4, 1e-2, 1.0)
+"""The numbers of components and the penalties from which ridge regression is chosen."""
+
+BLOCK = 100
+"""Validation functions that are predicted at once."""
+
+WARM_UP = 2.0
+"""Seconds for which the steps of a model are timed after they are compiled, at most; a tenth of its time if that is
+less."""
+
+MARGIN = 0.9
+"""The part of its time that a model is planned to train for: the speed of a machine varies."""
+
+FEWEST_STEPS = 50
+"""A model with time for fewer steps is not trained: they teach it nothing."""
+
+PLAN_FILE = "plan.json"
+"""The file with the number of steps of a training; a resumed one takes as many."""
+
+
+class Task(NamedTuple):
+    """What a model competes with.
+
+    **Arguments:**
+
+    - `train`, `validation`: functions to fit the model to, and functions to choose its settings on.
+    - `transforms`: of variables, that are known to be good.
+    - `seconds`: the time of a model that is trained.
+    - `seed`, `show`: as in `choose`.
+    - `directory`: where the model keeps what it needs to resume, if anywhere.
+    """
+
+    train: Samples
+    validation: Samples
+    transforms: dict[str, str]
+    seconds: float
+    seed: int
+    show: bool
+    directory: Path | None
+
+
+Compete = Callable[[Task], tuple[Operator, dict[str, Any]]]
+"""From a task to an operator and its settings, as JSON content; raises `NoResultError` if there can be none."""
+
+
+class NoResultError(Exception):
+    """A model does not apply to the data, or has no time."""
+
+
+@contextlib.contextmanager
+def applicable() -> Iterator[None]:
+    """Turn `ValueError`, with which models refuse data, into `NoResultError`."""
+    try:
+        yield
+    except ValueError as problem:
+        raise NoResultError(f"does not apply: {problem}") from problem
+
+
+# ---- closed form -----------------------------------------------------------------------------------------------------
+
+
+def mean_field(task: Task) -> tuple[Operator, dict[str, Any]]:
+    """The mean of the training outputs, whatever the input."""
+    with applicable():
+        return Regression.fit(task.train, components=0), {"components": 0, "strength": 0.0}
+
+
+def ridge(task: Task) -> tuple[Operator, dict[str, Any]]:
+    """Ridge regression; validation functions choose the number of components and the penalty."""
+    with applicable():
+        return fit_ridge(task.train, task.validation)
+
+
+def fit_ridge(train: Samples, validation: Samples) -> tuple[Regression, dict[str, Any]]:
+    """The ridge regression whose number of components and penalty are best on validation functions, with these."""
+    most = min(len(train), sum(each[0].size for each in values_of(train.u)))
+    possible = [k for k in COMPONENTS if k <= most] or [most]
+    settings = [{"components": k, "strength": strength} for k in possible for strength in STRENGTHS]
+    models = Regression.fits(train, possible, STRENGTHS)
+    best = int(np.nanargmin([mean_error(model, validation) for model in models]))
+    return models[best], settings[best]
+
+
+def gaussian(task: Task) -> tuple[Operator, dict[str, Any]]:
+    """The Gaussian operator; validation functions choose its hyperparameters."""
+    with applicable():
+        operator, report = solve(
+            task.train, validation=task.validation, seed=task.seed, directory=task.directory, progress=task.show
+        )
+    hyperparameters = json.loads(json.dumps(dataclasses.asdict(report.hyperparameters)))
+    return operator, {"hyperparameters": hyperparameters, "refit_seconds": report.solve_seconds}
+
+
+def refit(operator: Operator, settings: dict[str, Any], train: Samples, seed: int, show: bool) -> Operator:
+    """The same model with the same settings for all functions, if it has a closed form; a trained one unchanged."""
+    match operator:
+        case Regression():
+            return Regression.fit(train, **settings)
+        case GaussianOperator():
+            hyperparameters = Hyperparameters.from_json(settings["hyperparameters"])
+            return solve(train, hyperparameters=hyperparameters, seed=seed, progress=show)[0]
+    return operator
+
+
+# ---- trained ---------------------------------------------------------------------------------------------------------
+
+
+def trained(create: Callable[..., Operator]) -> Compete:
+    """A model that is trained for its time."""
+
+    def compete(task: Task) -> tuple[Operator, dict[str, Any]]:
+        begun = time.perf_counter()
+        with applicable():
+            key = jax.random.fold_in(jax.random.key(task.seed), 2)
+            model = create(task.train, key=key, transforms=task.transforms or None)
+        plan = None if task.directory is None else task.directory / PLAN_FILE
+        if plan is not None and plan.exists():
+            planned = json.loads(plan.read_bytes())
+        else:
+            steps = steps_within(model, task, begun)
+            planned = {"steps": steps, "seconds": time.perf_counter() - begun}
+            if plan is not None:
+                text = json.dumps(planned)
+                write_atomically(plan, lambda file: file.write(text.encode()))
+        operator, history = fit(
+            model, task.train, steps=planned["steps"], seed=task.seed, progress=task.show, directory=task.directory
+        )
+        seconds = planned["seconds"] + history.moments[-1].seconds  # also before the process was killed
+        return operator, {"steps": planned["steps"], "transforms": task.transforms, "seconds": seconds}
+
+    return compete
+
+
+class MeasuredError(Exception):
+    """Ends a training whose speed has been measured."""
+
+    def __init__(self, compilation: float, steps_per_second: float):
+        super().__init__()
+        self.compilation, self.steps_per_second = compilation, steps_per_second
+
+
+def steps_within(model: Operator, task: Task, begun: float) -> int:
+    """The number of steps that a model can take in its time, which began at `begun`; from a short training."""
+    if task.seconds <= 0.0:
+        raise NoResultError("not trained: no time is left; give more minutes")
+    start, moments = time.perf_counter(), []
+
+    def measure(progress: Progress) -> None:
+        moments.append((time.perf_counter(), progress.step))
+        (compiled, first), (now, last) = moments[0], moments[-1]
+        if last > first and now - compiled >= min(WARM_UP, task.seconds / 10.0):
+            raise MeasuredError(compiled - start, (last - first) / (now - compiled))
+
+    try:
+        fit(model, task.train, steps=10**6, seed=task.seed, callbacks=[measure], progress=False)
+    except MeasuredError as measured:
+        left = MARGIN * task.seconds - (time.perf_counter() - begun) - measured.compilation
+        steps = int(left * measured.steps_per_second)
+        if steps >= FEWEST_STEPS:
+            return steps
+        raise NoResultError(
+            f"not trained: its {task.seconds:.0f} s are enough for {max(steps, 0)} steps; give more minutes"
+        ) from None
+    raise AssertionError("a million steps took less time than the measurement")
+
+
+COMPETITORS: dict[str, Compete] = {
+    "mean field": mean_field,
+    "ridge": ridge,
+    "Gaussian": gaussian,
+    "FNO": trained(FNO.create),  # the first of those that are trained: where it does not apply, the others get its time
+    "LOCA": trained(LOCA.create),
+    "DeepONet": trained(DeepONet.create),
+}
+"""All models by their names in tables, cheap ones first."""
+
+
+# ---- measures --------------------------------------------------------------------------------------------------------
+
+
+def mean_error(operator: Operator, data: Samples) -> float:
+    """The mean relative L2 error over functions and channels, except those that are zero everywhere."""
+    data = adapt(operator, data)
+    predict = Predictor(operator, data.y, min(BLOCK, len(data)))
+    errors = []
+    for start in range(0, len(data), BLOCK):
+        block = data.take(jnp.arange(start, min(start + BLOCK, len(data))))
+        s = np.asarray(block.s)
+        errors.append(relative_l2(predict(block.u, block.y), s)[(s != 0.0).any(axis=1)])
+    return float(np.mean(np.concatenate(errors)))
+
+
+def num_solved(operator: Operator) -> int:
+    """The number of values that were trained or solved for."""
+    match operator:
+        case Regression():
+            return operator.responses.size + operator.components.size
+        case GaussianOperator():
+            return operator.coefficients.size
+    return count(operator)
