@@ -12,8 +12,7 @@ from loca.domains import Box, Sphere, Torus
 from loca.encoders import PrincipalComponents
 from loca.gaussian import Block, System, labels_at
 from loca.models import Regression
-from loca.solving.hyperparameters import Hyperparameters
-from loca.solving.problem import Accuracy, Problem, Ranks
+from loca.solving.problem import Accuracy, Hyperparameters, Problem, Ranks
 
 HYPER = Hyperparameters(length=1.5, damping=0.5, linear=0.7, noise=1e-2, location_lengths=(0.4, 0.6))
 ALL = Ranks(100, 100)

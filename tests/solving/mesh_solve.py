@@ -1,4 +1,4 @@
-# ruff: noqa: E402
+# ruff: noqa: E402, T201
 """Solve on 1, 2, 4 and 8 simulated devices; print how far the coefficients differ, and the collective operations."""
 
 import json
@@ -18,8 +18,7 @@ from loca.devices import FUNCTIONS, complete
 from loca.domains import Box
 from loca.gaussian import System
 from loca.gaussian.system import normal, summed
-from loca.solving.hyperparameters import Hyperparameters
-from loca.solving.problem import Accuracy, Problem, Ranks, in_blocks
+from loca.solving.problem import Accuracy, Hyperparameters, Problem, Ranks, in_blocks
 
 rng = np.random.default_rng(0)
 u, y = jnp.asarray(rng.normal(size=(21, 6, 1))), Box.unit(2).from_unit(jnp.asarray(rng.uniform(size=(30, 2))))

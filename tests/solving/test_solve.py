@@ -60,7 +60,7 @@ def test_functions_from_a_file_give_the_same_operator(tmp_path):
     schema = StoreSchema(len(data), data.domain, data.inputs, data.outputs, once, example)
     store = write_store(tmp_path / "store.zarr", schema, read, provenance={}, block=20)
     one, _ = solve(data, hyperparameters=HYPER, ranks=(50, 16))
-    two, report = solve(store, hyperparameters=HYPER, ranks=(50, 16))
+    two, _ = solve(store, hyperparameters=HYPER, ranks=(50, 16))
     test = functions(10, 1)
     np.testing.assert_allclose(one.predict(test.u, test.y), two.predict(test.u, test.y), atol=2e-3)
     with pytest.raises(ValueError, match="does not know where its training functions were labeled"):
@@ -83,19 +83,20 @@ def test_other_kinds_of_inputs_and_locations():
     ):
         operator, report = solve(data, hyperparameters=HYPER, ranks=FEW)
         assert report.trials == ()
-        assert np.isfinite(error(operator, data)) and error(operator, data) < 0.5
+        assert error(operator, data) < 0.5
 
 
 def test_one_function_is_enough_to_solve():
     data = functions(1)
     operator, report = solve(data)
-    assert error(operator, data) < 0.05 and not report.trials
+    assert not report.trials
+    assert error(operator, data) < 0.05
 
 
 def test_a_directory_of_other_data_is_refused(tmp_path):
     solve(functions(20), hyperparameters=HYPER, ranks=FEW, directory=tmp_path)
     solve(functions(20), hyperparameters=HYPER, ranks=FEW, directory=tmp_path)
-    with pytest.raises(FileExistsError, match="started with other arguments.*data"):
+    with pytest.raises(FileExistsError, match="started with other arguments"):
         solve(functions(20, 1), hyperparameters=HYPER, ranks=FEW, directory=tmp_path)
 
 
@@ -124,7 +125,8 @@ def test_devices_share_the_functions_with_one_sum_per_iteration():
     run = subprocess.run([sys.executable, program, *more], capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout.splitlines()[-1])
-    assert len(found["differences"]) == (36 if more else 6) and max(found["differences"]) < 1e-10
+    assert len(found["differences"]) == (36 if more else 6)
+    assert max(found["differences"]) < 1e-10
     for counts, sizes in found["collectives"]:
         assert {kind: count for kind, count in counts.items() if count} == {"all-reduce": 1}
         assert sizes["all-reduce"] == 2 * 16 * 20 * 8  # C of both channels in double precision

@@ -1,8 +1,5 @@
 """Gaussian processes over pairs (u, y): features of their kernels, and least squares for the coefficients."""
 
-from loca.gaussian.conjugate_gradients import Report as Report
-from loca.gaussian.conjugate_gradients import Solution as Solution
-from loca.gaussian.conjugate_gradients import conjugate_gradients as conjugate_gradients
 from loca.gaussian.inputs import InputFeatures as InputFeatures
 from loca.gaussian.inputs import InputKernel as InputKernel
 from loca.gaussian.labels import Labels as Labels
@@ -13,7 +10,10 @@ from loca.gaussian.locations import LocationFeatures as LocationFeatures
 from loca.gaussian.locations import PointFeatures as PointFeatures
 from loca.gaussian.locations import location_features as location_features
 from loca.gaussian.system import Block as Block
+from loca.gaussian.system import Report as Report
+from loca.gaussian.system import Solution as Solution
 from loca.gaussian.system import System as System
+from loca.gaussian.system import conjugate_gradients as conjugate_gradients
 
 __all__ = [
     "Block",

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from loca.domains import Domain, unit_vectors
-from loca.gaussian.eigenvectors import leading
+from loca.gaussian.inputs import leading
 from loca.kernels import Matern
 from loca.parameters import Fixed, Held
 

@@ -23,8 +23,8 @@ from loca.runs.models import LEARNED as LEARNED
 from loca.runs.models import create_model as create_model
 from loca.runs.pool import Run as Run
 from loca.runs.pool import RunPool as RunPool
-from loca.runs.provenance import commit as commit
-from loca.runs.provenance import hardware as hardware
+from loca.runs.pool import commit as commit
+from loca.runs.pool import hardware as hardware
 from loca.runs.sources import DataSource as DataSource
 from loca.runs.sources import Drawn as Drawn
 from loca.runs.sources import FileSource as FileSource

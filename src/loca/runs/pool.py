@@ -6,18 +6,21 @@ import dataclasses
 import functools
 import hashlib
 import json
+import os
+import platform
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from loca.durable import write_atomically
 from loca.models import SETTINGS, Operator
 from loca.runs.configuration import TrainingConfiguration
 from loca.runs.execution import MODEL_FILE, RunResult, train_and_evaluate
 from loca.runs.models import BASELINES, LEARNED
-from loca.runs.provenance import describe
 from loca.runs.sources import DataSource
 from loca.saving import load
 from loca.workers import run_tasks
@@ -129,3 +132,30 @@ def result_of(pool: Path, run: Run) -> RunResult:
         text = json.dumps(run.execute(directory, pool / "data").to_json(), allow_nan=False)
         write_atomically(file, lambda out: out.write(text.encode()))
     return RunResult.from_json(json.loads(file.read_text()))
+
+
+def describe(value: Any) -> Any:
+    """A dataclass with everything it holds, as JSON content."""
+    if dataclasses.is_dataclass(value):
+        fields = {field.name: describe(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"is": type(value).__name__, **fields}
+    if isinstance(value, list | tuple):
+        return [describe(each) for each in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def commit() -> str:
+    """The commit of the source code, marked if files have changed since; "unknown" without version control."""
+    line = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=, with changes"]
+    found = subprocess.run(line, capture_output=True, text=True, cwd=Path(__file__).parent, check=False)
+    return found.stdout.strip() or "unknown"
+
+
+def hardware() -> str:
+    """The number of cores, and the name of the processor where the system provides it."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    name = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return f"{os.cpu_count()} cores, {name}"

@@ -6,7 +6,7 @@ from loca.solving.choose import Entry as Entry
 from loca.solving.choose import choose as choose
 from loca.solving.choose import competitor_directory as competitor_directory
 from loca.solving.competitors import fit_ridge as fit_ridge
-from loca.solving.hyperparameters import Hyperparameters as Hyperparameters
+from loca.solving.problem import Hyperparameters as Hyperparameters
 from loca.solving.search import Trial as Trial
 from loca.solving.solve import SolveReport as SolveReport
 from loca.solving.solve import solve as solve

@@ -19,7 +19,7 @@ from loca.durable import write_atomically
 from loca.metrics import relative_l2
 from loca.models import FNO, LOCA, DeepONet, GaussianOperator, Operator, Predictor, Regression, adapt
 from loca.parameters import count
-from loca.solving.hyperparameters import Hyperparameters
+from loca.solving.problem import Hyperparameters
 from loca.solving.solve import solve
 from loca.training import Progress, fit
 from loca.typing import values_of

@@ -20,8 +20,7 @@ from loca.data import Indexed, Queries, Samples, Shared, columns
 from loca.encoders import Encoder
 from loca.metrics import relative_l2
 from loca.models import GaussianOperator
-from loca.solving.hyperparameters import Hyperparameters
-from loca.solving.problem import Accuracy, Problem, Ranks
+from loca.solving.problem import Accuracy, Hyperparameters, Problem, Ranks
 from loca.typing import Input
 
 ACCURACY = Accuracy(tolerance=3e-4, limit=100)

@@ -17,8 +17,7 @@ from loca.data import Free, Records, Samples
 from loca.durable import is_started, write_request
 from loca.encoders import Encoder
 from loca.models import GaussianOperator
-from loca.solving.hyperparameters import Hyperparameters
-from loca.solving.problem import Accuracy, Problem, Ranks
+from loca.solving.problem import Accuracy, Hyperparameters, Problem, Ranks
 from loca.solving.search import HEADER, Fold, Stage, Trial, Trials, search, table_row
 from loca.training import data_digest
 
