@@ -377,7 +377,7 @@ def test_each_model_is_timed_and_weighed():
 def test_models_that_cannot_be_say_why():
     forecasts = {each.model: each for each in forecast(own_sensors(0), batch_size=10, seconds=0.01)}
     assert forecasts["LOCA"].ms_per_step > 0.0
-    assert "same locations for every function" in forecasts["DeepONet"].obstacle
+    assert forecasts["DeepONet"].ms_per_step > 0.0
     assert "grid" in forecasts["FNO"].obstacle
 
 

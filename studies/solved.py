@@ -1,0 +1,141 @@
+"""How accurate are operators that are solved for, with everything chosen on validation functions?
+
+    LOCA_DATA=/path/to/data LOCA_MNIST=/path/to/mnist.npz python studies/solved.py           # all cases, 3 seeds
+    LOCA_DATA=/path/to/data python studies/solved.py --case darcy-easy-1000-128 --seeds 1    # one case, one seed
+
+Data as in `loca reproduce`. Errors are relative L2 errors over complete fields of test functions, for each channel.
+Skill is 1 − MSE/MSE of climatology. Coverage is the share of points of 100 test functions within 1.645 `std` of the
+prediction, which should be 90 %. Results are added to studies/solved.json, one row per case and seed; rows that exist
+are not computed again.
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import numpy as np
+
+import loca
+from loca.evaluation import evaluate
+from loca.models import Regression
+from loca.problems import Antiderivative, Climate, Darcy, MechanicalMNIST, ShallowWater
+from loca.runs import DataSource, Drawn, Recorded, Test, commit, hardware
+
+RESULTS = Path(__file__).parent / "solved.json"
+CACHE = Path(os.environ.get("LOCA_CACHE", "build/solved"))
+LENGTHS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+QUANTILE = 1.645
+FUNCTIONS = 100
+
+
+def darcy(preset: str, functions: int, labels: int | None) -> Drawn:
+    return Drawn(Darcy(resolution=32, preset=preset), functions, labels)
+
+
+def record(kind: str, name: str, labels: int | None) -> Recorded:
+    return Recorded(getattr(Climate, kind)(Path(os.environ["LOCA_DATA"]) / name), labels)
+
+
+def shifted(length: float) -> Drawn:
+    return Drawn(Antiderivative(length=length), 1000, tests=(("test", Test(Antiderivative(length=0.1))),))
+
+
+def plates() -> Drawn:
+    unseen = MechanicalMNIST(split="test")
+    tests = (("clean", Test(unseen)), ("noisy", Test(unseen, 0.15)))
+    return Drawn(MechanicalMNIST(), 10_000, 56, 0.0, tests, validation=500, test=1000, same=True)
+
+
+def source(case: str) -> DataSource:
+    match case.split("-"):
+        case ["darcy", preset, functions, labels]:
+            return darcy(preset, int(functions), None if labels == "all" else int(labels))
+        case ["antiderivative", "many"]:
+            return Drawn(Antiderivative.multi_scale(), 1000)
+        case ["antiderivative", length]:
+            return shifted(float(length))
+        case ["shallow", "water"]:
+            return Drawn(ShallowWater(), 1000, labels=128, validation=100, test=200)
+        case ["globe"]:
+            return record("speedy", "speedy_daily.npz", 144)
+        case ["europe"]:
+            return record("era_interim", "erainterim_daily_weurope.npz", None)
+        case ["mnist"]:
+            return plates()
+    raise SystemExit(f"unknown case {case}; expected one of {', '.join(CASES)}")
+
+
+CASES = (
+    "darcy-easy-1000-128", "darcy-easy-1000-16", "darcy-easy-200-16", "darcy-easy-1000-all", "darcy-literal-1000-128",
+    "darcy-literal-200-16", "shallow-water", "europe", "globe", "antiderivative-many",
+    *(f"antiderivative-{length}" for length in LENGTHS), "mnist",
+)  # fmt: skip
+
+
+@eqx.filter_jit
+def scores(operator: loca.GaussianOperator, u: jax.Array, y: jax.Array, s: jax.Array) -> jax.Array:
+    """(truth − prediction)/std of one function."""
+    return (s - operator(u, y)) / operator.std(u, y)
+
+
+def measure(operator: loca.Operator, data) -> dict:
+    found = {}
+    for name, test in data.tests.items():
+        report = evaluate(operator, test, weights=data.weights, reference=data.reference)
+        found[name] = report.errors["relative_l2"].mean(axis=0).tolist()
+        if data.reference is not None:
+            found["skill"] = report.overall_skill()
+    return found
+
+
+def coverage(operator: loca.GaussianOperator, data) -> list[float]:
+    test = next(iter(data.tests.values()))
+    if not isinstance(test, loca.Samples):
+        test = test.load(slice(FUNCTIONS))
+    rows = range(min(FUNCTIONS, len(test)))
+    y = test.y.points
+    inside = [np.abs(np.asarray(scores(operator, test.u[i], y, test.s[i]))) < QUANTILE for i in rows]
+    return np.mean(inside, axis=(0, 1)).tolist()
+
+
+def row(case: str, seed: int) -> dict:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    data = source(case).load(seed, CACHE)
+    began = time.time()
+    operator, report = loca.solve(data.train, validation=data.validation, seed=seed, progress=False)
+    minutes = (time.time() - began) / 60.0
+    found = {
+        "case": case, "seed": seed, "minutes": minutes, "solve_seconds": report.solve_seconds,
+        "trials": len(report.trials), "iterations": report.iterations,
+        "hyperparameters": str(report.hyperparameters), "gaussian": measure(operator, data),
+        "coverage": coverage(operator, data),
+    }  # fmt: skip
+    if not isinstance(data.train.y, loca.data.Free):
+        found["ridge"] = measure(Regression.fit(data.train), data)
+        found["mean field"] = measure(Regression.fit(data.train, 0), data)
+    return found | {"commit": commit(), "hardware": hardware(), "jax": jax.__version__}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", action="append")
+    parser.add_argument("--seeds", type=int, default=3)
+    given = parser.parse_args()
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    for seed in range(given.seeds):
+        for case in given.case or CASES:
+            if any(each["case"] == case and each["seed"] == seed for each in results):
+                continue
+            results.append(row(case, seed))
+            print(json.dumps(results[-1]), flush=True)
+            fresh = RESULTS.with_suffix(".tmp")
+            fresh.write_text(json.dumps(results, indent=1) + "\n")
+            fresh.replace(RESULTS)
+
+
+if __name__ == "__main__":
+    main()
