@@ -142,6 +142,7 @@ class OperatorRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         queries = Shared(jnp.asarray(self.locations_ if at is None else as_points(at)))
         block = Predictor(self.operator_, queries, BLOCK)
         s = np.concatenate([block(jnp.asarray(u[i : i + BLOCK]), queries) for i in range(0, len(u), BLOCK)])
+        s = s.astype(np.float64)  # as other estimators return
         return s.ravel() if self.is_single_ and at is None else s.reshape(len(s), -1)
 
     def _output_locations(self, count: int) -> Float[np.ndarray, "P d_y"]:

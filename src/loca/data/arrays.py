@@ -48,6 +48,8 @@ def as_input(u: Numbers | Measurements | MultiInput, *, many: bool) -> Input:
         fields = tuple(as_input(field, many=many) for field in u.fields)
         shapes = ("(N, k)", "(N,)") if many else ("(k,)",)
         return MultiInput(fields, None if u.scalars is None else as_numbers(u.scalars, "scalars", *shapes))  # pyright: ignore[reportArgumentType]
+    if not many and np.ndim(u) == 3:  # pyright: ignore[reportArgumentType]
+        raise ValueError(f"expected u of one function, got shape {np.shape(u)}; use `predict` for many functions")  # pyright: ignore[reportArgumentType]
     return as_numbers(u, "u", f"({functions}m, d_u)", f"({functions}m{'' if many else ','})")
 
 
