@@ -48,8 +48,9 @@ def as_input(u: Numbers | Measurements | MultiInput, *, many: bool) -> Input:
         fields = tuple(as_input(field, many=many) for field in u.fields)
         shapes = ("(N, k)", "(N,)") if many else ("(k,)",)
         return MultiInput(fields, None if u.scalars is None else as_numbers(u.scalars, "scalars", *shapes))  # pyright: ignore[reportArgumentType]
-    if not many and np.ndim(u) == 3:  # pyright: ignore[reportArgumentType]
-        raise ValueError(f"expected u of one function, got shape {np.shape(u)}; use `predict` for many functions")  # pyright: ignore[reportArgumentType]
+    shape = np.shape(u)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    if not many and len(shape) == 3:
+        raise ValueError(f"expected u of one function, got shape {shape}; use `predict` for many functions")
     return as_numbers(u, "u", f"({functions}m, d_u)", f"({functions}m{'' if many else ','})")
 
 
