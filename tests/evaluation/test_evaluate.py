@@ -94,7 +94,7 @@ def test_files_are_read_once_in_blocks_and_everything_compiles_once(data):
 
     report = evaluate(Counted(1.1), records, batch_size=10)
     assert dataclasses.replace(report, source="") == evaluate(Scaled(1.1), data)
-    assert records.asked == [10, 10, 3]
+    assert records.asked == [1, 10, 10, 3]  # one function to compare with the model, then all in blocks
     assert len(traced) == 1
 
 
