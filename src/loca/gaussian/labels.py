@@ -22,6 +22,7 @@ one large matrix product is faster than many small ones."""
 
 Coefficients = Float[Array, "S r_u r_y"]
 Values = Float[Array, "S N P"]
+"""Values of labels: S channels or right-hand sides, N functions, P labels each."""
 
 
 class Labels(eqx.Module):
