@@ -29,6 +29,7 @@ from loca.positions import Harmonic, Position
 from loca.rules import GaussLegendre, MonteCarlo, OwnQueries, QuasiMonteCarlo, Rule, SphereProduct, Trapezoid
 from loca.saving import Entry, Header, ModelFileError, describe, inspect, load, save
 from loca.saving.registry import FUNCTIONS, HISTORICAL, PARTS, builtin_class, classes_in, name_of
+from loca.solving import Hyperparameters, solve
 from loca.typing import MultiInput
 
 SMALL = {
@@ -77,6 +78,7 @@ def key():
     return jax.random.key(7)
 
 
+GAUSSIAN = Hyperparameters(location_lengths=(0.5, 0.5))
 MODELS = {
     "Sensors": lambda: loca_with(),
     "HarmonicSensors": lambda: loca_with(encoder=HarmonicSensors(64)),
@@ -110,6 +112,7 @@ MODELS = {
     "FNO-box": lambda: fno(BOX),
     "Regression": lambda: (Regression.fit(samples(BOX), components=2), samples(BOX)),
     "Proportional": lambda: (Proportional.fit(samples(BOX, channels=2)), samples(BOX, channels=2)),
+    "Gaussian": lambda: (solve(samples(BOX), hyperparameters=GAUSSIAN, ranks=(4, 8))[0], samples(BOX)),
 }
 
 
