@@ -125,7 +125,8 @@ def test_a_file_has_the_format_of_its_name_or_is_refused(place, monkeypatch):
     assert not (place / "p.txt").exists()
     command(*predict, place / "p.parquet")
     assert list(pandas.read_parquet(place / "p.parquet").columns) == ["case", "x", "y", "pressure"]
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyarrow" else find(name))
     assert "loca-jax[parquet]" in command(*predict, place / "q.parquet", code=2)
     assert "either --grid or --at" in command(*predict, place / "p.nc", "--grid", "3x3", "--at", "p.csv", code=2)
 

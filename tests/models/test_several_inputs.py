@@ -169,6 +169,7 @@ def test_several_inputs_are_stored_trained_saved_evaluated_checked_and_drawn(rec
     assert loca.figures.sheet(samples, rows=1).axes
 
 
+@pytest.mark.slow
 def test_fields_and_numbers_in_another_order_are_those_of_the_model(records, samples, tmp_path):
     model = Regression.fit(samples, 5)
     other = dataset().isel(x2=slice(None, None, -1), t=[3, 0, 4, 1, 2]).transpose("x2", "run", ...)
@@ -190,6 +191,7 @@ def test_fields_and_numbers_in_another_order_are_those_of_the_model(records, sam
         adapt(model, single)
 
 
+@pytest.mark.slow
 def test_a_model_of_broadcast_numbers_gets_them_by_name_or_refuses():
     data = dataset()
     wide = jnp.stack(
@@ -215,6 +217,7 @@ def test_a_model_of_broadcast_numbers_gets_them_by_name_or_refuses():
         adapt(beside, before)
 
 
+@pytest.mark.slow
 def test_transforms_of_several_inputs(samples, tmp_path):
     names = {"viscosity": "log", "permeability": "asinh", "forcing": "per-location", "pressure": "per-location"}
     model = Regression.fit(samples, 5, transforms=names)
