@@ -1,3 +1,4 @@
+# ruff: noqa: E402
 """Solve on 1, 2, 4 and 8 simulated devices; print how far the coefficients differ, and the collective operations."""
 
 import json

@@ -3,8 +3,9 @@
 import numpy as np
 from jaxtyping import Float
 
-NEGLIGIBLE = 1e-11
-"""Eigenvalues below this fraction of the largest are round-off, and their features are zero."""
+NEGLIGIBLE = 1e-8
+"""Features with eigenvalues below this fraction of the largest are zero: in single precision a kernel has errors of
+about 1e-7, which λ^(−1/2) would amplify to the size of such a feature."""
 
 
 def leading(matrix: Float[np.ndarray, "n n"], rank: int) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, "n r"]]:
