@@ -1,0 +1,175 @@
+"""The best of several models: never worse than ridge, whatever fails, and resumed where it was killed."""
+
+import functools
+import importlib
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from loca.data import Free, Samples
+from loca.evaluation import evaluate
+from loca.models import FNO, LOCA, GaussianOperator, Regression
+from loca.solving import ChoiceReport, Hyperparameters, choose, competitors, solve
+from loca.solving.competitors import NoResultError, Task, gaussian, mean_field, ridge, steps_within, trained
+from loca.training import History, Progress
+
+MODULE = importlib.import_module("loca.solving.choose")  # the door has the function of this name
+SMALL = {"num_features": 3, "lift_size": 4, "lift_widths": (5,), "proposal_widths": (5,), "feature_widths": (5,)}
+
+
+def pairs(seed=0, functions=30, curved=0.0):
+    """A smooth operator of three numbers; linear unless `curved`."""
+    x, y = jnp.linspace(0.0, 1.0, 8), jnp.linspace(0.0, 1.0, 5)
+    a = jax.random.normal(jax.random.key(seed), (functions, 3))
+    u = a @ jnp.stack([jnp.ones(8), jnp.sin(3.0 * x), jnp.cos(5.0 * x)])
+    s = (a[:, :1] + curved * jnp.sin(2.0 * a[:, :1])) * jnp.cos(2.0 * y) + a[:, 1:2] * y**2
+    return Samples(u, y, s, x=x)
+
+
+@pytest.fixture
+def compete(monkeypatch):
+    """Functions that let given models compete: small ones, without a search."""
+    quick = functools.partial(solve, hyperparameters=Hyperparameters())
+    monkeypatch.setattr("loca.solving.competitors.solve", quick)
+    monkeypatch.setattr("loca.solving.competitors.steps_within", lambda *_: 5)
+
+    def compete(models, *data, **options):
+        monkeypatch.setattr(MODULE, "COMPETITORS", models)
+        return choose(*data, **options)
+
+    return compete
+
+
+def test_the_best_is_returned_with_a_table(compete, capsys):
+    train, validation = pairs(curved=1.0), pairs(1, curved=1.0)
+    small = trained(functools.partial(LOCA.create, **SMALL))
+    models = {"mean field": mean_field, "ridge": ridge, "Gaussian": gaussian, "LOCA": small}
+    operator, report = compete(models, train, validation=validation, progress=True)
+    assert isinstance(operator, GaussianOperator)
+    error = evaluate(operator, validation, metrics=["relative_l2"]).errors["relative_l2"].mean()
+    assert report.winner.error == pytest.approx(error, rel=1e-4)
+    header, *rows, about = str(report).splitlines()
+    assert header.split() == ["model", "error", "seconds", "parameters", "MB"]
+    assert [row.split("  ")[0].strip() for row in rows][:2] == ["Gaussian", "ridge"]
+    assert sorted(row[:10].strip() for row in rows) == sorted(models)
+    assert float(rows[0].split()[1]) == pytest.approx(100.0 * error, rel=1e-3)
+    assert "30 validation functions" in about
+    shown = capsys.readouterr().err
+    assert all(str(entry) in shown for entry in report.entries)
+    sizes = {entry.model: entry.parameters for entry in report.entries}
+    assert sizes["mean field"] == 5
+    assert sizes["Gaussian"] == operator.coefficients.size
+
+
+def test_what_fails_or_does_not_apply_loses_nothing(compete):
+    """Ridge wins on a linear map, although one model fails, one refuses the data and one predicts NaN."""
+
+    def failing(task):
+        raise MemoryError("out of memory\nwith details")
+
+    def refusing(data, **_):
+        raise ValueError("no grid")
+
+    def broken(task):
+        return Regression.fit(task.train, transforms={"s1": "log"}), {}
+
+    def wrong(task):
+        operator = Regression.fit(task.train, 0)
+        return Regression(operator.normalization, operator.components, operator.responses * jnp.nan, operator.y), {}
+
+    models = {"a": failing, "b": trained(refusing), "c": wrong, "d": broken, "mean field": mean_field, "ridge": ridge}
+    operator, report = compete(models, pairs(), validation=pairs(1))
+    assert report.winner.model == "ridge"
+    np.testing.assert_allclose(operator.predict(pairs(1).u, pairs(1).y), pairs(1).s, atol=1e-2)
+    a, b, c, d, mean, best = report.entries
+    assert a.reason == "failed: MemoryError: out of memory"
+    assert b.reason == "does not apply: no grid"
+    assert "not finite" in c.reason
+    assert "positive" in d.reason
+    assert best.error <= mean.error
+    with pytest.raises(RuntimeError, match="no model has a result"):
+        compete({"a": failing}, pairs(), validation=pairs(1))
+
+
+def test_data_that_models_cannot_take_is_named(compete):
+    data = pairs()
+    scattered = Samples(data.u, Free(jax.random.uniform(jax.random.key(0), (30, 5, 1))), data.s)
+    models = {"ridge": ridge, "FNO": trained(FNO.create), "Gaussian": gaussian}
+    _, report = compete(models, scattered, validation=scattered)
+    linear, fno, _ = report.entries
+    assert linear.reason.startswith("does not apply: every function has its own query locations")
+    assert fno.reason.startswith("does not apply: an FNO needs sensors on a grid")
+
+
+def test_a_closed_form_is_fitted_again_to_all_functions(compete):
+    train = pairs(functions=20)
+    operator, report = compete({"mean field": mean_field, "ridge": ridge}, train)
+    assert (report.functions, report.validation) == (16, 4)
+    expected = Regression.fit(train, **report.winner.settings)
+    np.testing.assert_array_equal(operator.responses, expected.responses)
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+def test_a_killed_choice_resumes(compete, tmp_path):
+    ran = []
+
+    def counted(name, model):
+        def compete(task):
+            ran.append(name)
+            return model(task)
+
+        return compete
+
+    def killed(task):
+        raise Killed
+
+    small = trained(functools.partial(LOCA.create, **SMALL))
+    data = {"validation": pairs(1, curved=1.0), "directory": tmp_path}
+    closed = {"ridge": counted("ridge", ridge), "Gaussian": counted("Gaussian", gaussian)}
+    train = pairs(curved=1.0)
+    with pytest.raises(Killed):
+        compete({**closed, "LOCA": killed}, train, **data)
+    operator, report = compete({**closed, "LOCA": counted("LOCA", small)}, train, **data)
+    assert ran == ["ridge", "Gaussian", "LOCA"]
+    assert ChoiceReport.load(tmp_path / "choice.json") == report
+    expected, _ = compete({"Gaussian": gaussian}, train, validation=data["validation"])
+    np.testing.assert_array_equal(operator.coefficients, expected.coefficients)
+    again, same = compete({**closed, "LOCA": small}, train, **data)
+    assert same == report
+    np.testing.assert_array_equal(again.coefficients, operator.coefficients)
+
+
+def test_the_directory_of_other_data_is_refused(compete, tmp_path):
+    compete({"mean field": mean_field}, pairs(), directory=tmp_path)
+    with pytest.raises(FileExistsError, match="data is"):
+        compete({"mean field": mean_field}, pairs(1), directory=tmp_path)
+
+
+def test_steps_fill_the_time_that_a_model_has(monkeypatch):
+    """20 s to compile, then 0.1 s for a step."""
+    clock = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+
+    def fit(model, data, *, steps, callbacks, **_):
+        clock[0] += 20.0
+        for step in (1, 6, 21, 81):
+            clock[0] = 20.0 + 0.1 * (step - 1)
+            for callback in callbacks:
+                callback(Progress(step, steps, 0.0, 0.0, History()))
+
+    monkeypatch.setattr(competitors, "fit", fit)
+    model = Regression.fit(pairs(), 0)
+    task = Task(pairs(), pairs(), {}, 100.0, 0, False, None)
+    left = 0.9 * 100.0 - 2 * 20.0 - 2.0  # two compilations, and the measurement
+    assert steps_within(model, task, 0.0) == pytest.approx(left / 0.1, rel=0.01)
+    clock[0] = 0.0
+    with pytest.raises(NoResultError, match="enough for 0 steps; give more minutes"):
+        steps_within(model, task._replace(seconds=30.0), 0.0)
+    with pytest.raises(NoResultError, match="no time is left"):
+        steps_within(model, task._replace(seconds=-1.0), 0.0)
