@@ -15,7 +15,7 @@ PYTHONS ?= python3.12 python3.13
 SETTINGS := antiderivative darcy-128 darcy-1024 mechanical-mnist shallow-water climate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types layers test gate full versions mutants claims docs wheel bench tour results parity peers lock print-lock format clean
+.PHONY: help setup check lint types layers test gate full versions mutants claims docs wheel bench tour examples results parity peers lock print-lock format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ bench:  ## Time one training step in every setting: ours, bare JAX, the paper's 
 
 tour: wheel  ## Write docs/tour.md: a first run, in a fresh environment with only the wheel
 	$(BIN)/python tools/tour.py
+
+examples:  ## Draw the figures of docs/your-data.md by running its examples
+	$(BIN)/python tools/your_data.py
 
 results:  ## Write docs/results.md and its figures from studies/results
 	$(BIN)/python tools/results.py

@@ -1,5 +1,6 @@
-"""Own files with the installed command `loca`: train, evaluate in another order, and predict what was not solved."""
+"""Own files with the installed command `loca`: train, stop, reorder, interpolate, draw, and predict unsolved cases."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -44,9 +45,11 @@ for name, content in files.items():
     content.to_netcdf(f"{name}.nc", engine="h5netcdf")
 Path("at.csv").write_text("x,y\n0.25,0.5\n0.5,1.5\n")
 
-roles = ["--inputs", "permeability", "--outputs", "pressure", "--sample", "case"]
-short = ["--model", "deeponet", "--steps", 20, "--batch-size", 20, "--test", "test.nc"]
-loca("train", "--data", "train.nc", *roles, *short, "--out", "run")
+roles = ["--inputs", "permeability", "--outputs", "pressure", "--sample", "case", "--format", "netcdf"]
+train = ["train", "--data", "train.nc", *roles, "--model", "deeponet", "--rate", 0.002, "--seed", 1]
+short = [*train, "--steps", 20, "--every", 5, "--test", "test.nc", "--out", "run"]
+loca(*short)
+assert len(Path("run/history.jsonl").read_text().splitlines()) == 4
 assert "reordered" in loca("evaluate", "run", "other.nc", "--out", "other.json")
 one, two = (Report.load(file).errors["relative_l2"] for file in ("run/report.json", "other.json"))
 np.testing.assert_allclose(one, two, rtol=1e-4)
@@ -56,4 +59,17 @@ assert dict(xarray.open_dataset("grid.nc").sizes) == {"case": 8, "x": 5, "y": 4}
 loca("predict", "run", "inputs.nc", "--at", "at.csv", "--out", "points.csv")
 assert Path("points.csv").read_text().startswith("case,x,y,pressure\n0,0.25,0.5,")
 assert ".csv or .parquet" in loca("predict", "run", "inputs.nc", "--out", "p.txt", code=2)
-print("own data: reordered, interpolated and predicted by commands")
+loca("figures", "run", "other.nc", "--out", "figures")
+assert {file.name for file in Path("figures").iterdir()} == {"box_plots.png", "curves.png", "fields.png"}
+
+(-files["train"]).to_netcdf("train.nc", engine="h5netcdf")
+assert "other data" in loca(*short, code=1)
+long = [LOCA, *map(str, train), "--steps", "1000000", "--out", "long"]
+with subprocess.Popen(long, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("step ")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+assert process.returncode == 130, process.returncode
+assert "can be extended, but not shortened" in loca("train", "--resume", "long", "--steps", 40, code=1)
+print("own data: trained, stopped, reordered, interpolated, drawn and predicted by commands")

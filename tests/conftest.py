@@ -18,6 +18,7 @@ if not os.environ.get("LOCA_FULL"):
 
 import hypothesis
 import jax
+import jaxtyping
 import pytest
 
 examples = 100 if os.environ.get("LOCA_FULL") else 25
@@ -70,3 +71,11 @@ def getkey():
     """A function that gives another random key at every call, the same ones in every run."""
     counter = itertools.count()
     return lambda: jax.random.key(next(counter))
+
+
+@pytest.fixture
+def unchecked():
+    """Annotations are not checked, as when users run the package: arguments may have other types."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

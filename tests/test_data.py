@@ -209,6 +209,20 @@ def test_arrays_may_be_lists_integers_or_double_precision_and_lack_the_axis_of_o
     np.testing.assert_array_equal(free.y.locations(3), data.y.locations(3))
 
 
+def test_measurements_may_be_arrays_as_users_have_them(unchecked):
+    rng = np.random.default_rng(0)
+    u, x, mask = rng.integers(-9, 9, (3, 5)), rng.uniform(size=(3, 5, 2)), np.arange(5) < [[3], [4], [5]]
+    y, s = rng.uniform(size=(4, 2)), np.zeros((3, 4))
+    for measured in (Measurements(u, x, mask), Measurements(u.tolist(), x.tolist(), mask.astype(int))):
+        data = Samples(measured, y, s)
+        assert (data.u.u.dtype, data.u.x.dtype, data.u.mask.dtype) == (jnp.float32, jnp.float32, bool)
+        np.testing.assert_array_equal(data.u.u, u[..., None])
+        assert data.input_size == 1
+    for wrong in (Measurements(u, x[:, :4], mask), Measurements(u, x, mask[:, 0])):
+        with pytest.raises(ValueError, match="pass one location and one entry of the mask for each value"):
+            Samples(wrong, y, s)
+
+
 def test_impossible_requests_are_refused(getkey):
     data = samples(getkey())
     with pytest.raises(ValueError, match="cannot keep 9 labels per function: there are 8"):

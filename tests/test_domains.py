@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import loca
-from loca.domains import Box, Domain, Sphere, Torus, area_weights, domain_from_json
+from loca.domains import Box, Domain, Sphere, Torus, area_weights, domain_from_json, warn_outside
 from loca.positions import Harmonic, Periodic, position_on
 from loca.rules import QuasiMonteCarlo, Trapezoid, rule_on
 
@@ -268,3 +268,9 @@ def test_a_new_domain_works_everywhere(domain, tmp_path):
     loca.save(model, tmp_path / "model", data=data)
     again = loca.load(tmp_path / "model", classes=[type(domain)])
     np.testing.assert_array_equal(again(data.u[0], data.y.points), model(data.u[0], data.y.points))
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_queries_of_another_dimension_are_no_matter_of_distance(columns):
+    with pytest.raises(ValueError, match=f"`y` has {columns} columns but .* is 2-dimensional; pass locations"):
+        warn_outside(Box.unit(2), np.zeros((4, columns)))

@@ -11,9 +11,10 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm
 
 from loca.data import Labeled, Samples, Variable
-from loca.domains import Box
+from loca.domains import Box, Mesh
 from loca.encoders import Sensors
 from loca.figures import attention, draw_predictions, fields, sheet
+from loca.figures.columns import columns_of
 from loca.figures.scales import kind_of, norm_of
 from loca.models import LOCA
 from test_figures import fields as field_data
@@ -61,8 +62,8 @@ def test_axes_have_the_names_and_units_of_the_data():
 
 def test_times_are_in_days():
     days = xarray.date_range("2000-01-01", periods=5)
-    samples = Labeled(ocean("time", time=days), "wind_stress", "temperature", "run").load()
-    assert [ax.get_title().split("\n")[0] for ax in panels(sheet(samples, rows=1))[1:]] == [
+    records = Labeled(ocean("time", time=days), "wind_stress", "temperature", "run")
+    assert [ax.get_title().split("\n")[0] for ax in panels(sheet(records, rows=1))[1:]] == [
         "output, time = 0 days",
         "time = 2 days",
         "time = 4 days",
@@ -188,6 +189,15 @@ def test_a_logarithmic_bar_has_powers_of_ten():
 
 
 # --- point clouds ---
+
+
+def test_a_disk_is_round():
+    """Also if the inputs have one coordinate, so that the first one of a box would be taken for time."""
+    angle, r = (a.ravel() for a in np.meshgrid(np.linspace(0.0, 2.0 * np.pi, 24, endpoint=False), [0.5, 0.75, 1.0]))
+    y = np.stack([r * np.cos(angle), r * np.sin(angle)], axis=-1)
+    u, s, x = np.ones((2, 8)), np.ones((2, 72)), np.arange(8.0)
+    assert columns_of(Samples(u, y, s, x=x, domain=Mesh.from_points(y)), 2)[-1].is_isotropic
+    assert not columns_of(Samples(u, y, s, x=x), 2)[-1].is_isotropic
 
 
 def test_attention_over_a_point_cloud_fills_the_domain():

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import pytest
 import loca
 
 ROOT = Path(__file__).parents[1]
+YOUR_DATA = ROOT / "docs/your-data.md"
 SOURCES = sorted((ROOT / "src/loca").rglob("*.py"))
 
 
@@ -92,13 +94,19 @@ def test_version_is_the_same_everywhere():
 
 
 def python_blocks() -> dict[str, str]:
-    """All Python code in the documentation, by page and number."""
+    """All Python code in the documentation, by page and number; commands of `YOUR_DATA` run after the code above."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return {
+    found = {
         f"{page.relative_to(ROOT)}-{i}": code
         for page in pages
         for i, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
     }
+    (commands,) = re.findall(r"```sh\n(.*?)```", YOUR_DATA.read_text(), re.DOTALL)
+    lines = [shlex.split(line)[1:] for line in commands.splitlines()]
+    found["docs/your-data.md-0"] += (
+        f"from loca.cli.app import app\nfor line in {lines}:\n    assert not app(line, standalone_mode=False), line\n"
+    )
+    return found
 
 
 RUN_BLOCKS = """
@@ -123,7 +131,7 @@ def failed_blocks() -> dict[str, str]:
     """The tracebacks of blocks that failed. All run in one process, which imports and compiles everything once."""
     blocks = python_blocks()
     if not os.environ.get("LOCA_FULL"):  # a few steps of training show as well that the code runs
-        blocks = {name: re.sub(r"steps=\d{3,}", "steps=20", code) for name, code in blocks.items()}
+        blocks = {name: re.sub(r"(steps(?:=|', '))\d{3,}", r"\g<1>20", code) for name, code in blocks.items()}
     return json.loads(run_fresh(RUN_BLOCKS, json.dumps(blocks), timeout=1800.0).splitlines()[-1])
 
 

@@ -41,17 +41,30 @@ def as_numbers(values: Numbers, name: str, *shapes: str) -> Array:
 
 def as_input(u: Numbers | Measurements | MultiInput, *, many: bool) -> Input:
     """An input function, or many, with arrays from numbers as users have them."""
-    functions = "N, " if many else ""
-    if isinstance(u, Measurements):
-        return jax.tree.map(shared_array, u)
     if isinstance(u, MultiInput):
         fields = tuple(as_input(field, many=many) for field in u.fields)
         shapes = ("(N, k)", "(N,)") if many else ("(k,)",)
         return MultiInput(fields, None if u.scalars is None else as_numbers(u.scalars, "scalars", *shapes))  # pyright: ignore[reportArgumentType]
-    shape = np.shape(u)  # pyright: ignore[reportArgumentType, reportCallIssue]
-    if not many and len(shape) == 3:
-        raise ValueError(f"expected u of one function, got shape {shape}; use `predict` for many functions")
-    return as_numbers(u, "u", f"({functions}m, d_u)", f"({functions}m{'' if many else ','})")
+    shapes = ("(N, m, {})", "(N, m)") if many else ("(m, {})", "(m,)")
+    if isinstance(u, Measurements):
+        return as_measurements(u, *shapes)
+    given = np.shape(u)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    if not many and len(given) == 3:
+        raise ValueError(f"expected u of one function, got shape {given}; use `predict` for many functions")
+    return as_numbers(u, "u", *(shape.format("d_u") for shape in shapes))
+
+
+def as_measurements(given: Measurements, *shapes: str) -> Measurements:
+    """Measurements with arrays from numbers as users have them; values, locations and mask must agree."""
+    u = as_numbers(given.u, "the values of Measurements", *(shape.format("d_u") for shape in shapes))
+    x = as_numbers(given.x, "the locations of Measurements", *(shape.format("d_x") for shape in shapes))
+    mask = jnp.asarray(shared_array(given.mask), dtype=bool)
+    if not u.shape[:-1] == x.shape[:-1] == mask.shape:
+        raise ValueError(
+            f"the values of Measurements have shape {u.shape}, their locations {x.shape} and their mask {mask.shape}; "
+            "pass one location and one entry of the mask for each value"
+        )
+    return Measurements(u, x, mask)
 
 
 def shared_array(values: Any) -> Any:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float
 from loca.data.choices import TransformNames, fit_transforms
 from loca.data.finite import check_finite
 from loca.data.queries import Queries
+from loca.data.records import Records
 from loca.data.samples import Samples, Variable
 from loca.data.transforms import Transform
 from loca.parameters import Fixed
@@ -51,6 +52,11 @@ class Normalization(Fixed):
         - `samples`: training data.
         - `transforms`: by the names of variables, or `"auto"`; see `TransformNames`.
         """
+        if isinstance(samples, Records):
+            raise TypeError(
+                f"expected training data in memory, got {samples!r}; load the pairs, `records.load()`, or if memory is "
+                "short some of them, `records.load(slice(0, 1000))`"
+            )
         check_finite(samples)
         u_transforms, s_transforms = fit_transforms(samples, transforms)
         u_shift, u_scale = input_moments(transform_input(u_transforms, samples.u))

@@ -109,13 +109,14 @@ class Samples(eqx.Module):
         if self.s.shape[1] != P:
             raise ValueError(
                 f"s has {self.s.shape[1]} values per function but y has {P} locations; pass one value per location"
+                f"{flattening(self.s, P, 's')}"
             )
         for field, x in self.fields:
             (values,) = values_of(field)
             if x is not None and x.shape[0] != values.shape[1]:
                 raise ValueError(
                     f"x has {x.shape[0]} sensors but u has {values.shape[1]} values per function; pass one value "
-                    "per sensor"
+                    f"per sensor{flattening(values, x.shape[0], 'u')}"
                 )
         if len(self.inputs) != channels or len(self.outputs) != self.s.shape[-1]:
             raise ValueError(
@@ -230,6 +231,12 @@ def as_sensors(u: Input, x: Numbers | Sequence[Numbers | None] | None) -> Sensor
             f"x holds the sensors of {len(places)} fields but u holds {len(u.fields)}; pass one array per field"
         )
     return tuple(None if each is None else as_numbers(each, "x", "(m, d_x)", "(m,)") for each in places)
+
+
+def flattening(values: Float[Array, "N m d"], count: int, name: str) -> str:
+    """Advice for fields on a two-dimensional grid that were passed as they are: N images of one channel."""
+    N, *shape = values.shape
+    return f". Fields on a grid are flattened: {name}.reshape({N}, {count})" if np.prod(shape) == count else ""
 
 
 def bounding_box(y: Float[Array, "M d_y"]) -> Box:

@@ -127,7 +127,7 @@ class Domain(Fixed):
         """Locations drawn uniformly with respect to the measure of Y."""
         return self.from_unit(jax.random.uniform(key, (count, self.dimension)))
 
-    def check(self, y: Float[Array, ...], name: str = "y") -> None:
+    def check(self, y: Float[Array | np.ndarray, ...], name: str = "y") -> None:
         """Raise unless the last axis of `y` holds the coordinates of a location."""
         given = y.shape[-1] if y.ndim else 0
         if given != self.dimension:
@@ -190,6 +190,7 @@ def warn_outside(domain: Domain, y: Float[Array | np.ndarray, "P d_y"], names: S
     - `names`: of the coordinates; those of the domain unless given.
     """
     y = np.asarray(y, np.float64)
+    domain.check(y)
     outside = ~np.asarray(domain.contains(y, TOLERANCE))
     if not outside.any():
         return

@@ -134,8 +134,8 @@ def columns_of(samples: Samples, rows: int, levels: int = SLICES) -> list[Column
     if is_number or (samples.x is None and not own_sensors):
         sensor_coordinates = (Variable("sensor"),)
     query_coordinates = coordinates_of(samples.query_coordinates, samples.domain, "y", d_y)
-    # Without names, a coordinate that only the queries have is probably time.
-    has_time = not samples.query_coordinates and not is_number and (d_x, d_y) == (1, 2)
+    # Without names, a coordinate that only the queries have is probably time, but a mesh is a shape in space.
+    has_time = not (samples.query_coordinates or is_number or samples.domain.is_meshed) and (d_x, d_y) == (1, 2)
     inputs = channel_columns(u, x, samples.inputs, sensor_coordinates, False, not own_sensors, sensor_domain, levels)
     outputs = channel_columns(s, y, samples.outputs, query_coordinates, True, not own_queries, samples.domain, levels)
     return [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from loca.data import Samples
+from loca.data import Records, Samples
 from loca.figures.columns import Column, columns_of
 from loca.figures.panel_grid import draw_columns
 from loca.models import Operator, adapt, is_numbered, predict
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def sheet(samples: Samples, rows: int = 4) -> Figure:
+def sheet(samples: Samples | Records, rows: int = 4) -> Figure:
     """Draw the first functions of a data set, one per row: every input channel, then every output channel.
 
     Functions of one coordinate are drawn as curves, and single numbers as text. Fields in one column share a color
@@ -32,16 +32,17 @@ def sheet(samples: Samples, rows: int = 4) -> Figure:
 
     **Arguments:**
 
-    - `samples`: the data.
+    - `samples`: the data, in memory or in files.
     - `rows`: the number of functions.
     """
     if rows < 1:
         raise ValueError(f"expected at least one row, got rows={rows}")
-    return draw_columns(columns_of(samples, rows), min(rows, len(samples)))
+    samples = selected(samples, list(range(min(rows, len(samples)))))
+    return draw_columns(columns_of(samples, len(samples)), len(samples))
 
 
 def fields(
-    model: Operator, samples: Samples, rows: int | Sequence[int] = 3, captions: Sequence[str] | None = None
+    model: Operator, samples: Samples | Records, rows: int | Sequence[int] = 3, captions: Sequence[str] | None = None
 ) -> Figure:
     """Draw u, s, F(u) and F(u) − s, one function per row: the input, the truth, the prediction and the error.
 
@@ -53,7 +54,7 @@ def fields(
     **Arguments:**
 
     - `model`: the operator.
-    - `samples`: the data.
+    - `samples`: the data, in memory or in files.
     - `rows`: the number of functions, or their indices, such as `report.worst()`.
     - `captions`: a text for the left of each row.
     """
@@ -64,8 +65,13 @@ def fields(
         )
     if captions is not None and len(captions) != len(numbers):
         raise ValueError(f"got {len(captions)} captions for {len(numbers)} functions; pass one per function")
-    shown = named(adapt(model, samples.take(jnp.asarray(numbers))), model)
+    shown = named(adapt(model, selected(samples, numbers)), model)
     return draw_predictions(shown, predict(model, shown.u, shown.y), captions)
+
+
+def selected(samples: Samples | Records, rows: list[int]) -> Samples:
+    """These functions, in memory."""
+    return samples.load(rows) if isinstance(samples, Records) else samples.take(jnp.asarray(rows))
 
 
 def named(samples: Samples, model: Operator) -> Samples:
