@@ -60,7 +60,7 @@ class Measurements(eqx.Module):
     mask: Bool[Array, "*N m"]
 
 
-Field = Float[Array, "*N m d_u"] | Measurements
+Field = Float[Array, "*N _ _"] | Measurements
 """A field: values at the sensors a model was built for, or measurements with their own locations."""
 
 
@@ -75,7 +75,7 @@ class MultiInput(eqx.Module):
     - `scalars`: k numbers per function; None if there are none.
     """
 
-    fields: tuple[Float[Array, "*N _ _"] | Measurements, ...]
+    fields: tuple[Field, ...]
     scalars: Float[Array, "*N k"] | None = None
 
     def __check_init__(self):
@@ -85,7 +85,7 @@ class MultiInput(eqx.Module):
             )
 
 
-Input = Field | MultiInput
+Input = Float[Array, "*N m d_u"] | Measurements | MultiInput
 """An input function: values at the sensors a model was built for, measurements with their own locations, or several."""
 
 SensorLocations = Float[Array, "_ _"] | None | tuple[Float[Array, "_ _"] | None, ...]

@@ -35,8 +35,13 @@ VALUES = {
     "--grid": ["", "5x", "x", "0", "-3", "1.5", "5x6x7", "1", "5,6", "0x0"],
     "--class": ["", "nothing", "nothing:at_all", ":", "os:getcwd", "json:JSONDecoder", "1:2", "os.path:sep", "os:"],
     "--split": ["", "train", "nothing"],
+    "--transform": ["", "log", "auto", "u=", "=log", "u=log", "u=sqrt", "a=b=c", "nothing=log"],
 }  # fmt: skip
 """Values that options of a kind do not expect; any other option takes `WORDS`."""
+
+EXTRA = ["--inputs", "--outputs", "--sample", "--format", "--class", "--split", "--grid", "--at", "--transform"]
+MORE = ["--nothing", "--out", "-x", "--json", "--pdf", "--stream", "extra", "--count", "--regrid"]
+"""Options that are added with a value, and words that are added without one."""
 
 OUTPUTS = ["", ".", "below/file.txt/made", "/proc/made", "made", "made.csv", "made.txt", "folder", "full", "\0", "~"]
 """Names that no file can have, or that promise no format; endings are appended to some."""
@@ -91,7 +96,8 @@ def bases(place):
         ("check",): ([data, "--no-forecast"], {"--count": "4", "--test": data}),
         ("train",): ([], {"--data": data, "--out": "made", "--steps": "2", "--batch-size": "4", "--labels": "3",
                           "--model": "cnn"}),
-        ("train", "toml"): ([str(place / "run.toml")], {"--out": "made", "--rate": "1e-3"}),
+        ("train", "toml"): ([str(place / "run.toml")], {"--out": "made", "--rate": "1e-3",
+                            "--transform": "antiderivative=asinh"}),
         ("train", "resume"): ([], {"--resume": str(place / "folder")}),
         ("evaluate",): ([model, data], {"--out": "made.json"}),
         ("predict",): ([model, data], {"--out": "made.nc"}),
@@ -117,10 +123,14 @@ def mistaken(rng, place):
         elif kind < 5 and arguments:
             arguments[rng.randrange(len(arguments))] = rng.choice([*files, *OUTPUTS])
         elif kind == 5:
-            extra = rng.choice(["--inputs", "--outputs", "--sample", "--format", "--class", "--split", "--grid"])
+            extra = rng.choice(
+                ["--inputs", "--outputs", "--sample", "--format", "--class", "--split", "--grid", "--at"]
+            )
             options[extra] = value_for(extra, rng, files)
         elif kind == 6:
-            more.append(rng.choice(["--nothing", "--out", "-x", "--json", "--pdf", "--stream", "extra", "--count"]))
+            more.append(
+                rng.choice(["--nothing", "--out", "-x", "--json", "--pdf", "--stream", "extra", "--count", "--regrid"])
+            )
         elif kind == 7 and options:
             options.pop(rng.choice(list(options)))
         elif kind == 8 and arguments:
@@ -136,15 +146,15 @@ def mistaken(rng, place):
 
 def value_for(option, rng, files):
     """A value that an option does not expect, or one that it might."""
-    if option in ("--data", "--test", "--resume", "--validation"):
+    if option in ("--data", "--test", "--resume", "--validation", "--at"):
         return rng.choice(files)
     if option == "--out":
-        suffix = rng.choice(["", ".zarr", ".nc", ".json", ".png", ".csv"])
+        suffix = rng.choice(["", ".zarr", ".nc", ".json", ".png", ".csv", ".parquet"])
         return rng.choice(OUTPUTS) + suffix
     return rng.choice(VALUES.get(option, WORDS))
 
 
-HEADS = {".nc": b"\x89HDF", ".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml", ".json": b"{"}
+HEADS = {".nc": b"\x89HDF", ".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml", ".json": b"{", ".parquet": b"PAR1"}
 """The first bytes of files, by the ending of their names."""
 
 
@@ -152,8 +162,10 @@ def is_wrong(path):
     """Whether a file has another format than its name says; hidden, partial and Orbax's files have none."""
     if any(part.startswith(".") or part.endswith((".partial", "checkpoints")) for part in path.parts):
         return False
-    if path.suffix in (".csv", ".txt"):
+    if path.suffix == ".txt":
         return True  # nothing writes these
+    if path.suffix == ".csv":
+        return b"," not in path.read_bytes().partition(b"\n")[0]  # no names of columns
     if path.suffix == ".zarr":
         return not (path / "zarr.json").is_file()
     return path.is_file() and path.suffix in HEADS and not path.read_bytes().startswith(HEADS[path.suffix])

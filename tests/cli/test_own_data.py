@@ -4,12 +4,14 @@ import importlib.util
 
 import jax
 import numpy as np
+import pandas
 import pytest
 import xarray
 
 from commands import command
-from loca.data import Labeled
+from loca.data import Labeled, convert
 from loca.data import open as open_data
+from loca.domains import Mesh
 from loca.evaluation import Report
 from loca.models import DeepONet
 from loca.prediction import predict_dataset, predict_to
@@ -115,18 +117,16 @@ def test_predictions_at_points_of_a_table(place):
     assert "has no column y; expected x, y, found x, z" in command(*predict, place / "r.nc", code=1)
 
 
-def test_a_file_has_the_format_of_its_name_or_is_refused(place):
+def test_a_file_has_the_format_of_its_name_or_is_refused(place, monkeypatch):
     predict = ["predict", place / "model.safetensors", place / "test.nc", "--out"]
     said = command(*predict, place / "p.txt", code=2)
     assert "ends in .nc, .zarr, .csv or" in said
     assert not (place / "p.txt").exists()
-    if importlib.util.find_spec("pyarrow") is None:
-        assert "pip install" in command(*predict, place / "p.parquet", code=2)
-    else:
-        import pandas
-
-        command(*predict, place / "p.parquet")
-        assert list(pandas.read_parquet(place / "p.parquet").columns) == ["case", "x", "y", "pressure"]
+    command(*predict, place / "p.parquet")
+    assert list(pandas.read_parquet(place / "p.parquet").columns) == ["case", "x", "y", "pressure"]
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyarrow" else find(name))
+    assert "loca-jax[parquet]" in command(*predict, place / "q.parquet", code=2)
     assert "either --grid or --at" in command(*predict, place / "p.nc", "--grid", "3x3", "--at", "p.csv", code=2)
 
 
@@ -157,3 +157,28 @@ def test_a_run_remembers_the_names_of_its_data(place):
     command("predict", place / "run", place / "inputs.nc", "--out", place / "remembered.csv")
     command("figures", place / "run", place / "reversed.nc", "--out", place / "figures")
     assert (place / "figures/fields.png").exists()
+
+
+@pytest.mark.slow
+def test_a_mesh_is_described_and_predictions_outside_of_it_are_missing(tmp_path):
+    corner = np.add.outer(X, Y) < 2.0
+    shape = Mesh.from_mask(corner, (X, Y))
+    data = wells(9).where(corner)
+    whole = Labeled(data, "permeability", "pressure", "case", domain=shape)
+    store = convert(whole, tmp_path / "wells.zarr")
+    samples = store.load()
+    model = DeepONet.create(samples, key=jax.random.key(0), num_features=3, branch_widths=(4,), trunk_widths=(4,))
+    save(model, tmp_path / "model.safetensors", data=samples)
+    said = command("inspect", tmp_path / "model.safetensors")
+    assert f"Mesh(vertices {len(shape.vertices)} × 2, cells {len(shape.cells)} × 3" in said
+    said = command(
+        "predict", tmp_path / "model.safetensors", tmp_path / "wells.zarr", "--grid", "9x11", "--out", tmp_path / "p.nc"
+    )
+    assert "outside the domain" not in said
+    found = xarray.open_dataset(tmp_path / "p.nc").pressure
+    places = np.stack(np.meshgrid(found.x, found.y, indexing="ij"), -1).reshape(-1, 2)
+    np.testing.assert_array_equal(np.isfinite(found[0]).to_numpy().ravel(), shape.contains(places, 1e-5))
+    data[["permeability"]].to_netcdf(tmp_path / "inputs.nc", engine="h5netcdf")
+    options = ("--inputs", "permeability", "--sample", "case", "--out", tmp_path / "p.csv")
+    command("predict", tmp_path / "model.safetensors", tmp_path / "inputs.nc", *options)
+    assert len((tmp_path / "p.csv").read_text().splitlines()) == 1 + 9 * corner.sum()

@@ -458,7 +458,7 @@ def test_inputs_must_be_on_the_grid(model):
         model(u[:47], X)
     with pytest.raises(ValueError, match=expected + r"\(48, 1\)"):
         model(u[:, :1], X)
-    with pytest.raises(ValueError, match=expected + r"\(1, 48, 2\).* use `predict` for many functions"):
+    with pytest.raises(ValueError, match=r"expected u .* got shape \(1, 48, 2\); use `predict` for many functions"):
         model(u[None], X)
     with pytest.raises(ValueError, match=expected + "Measurements"):
         model(Measurements(u, X, jnp.ones(48, bool)), X)

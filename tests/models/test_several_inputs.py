@@ -9,7 +9,8 @@ import xarray
 import loca
 from loca.data import Labeled, Normalization, Samples, Variable, convert
 from loca.encoders import Joined, Projection, Scalars, Scattering2D, Sensors, Standardized
-from loca.models import FNO, LOCA, DeepONet, Regression, encode_functions
+from loca.models import FNO, LOCA, DeepONet, Regression, adapt, encode_functions
+from loca.saving import inspect
 from loca.typing import Measurements, MultiInput
 
 RUNS = 40
@@ -166,3 +167,71 @@ def test_several_inputs_are_stored_trained_saved_evaluated_checked_and_drawn(rec
     assert loca.evaluate(Regression.fit(samples, 5), samples).errors["relative_l2"].shape == (RUNS, 1)
     assert not [f for f in loca.checks.check(samples, samples.take(jnp.arange(9))).findings if f.name == "mismatch"]
     assert loca.figures.sheet(samples, rows=1).axes
+
+
+@pytest.mark.slow
+def test_fields_and_numbers_in_another_order_are_those_of_the_model(records, samples, tmp_path):
+    model = Regression.fit(samples, 5)
+    other = dataset().isel(x2=slice(None, None, -1), t=[3, 0, 4, 1, 2]).transpose("x2", "run", ...)
+    turned = Labeled(other, ["forcing", "viscosity", "permeability"], "pressure", "run")
+    for data in (turned, convert(turned, tmp_path / "turned.zarr")):
+        found = adapt(model, data).load()
+        for a, b in zip(jax.tree.leaves((found.u, found.x)), jax.tree.leaves((samples.u, samples.x)), strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert (found.inputs, found.sensor_coordinates) == (samples.inputs, samples.sensor_coordinates)
+    assert adapt(model, samples) is samples
+    coarse = Labeled(dataset().isel(t=[0, 2, 4]), NAMES, "pressure", "run")
+    with pytest.raises(ValueError, match=r"grid of 3 \(t from 0 to 3\), but the model was made for a grid of 5"):
+        adapt(model, coarse)
+    field, curve = adapt(model, coarse, regrid=True).load().u.fields
+    np.testing.assert_array_equal(field, samples.u.fields[0])
+    np.testing.assert_allclose(curve[:, 1], 0.5 * (curve[:, 0] + curve[:, 2]), atol=1e-6)
+    single = Samples(samples.u.fields[0], samples.y, samples.s, x=samples.x[0])
+    with pytest.raises(ValueError, match=r"has the inputs u1, but the model was made for permeability \(m2\), forcing"):
+        adapt(model, single)
+
+
+@pytest.mark.slow
+def test_a_model_of_broadcast_numbers_gets_them_by_name_or_refuses():
+    data = dataset()
+    wide = jnp.stack(
+        [np.broadcast_to(data.viscosity.to_numpy()[:, None, None], (RUNS, 8, 8)), data.permeability.to_numpy()], -1
+    )
+    names = [Variable("viscosity", "Pa s"), Variable("permeability", "m2")]
+    x = jnp.asarray(np.stack(np.meshgrid(data.x1, data.x2, indexing="ij"), -1).reshape(-1, 2), jnp.float32)
+    before = Samples(jnp.asarray(wide).reshape(RUNS, 64, 2), x, jnp.ones((RUNS, 64, 1)), x=x, inputs=names)
+    model = FNO.create(before, key=jax.random.key(0), modes=2, width=3, depth=1)
+    now = Labeled(data, ["permeability", "viscosity"], (), "run")
+    assert isinstance(now.load().u, MultiInput)
+    np.testing.assert_array_equal(adapt(model, now).load().u, before.u)
+    with pytest.raises(ValueError, match="made for one field alone, got a MultiInput"):
+        model.predict(now.load().u, x)
+    curve = data.rename(forcing="viscosity", viscosity="forcing")
+    with pytest.raises(ValueError, match=r"field permeability .* and the field viscosity, but the model was"):
+        adapt(model, Labeled(curve, ["permeability", "viscosity"], (), "run"))
+    beside = FNO.create(
+        Samples(MultiInput((before.u[..., 1:],), before.u[:, 0, :1]), x, before.s, x=x, inputs=names[::-1]),
+        key=jax.random.key(0), modes=2, width=3, depth=1,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"has the field .*, but the model was made for .* and the numbers viscosity"):
+        adapt(beside, before)
+
+
+@pytest.mark.slow
+def test_transforms_of_several_inputs(samples, tmp_path):
+    names = {"viscosity": "log", "permeability": "asinh", "forcing": "per-location", "pressure": "per-location"}
+    model = Regression.fit(samples, 5, transforms=names)
+    u = model.normalization.standardize_input(samples.u)
+    log = np.log(np.asarray(samples.u.scalars))
+    np.testing.assert_allclose(u.scalars, (log - log.mean()) / log.std(), atol=1e-5)
+    np.testing.assert_allclose(u.fields[1].mean(axis=0), 0.0, atol=1e-5)
+    np.testing.assert_allclose(u.fields[1].std(axis=0), 1.0, rtol=1e-4)
+    bad = MultiInput(samples.u.fields, samples.u.scalars.at[7].set(-1.0))
+    with pytest.raises(ValueError, match=r"input `viscosity` is -1 in function 7"):
+        model.predict(bad, samples.y)
+    loca.save(model, tmp_path / "model", data=samples)
+    assert inspect(tmp_path / "model").transforms == names
+    loaded = loca.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(samples.u, samples.y), model.predict(samples.u, samples.y))
+    numbers = Normalization.fit(samples, {"viscosity": "per-location"})  # a number is only standardized
+    assert not numbers.u_transforms

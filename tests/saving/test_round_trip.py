@@ -18,8 +18,8 @@ import safetensors.numpy
 
 import loca
 from loca.attention import Attention, Blocked, Dense, Nystrom, RandomFeatures, Sharded, Uncoupled
-from loca.data import Normalization, Variable
-from loca.domains import Box, Domain, Sphere, Torus
+from loca.data import Normalization, Transform, Variable
+from loca.domains import Box, Domain, Mesh, Sphere, Torus
 from loca.encoders import Encoder, Fourier, HarmonicSensors, Projection, Scattering1D, Scattering2D, Sensors, Wavelet
 from loca.kernels import RBF, Kernel, Laplacian, Matern, RationalQuadratic
 from loca.models import FNO, LOCA, DeepONet, Operator, Proportional, Regression
@@ -29,11 +29,13 @@ from loca.positions import Harmonic, Position
 from loca.rules import GaussLegendre, MonteCarlo, OwnQueries, QuasiMonteCarlo, Rule, SphereProduct, Trapezoid
 from loca.saving import Entry, Header, ModelFileError, describe, inspect, load, save
 from loca.saving.registry import FUNCTIONS, HISTORICAL, PARTS, builtin_class, classes_in, name_of
+from loca.typing import MultiInput
 
 SMALL = {
     "num_features": 3, "lift_size": 4, "lift_widths": (5,), "proposal_widths": (5,), "feature_widths": (5,),
 }  # fmt: skip
 BOX, TORUS, SPHERE = Box((-1.0, 0.0), (1.0, 0.1)), Torus((0.0, 0.0), (1.0, 2.0)), Sphere()
+CORNER = Mesh([(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)], [(0, 1, 2), (1, 2, 3)])
 
 
 def samples(domain: Domain, shape: tuple[int, ...] = (8, 8), channels: int = 1) -> loca.Samples:
@@ -60,6 +62,15 @@ def deeponet() -> tuple[DeepONet, loca.Samples]:
 def fno(domain: Domain = TORUS) -> tuple[FNO, loca.Samples]:
     data = samples(domain)
     return FNO.create(data, key=jax.random.key(1), modes=2, width=3, depth=2, padding=(1, 0)), data
+
+
+def several() -> tuple[LOCA, loca.Samples]:
+    """A model of two fields and a number, whose variables have all kinds of transforms."""
+    one = samples(BOX)
+    u = MultiInput((jnp.exp(one.u), one.u[:, :5]), jnp.arange(3.0)[:, None])
+    data = loca.Samples(u, one.y, one.s, x=(one.x, one.x[:5]), domain=BOX)
+    transforms = {"u1": "log+per-location", "u2": "asinh", "s1": "per-location"}
+    return LOCA.create(data, key=jax.random.key(1), transforms=transforms, **SMALL), data
 
 
 def key():
@@ -92,6 +103,8 @@ MODELS = {
     "Sharded": lambda: loca_with(attention=Sharded()),
     "Uncoupled": lambda: loca_with(attention=Uncoupled()),
     "Harmonic": lambda: loca_with(position=Harmonic(BOX, 4, start=1, include_raw=False)),
+    "Mesh": lambda: loca_with(CORNER),
+    "several": several,
     "DeepONet": deeponet,
     "FNO": fno,
     "FNO-box": lambda: fno(BOX),
@@ -196,7 +209,7 @@ def test_every_class_that_a_model_can_be_made_of_is_known_by_a_lasting_name():
         package = importlib.import_module(f"loca.{part}")
         for module in pkgutil.walk_packages(getattr(package, "__path__", ()), f"loca.{part}."):
             importlib.import_module(module.name)
-    kinds = (Operator, Encoder, Kernel, Rule, Position, Domain, Attention, MLP, Normalization)
+    kinds = (Operator, Encoder, Kernel, Rule, Position, Domain, Attention, MLP, Normalization, Transform)
     concrete = {
         cls
         for kind in kinds

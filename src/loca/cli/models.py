@@ -192,7 +192,7 @@ def header_table(header: Header) -> Table:
         "parameters": f"{header.parameters:,}",
         "inputs": listed(header.inputs),
         "outputs": listed(header.outputs),
-        "domain": str(header.domain),
+        "domain": header.described_domain,
         **({"transforms": ", ".join(f"{v}={t}" for v, t in header.transforms.items())} if header.transforms else {}),
         **{name: f"{value:.4g}" for name, value in header.metrics.items()},
         "made with": ", ".join(f"{name} {version}" for name, version in header.versions.items()),

@@ -48,6 +48,8 @@ def as_input(u: Numbers | Measurements | MultiInput, *, many: bool) -> Input:
     shapes = ("(N, m, {})", "(N, m)") if many else ("(m, {})", "(m,)")
     if isinstance(u, Measurements):
         return as_measurements(u, *shapes)
+    if not many and np.ndim(u) == 3:  # pyright: ignore[reportArgumentType]
+        raise ValueError(f"expected u of one function, got shape {np.shape(u)}; use `predict` for many functions")  # pyright: ignore[reportArgumentType]
     return as_numbers(u, "u", *(shape.format("d_u") for shape in shapes))
 
 

@@ -100,9 +100,10 @@ class Normalization(Fixed):
         scalars = u.scalars if isinstance(u, MultiInput) else None
         transforms, names = iter(self.u_transforms), iter(variables)
         for values in counted_values(u):
-            here = [list(itertools.islice(each, values.shape[-1])) for each in (transforms, names)]
+            count = values.shape[-1]
+            here, named = list(itertools.islice(transforms, count)), list(itertools.islice(names, count))
             if not isinstance(values, jax.core.Tracer):
-                check(*here, "input", values[..., None, :] if values is scalars else values)
+                check(here, named, "input", values[..., None, :] if values is scalars else values)
 
     def check_output(self, s: Float[Array, "*N P d_s"], variables: Sequence[Variable]) -> None:
         """Raise if values of s cannot be transformed; values that JAX is tracing are not checked."""

@@ -104,11 +104,16 @@ class FNO(Operator):
         field, scalars = u, 0
         if isinstance(u, MultiInput) and self.signature is not None and len(self.signature.fields) == 1:
             field, scalars = u.fields[0], 0 if u.scalars is None else len(u.scalars)
+        if isinstance(field, MultiInput):
+            raise ValueError(
+                "this FNO was made for one field alone, got a MultiInput; pass one array with all channels in the "
+                "order of the training data, or use `loca.models.adapt`, which matches them by name"
+            )
         expected = (math.prod(sensors), len(self.normalization.u_shift) - scalars)
-        if isinstance(field, Measurements | MultiInput) or field.shape != expected:
+        if isinstance(field, Measurements) or field.shape != expected:
             raise ValueError(
                 f"expected u of shape {expected}, the values on the model's grid {sensors} in row-major order, "
-                f"got {type(field).__name__ if isinstance(field, Measurements | MultiInput) else field.shape}; "
+                f"got {'Measurements' if isinstance(field, Measurements) else field.shape}; "
                 "interpolate to that grid first, and use `predict` for many functions"
             )
         values, *numbers = values_of(self.normalization.standardize_input(u))

@@ -70,8 +70,8 @@ class FieldAdaptation:
         return self.channels is self.columns is self.sensors is None and not self.as_measurements
 
     def __call__(
-        self, field: Field, x: Float[Array, "m d_x"] | None, scalars: Float[Array, "N k"] | None
-    ) -> tuple[Field, Float[Array, "m d_x"] | None]:
+        self, field: Field, x: Float[Array, "_ d_x"] | None, scalars: Float[Array, "_ k"] | None
+    ) -> tuple[Field, Float[Array, "_ d_x"] | None]:
         """The field and its sensors as the operator expects them."""
         if isinstance(field, Measurements):
             values = self._channels(field.u, scalars)

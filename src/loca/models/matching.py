@@ -26,10 +26,13 @@ def channel_order(given: Sequence[Variable], expected: Sequence[Variable], what:
     both = f"the data has the {what} {listed(given)}, but the model was made for {listed(expected)}"
     if len(given) != len(expected):
         raise ValueError(f"{both}; open the data with the model's {what}")
-    if is_numbered(given, letter) or is_numbered(expected, letter):
-        return None
     names, wanted = [variable.name for variable in given], [variable.name for variable in expected]
-    if sorted(names) != sorted(wanted) or len(set(names)) < len(names):
+    is_same_set = sorted(names) == sorted(wanted) and len(set(names)) == len(names)
+    if is_numbered(given, letter) and is_same_set and names != wanted:
+        raise ValueError(f"{both}; open the data with the model's {what}, in its order")  # or is it an array's order?
+    if not is_same_set and (is_numbered(given, letter) or is_numbered(expected, letter)):
+        return None
+    if not is_same_set:
         raise ValueError(f"{both}; open the data with the model's {what}, or rename them in the file")
     order = np.array([names.index(name) for name in wanted])
     differing = [v.name for i, v in zip(order, expected, strict=True) if v.unit and given[i].unit not in ("", v.unit)]
@@ -42,10 +45,11 @@ def column_order(given: Sequence[Variable], expected: Sequence[Variable], what: 
     """Which coordinate of the data is each coordinate of the operator; None if in the same order, or without names."""
     if not given or not expected or len(given) == len(expected) == 1:
         return None
-    if any(is_numbered(names, letter) for names in (given, expected) for letter in "xy"):
-        return None
     names, wanted = ([canonical_name(variable.name) for variable in each] for each in (given, expected))
-    if sorted(names) != sorted(wanted) or len(set(names)) < len(names):
+    is_same_set = sorted(names) == sorted(wanted) and len(set(names)) == len(names)
+    if not is_same_set and any(is_numbered(each, letter) for each in (given, expected) for letter in "xy"):
+        return None
+    if not is_same_set:
         raise ValueError(
             f"the coordinates of the {what} are {listed(given)} in the data, but {listed(expected)} in the model; "
             "rename them in the file"

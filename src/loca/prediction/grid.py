@@ -92,9 +92,10 @@ class QueryGrid:
         return {name: (name, axis, attributes) for name, axis, attributes in named}
 
     def corners(self) -> Float[np.ndarray, "_ d_y"]:
-        """The outermost locations."""
+        """The outermost locations, without those outside of the domain."""
         ends = [(axis.min(), axis.max()) for axis in self.axes]
-        return np.stack([c.ravel() for c in np.meshgrid(*ends, indexing="ij")], axis=-1)
+        found = np.stack([c.ravel() for c in np.meshgrid(*ends, indexing="ij")], axis=-1)
+        return found if self.domain is None else found[self.domain.contains(found, TOLERANCE)]
 
     def digests(self) -> list[str]:
         """What identifies the locations."""

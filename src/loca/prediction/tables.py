@@ -44,7 +44,7 @@ def check_suffix(path: Path, accepted: Sequence[str] = SUFFIXES) -> None:
     if path.suffix not in accepted:
         raise ValueError(f"expected a name that ends in {', '.join(accepted[:-1])} or {accepted[-1]}, got {path.name}")
     if path.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise ValueError("Parquet files need the package pyarrow: pip install pyarrow; or write .csv")
+        raise ValueError("Parquet files need pyarrow; install it with `pip install loca-jax[parquet]`, or write .csv")
 
 
 def as_table(found: xarray.Dataset) -> pandas.DataFrame:

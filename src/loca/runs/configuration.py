@@ -125,8 +125,16 @@ class RunConfiguration(Table):
         LOCAConfiguration()
     )
     training: TrainingConfiguration = TrainingConfiguration()
-    transforms: str | dict[str, str] | None = None
+    transforms: Annotated[str | dict[str, str] | None, BeforeValidator(lambda given: check_transforms(given))] = None
     """Transforms of variables, by name, or "auto"; see `loca.data.TransformNames`."""
+
+
+def check_transforms(given: Any) -> Any:
+    """Refuse transforms that are neither "auto" nor text by the names of variables."""
+    named = isinstance(given, dict) and all(isinstance(text, str) for pair in given.items() for text in pair)
+    if given is None or given == "auto" or named:
+        return given
+    raise ValueError(f'expected "auto", or a table such as {{permeability = "log"}}, got {short(given)}')
 
 
 TABLES: dict[tuple[Any, ...], type[Table]] = {

@@ -71,6 +71,18 @@ class Header:
     size: int
 
     @property
+    def described_domain(self) -> str:
+        """Y in words; that of a domain with arrays, such as a mesh, is known by their shapes."""
+        match self.structure["fields"].get("signature"):
+            case {"fields": {"domain": {"class": str(name), "fields": dict(fields)}}} if self.domain is None:
+                arrays = {
+                    key: each["array"] for key, each in fields.items() if isinstance(each, dict) and "array" in each
+                }
+                shapes = (f"{key} {' × '.join(map(str, shape))}" for key, (_, *shape) in arrays.items())
+                return f"{name.rpartition('.')[2]}({', '.join(shapes)})"
+        return "unknown" if self.domain is None else str(self.domain)
+
+    @property
     def transforms(self) -> dict[str, str]:
         """The transform of every variable that has one, by name."""
         match self.structure["fields"].get("normalization"):
