@@ -191,5 +191,5 @@ def test_an_operator_takes_plain_arrays_and_lists():
     np.testing.assert_allclose(model(u[1].tolist(), y), expected[1], rtol=1e-5, atol=1e-6)
     with pytest.raises(ValueError, match=r"expected y as an array of shape \(P, d_y\) or \(P,\), got a single number"):
         model(u[1], 0.5)
-    with pytest.raises(ValueError, match=r"expected u .* \(m, d_u\) or \(m,\), got shape \(1, 4, 6\)"):
+    with pytest.raises(ValueError, match=r"expected u of one function, got shape \(1, 4, 6\); use `predict`"):
         model(u[None], y)
