@@ -180,9 +180,10 @@ def test_all_forms_of_queries(build, form, tmp_path, request):
 def test_places_that_differ_from_function_to_function(tmp_path, small_own_tiles):
     """Stations that move, with times among their coordinates, as `Labeled` gives them."""
     along = ("day", "point")
+    x = np.linspace(0.0, 1.0, 12, dtype=np.float32) + 0.02 * normal(5, 12)  # nearby stations would amplify rounding
     dataset = xarray.Dataset(
         {"height": (along, normal(5, 12), {"units": "m"}), "speed": (along, normal(5, 12))},
-        {"x": (along, normal(5, 12), {"units": "km"}), "day": np.datetime64("2001-01-01", "ns") + np.arange(5)},
+        {"x": (along, x, {"units": "km"}), "day": np.datetime64("2001-01-01", "ns") + np.arange(5)},
     )
     data = Labeled(dataset, "height", "speed", "day")
     samples = data.load()

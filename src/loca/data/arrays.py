@@ -48,7 +48,7 @@ def as_input(u: Numbers | Measurements | MultiInput, *, many: bool) -> Input:
     shapes = ("(N, m, {})", "(N, m)") if many else ("(m, {})", "(m,)")
     if isinstance(u, Measurements):
         return as_measurements(u, *shapes)
-    given = np.shape(u)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    given = getattr(u, "shape", ())
     if not many and len(given) == 3:
         raise ValueError(f"expected u of one function, got shape {given}; use `predict` for many functions")
     return as_numbers(u, "u", *(shape.format("d_u") for shape in shapes))
