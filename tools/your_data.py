@@ -30,7 +30,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
             exec(compile(found[name], name, "exec"), {"__name__": "__main__"})
             with Image.open(f"{name}.png") as image:
-                image.convert("RGB").quantize(256).save(ROOT / f"docs/figures/your_data_{name}.png", optimize=True)
+                image.convert("RGB").save(ROOT / f"docs/figures/your_data_{name}.png", optimize=True)
 
 
 if __name__ == "__main__":
