@@ -143,8 +143,8 @@ def test_workers_that_always_die_end_the_run_and_lose_nothing(tmp_path, undistur
 CHANGES = ((writing, "write_rows"), (writing, "sync"), (writing, "sync_tree"), (Store, "open"))
 """What changes the disk here, besides moving and removing files."""
 
-STRIDE = 1 if os.environ.get("LOCA_FULL") else 4
-"""The full tests crash at every moment, the gate at every fourth."""
+STRIDE = 1 if os.environ.get("LOCA_FULL") else 11
+"""The full tests crash at every moment, the gate at every eleventh."""
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def test_learns_the_antiderivative(kind, getkey):
     times better than the mean of the training outputs."""
     train, test = antiderivatives(getkey(), 300).observe(getkey(), 12), antiderivatives(getkey(), 100)
     model = MODELS[kind](train, getkey())
-    optimizer = optax.adam(optax.cosine_decay_schedule(3e-3, 1500))
+    optimizer = optax.adam(optax.cosine_decay_schedule(3e-3, 500))
     encoded = Encoded.of(model, train)
 
     @eqx.filter_jit
@@ -53,7 +53,7 @@ def test_learns_the_antiderivative(kind, getkey):
             state, loss = advance(state, encoded.batch(0, state.step, 50), optimizer)
             return eqx.filter(state, eqx.is_array), loss
 
-        arrays, loss = jax.lax.scan(one, arrays, length=1500)
+        arrays, loss = jax.lax.scan(one, arrays, length=500)
         return eqx.combine(arrays, static), loss
 
     state, _ = run(State.start(model, optimizer))

@@ -365,7 +365,10 @@ def test_without_coordinates_the_model_commutes_with_translations(model):
         assert not close(field(model, rolled), roll(field(model, u), shift), 1e-2)
 
 
-@pytest.mark.parametrize("count", [7, 30], ids=["fewer-than-the-grid", "more-than-the-grid"])
+@pytest.mark.parametrize(
+    "count",
+    [pytest.param(7, id="fewer-than-the-grid"), pytest.param(30, id="more-than-the-grid", marks=pytest.mark.full)],
+)
 def test_all_forms_of_queries_agree_and_fixed_queries_too(model, count):
     """Four corners of each on a grid of 48 points: 7 are projected where they are, for 30 the whole grid is."""
     rng = np.random.default_rng(11)

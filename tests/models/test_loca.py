@@ -73,7 +73,11 @@ def test_predictions_are_bounded_by_the_features(getkey):
     assert (s <= v.max(axis=1) + 1e-6).all()
 
 
-@pytest.mark.parametrize("attention", [None, Blocked(32), Uncoupled()], ids=["dense", "blocked", "uncoupled"])
+@pytest.mark.parametrize(
+    "attention",
+    [pytest.param(None, id="dense", marks=pytest.mark.full), pytest.param(Blocked(32), id="blocked"),
+     pytest.param(Uncoupled(), id="uncoupled", marks=pytest.mark.full)],
+)  # fmt: skip
 def test_a_prediction_does_not_depend_on_its_company(getkey, attention):
     """Neither on the other queries, nor on their order, nor on repeats."""
     with jax.enable_x64(True):
@@ -98,8 +102,10 @@ def test_own_queries_do_depend_on_their_company(getkey):
     assert not jnp.allclose(answer(loca, samples.u[0], y[:3]), answer(loca, samples.u[0], y)[:3], rtol=1e-4)
 
 
-@pytest.mark.parametrize("own", [False, True], ids=["shared-nodes", "own-queries"])
-@pytest.mark.parametrize("count", [2, 10])
+@pytest.mark.parametrize(
+    ("count", "own"),
+    [(2, False), (10, True), *(pytest.param(*pair, marks=pytest.mark.full) for pair in ((2, True), (10, False)))],
+)
 def test_query_forms_agree(getkey, count, own):
     """Whether φ is evaluated at all M locations or at the N·P asked for is a matter of cost alone."""
     samples = data(getkey())
@@ -149,7 +155,7 @@ def test_predictions_follow_the_units_of_the_data(getkey):
     assert jnp.allclose(0.01 * celsius + 2.0, fahrenheit, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["loca", "deeponet"])
+@pytest.mark.parametrize("kind", ["loca", pytest.param("deeponet", marks=pytest.mark.full)])
 def test_at_equals_the_full_evaluation(getkey, kind):
     samples = data(getkey())
     operator = model(samples) if kind == "loca" else DeepONet.create(samples, key=getkey())
@@ -229,7 +235,7 @@ def test_sensors_anywhere_and_different_for_every_function(getkey):
         assert jnp.allclose(first, second, rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [LOCA, DeepONet])
+@pytest.mark.parametrize("kind", [LOCA, pytest.param(DeepONet, marks=pytest.mark.full)])
 def test_codes_of_own_sensors_are_standardized_and_modes_are_at_most_half_the_sensors(kind, getkey):
     """Coefficients of smooth functions fall by orders of magnitude; the fewest sensors of a function count."""
     N = 200
