@@ -47,10 +47,12 @@ def matern(r):
 def direct(problem, hyper, u, y):
     """Mean and variance from the full covariance of all labels, label by label, in standardized units."""
     data, z = problem.data, problem.codes
-    rates = (1.0 + np.arange(z.shape[1]) / 20.0) ** -hyper.damping / hyper.length
+    sizes = np.sqrt(np.mean(z**2, axis=0))
+    scales = sizes**hyper.damping / np.linalg.norm(sizes ** (1 + hyper.damping))
 
     def k_u(a, b):
-        return 1.0 + hyper.linear * a @ b + matern(np.linalg.norm(rates * (a - b)))
+        a, b = scales * a, scales * b
+        return 1.0 + hyper.linear * a @ b + matern(np.linalg.norm(a - b) / hyper.length)
 
     def k_y(a, b):
         if data.domain.is_geographic:
