@@ -49,10 +49,12 @@ def matern(r):
 def direct(problem, hyper, u, y):
     """Mean and variance from the full covariance of all labels, label by label, in standardized units."""
     data, z = problem.data, problem.codes
-    rates = (1.0 + np.arange(z.shape[1]) / 20.0) ** -hyper.damping / hyper.length
+    sizes = np.sqrt(np.mean(z**2, axis=0))
+    scales = sizes**hyper.damping / np.linalg.norm(sizes ** (1 + hyper.damping))
 
     def k_u(a, b):
-        return 1.0 + hyper.linear * a @ b + matern(np.linalg.norm(rates * (a - b)))
+        a, b = scales * a, scales * b
+        return 1.0 + hyper.linear * a @ b + matern(np.linalg.norm(a - b) / hyper.length)
 
     def k_y(a, b):
         if data.domain.is_geographic:
@@ -134,12 +136,13 @@ def test_free_queries_equal_indexed_ones(x64):
     assert isinstance(data.y, Indexed)
     problem = as_problem(data)
     _, h, values = problem.features(HYPER, ALL)
-    kinds = [labels_at(values, h, q) for q in (data.y, Free(data.y.locations(len(data))))]
-    few = labels_at(values, h, Indexed(jnp.tile(data.y.y, (40, 1)), data.y.index))  # of very many locations
-    assert len({type(kind) for kind in (*kinds, few)}) == 3
-    c = [System([Block(kind, problem.values)], 1e-2).solve(*EXACT).x for kind in (*kinds, few)]
-    np.testing.assert_allclose(c[0], c[1], atol=1e-10)
-    np.testing.assert_allclose(c[0], c[2], atol=1e-10)
+    elsewhere = data.y.y[:1] + 0.01  # not on the grid, and never labeled
+    many, few = (Indexed(jnp.concatenate([jnp.tile(data.y.y, (n, 1)), elsewhere]), data.y.index) for n in (1, 40))
+    kinds = [labels_at(values, h, q) for q in (data.y, Free(data.y.locations(len(data))), many, few)]
+    assert len({type(kind) for kind in kinds}) == 4
+    grid, *others = (System([Block(kind, problem.values)], 1e-2).solve(*EXACT).x for kind in kinds)
+    for other in others:
+        np.testing.assert_allclose(grid, other, atol=1e-10)
 
 
 def test_functions_in_blocks_equal_functions_at_once(x64):

@@ -53,10 +53,10 @@ class PrincipalComponents(Encoder):
         w = np.full(sensors, 1.0 / sensors) if weights is None else np.asarray(weights) / np.sum(weights)
         mean = values.mean(axis=0)
         root = np.repeat(np.sqrt(w), channels)
-        _, sizes, directions = np.linalg.svd((values - mean).reshape(functions, -1) * root, full_matrices=False)
+        directions, sizes = principal_directions((values - mean).reshape(functions, -1) * root)
         kept = min(count, max(1, int(np.sum(sizes > NEGLIGIBLE * sizes[0]))))
         scale = np.sqrt(np.sum(sizes**2) / functions) or 1.0
-        components = (directions[:kept] * root / scale).T.reshape(sensors, channels, kept)
+        components = (directions[:, :kept] * root[:, None] / scale).reshape(sensors, channels, kept)
         return cls(jnp.asarray(mean, u.dtype), jnp.asarray(components, u.dtype), encoder)
 
     @property
@@ -69,3 +69,19 @@ class PrincipalComponents(Encoder):
         sensors, channels = self.mean.shape
         values = check_values(u, sensors, channels, "PrincipalComponents")
         return jnp.einsum("mc,mck->k", values - self.mean, self.components)
+
+
+def principal_directions(
+    rows: Float[np.ndarray, "N k"],
+) -> tuple[Float[np.ndarray, "k r"], Float[np.ndarray, " r"]]:
+    """The right singular vectors of a matrix and its singular values, from the largest to the smallest.
+
+    They come from the eigenvectors of the smaller product of the matrix with itself, which costs a fraction of a
+    singular value decomposition; singular values below 1e-7 of the largest are round-off.
+    """
+    is_wide = len(rows) < rows.shape[1]
+    squares, vectors = np.linalg.eigh(rows @ rows.T if is_wide else rows.T @ rows)
+    sizes, vectors = np.sqrt(np.maximum(squares[::-1], 0.0)), vectors[:, ::-1]
+    if is_wide:
+        vectors = rows.T @ vectors / np.where(sizes > 0.0, sizes, 1.0)
+    return vectors, sizes

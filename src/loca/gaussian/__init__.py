@@ -8,6 +8,7 @@ from loca.gaussian.labels import labels_at as labels_at
 from loca.gaussian.locations import GridFeatures as GridFeatures
 from loca.gaussian.locations import LocationFeatures as LocationFeatures
 from loca.gaussian.locations import PointFeatures as PointFeatures
+from loca.gaussian.locations import grid_axes as grid_axes
 from loca.gaussian.locations import location_features as location_features
 from loca.gaussian.system import Block as Block
 from loca.gaussian.system import Report as Report
@@ -28,6 +29,7 @@ __all__ = [
     "System",
     "Values",
     "conjugate_gradients",
+    "grid_axes",
     "labels_at",
     "location_features",
 ]

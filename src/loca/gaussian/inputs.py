@@ -15,7 +15,7 @@ about 1e-7, which λ^(−1/2) would amplify to the size of such a feature."""
 
 
 class InputKernel(Fixed):
-    """k_U(z, z′) = α + β z·z′ + k(‖ρ ⊙ (z − z′)‖), with k the Matérn kernel of order 5/2.
+    """k_U(z, z′) = α + β x·x′ + k(‖x − x′‖/l) with x = ρ ⊙ z, and k the Matérn kernel of order 5/2.
 
     The constant α lets all functions share a mean field, β gives weight to linear operators, and the Matérn term learns
     what is left.
@@ -24,21 +24,24 @@ class InputKernel(Fixed):
 
     - `bias`: α ≥ 0.
     - `linear`: β ≥ 0.
-    - `rates`: ρ, an inverse length for every component of a code.
+    - `length`: l > 0.
+    - `scales`: ρ, the weight of every component of a code.
     """
 
     bias: Float[Array, ""]
     linear: Float[Array, ""]
-    rates: Float[Array, " d"]
+    length: Float[Array, ""]
+    scales: Float[Array, " d"]
 
     def matrix(self, z: Float[Array, "N d"], z_: Float[Array, "R d"]) -> Float[Array, "N R"]:
         """k_U for every pair of codes."""
-        matern = Matern(2.5, Held(1.0)).matrix(z * self.rates, z_ * self.rates)
-        return self.bias + self.linear * (z @ z_.T) + matern
+        x, x_ = z * self.scales, z_ * self.scales
+        matern = Matern(2.5, Held(1.0)).matrix(x / self.length, x_ / self.length)
+        return self.bias + self.linear * (x @ x_.T) + matern
 
     def diagonal(self, z: Float[Array, "N d"]) -> Float[Array, " N"]:
         """k_U(z, z)."""
-        return self.bias + self.linear * jnp.sum(z**2, axis=-1) + 1.0
+        return self.bias + self.linear * jnp.sum((z * self.scales) ** 2, axis=-1) + 1.0
 
 
 class InputFeatures(Fixed):

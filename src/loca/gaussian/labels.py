@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import equinox as eqx
@@ -11,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from loca.data import Free, Indexed, Queries, Shared
-from loca.gaussian.locations import LocationFeatures
+from loca.gaussian.locations import GridFeatures, LocationFeatures
 
 BLOCK = 2**24
 """Numbers of a block of gathered features: 64 MB in single precision."""
@@ -117,6 +119,36 @@ class FewLabels(Labels):
         return jax.lax.map(one, rows, batch_size=min(size, len(self.index)))
 
 
+class GridLabels(Labels):
+    """Every function is labeled at some points of a grid, whose features are products: one axis after the other.
+
+    This costs Σ nᵢ operations for each of Π nᵢ points of the grid, whatever the number of features.
+    """
+
+    of_functions: ClassVar[tuple[str, ...]] = ("f", "index")
+    f: Float[Array, "N r_u"]
+    axes: tuple[Float[Array, "n n"], ...]
+    products: Int[Array, " r_y"]
+    index: Int[Array, "N P"]
+
+    def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
+        features = jnp.arange(len(self.products))
+        of_products = jnp.full(math.prod(map(len, self.axes)), len(features)).at[self.products].set(features)
+        v = jnp.take(v, of_products, axis=2, mode="fill", fill_value=0.0)
+        return jnp.take_along_axis(along_axes(v, self.axes), self.index[None], axis=2)
+
+    def from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
+        rows = jnp.arange(len(self.index))[:, None]
+        table = jnp.zeros((*values.shape[:2], math.prod(map(len, self.axes))), values.dtype)
+        table = table.at[:, rows, self.index].add(values)
+        return along_axes(table, [axis.T for axis in self.axes])[..., self.products]
+
+    @property
+    def squares(self) -> Float[Array, "N r_y"]:
+        counts = label_counts(self.index, math.prod(map(len, self.axes)))
+        return along_axes(counts, [axis.T**2 for axis in self.axes])[..., self.products]
+
+
 class OwnLabels(Labels):
     """Every function has locations of its own: their features are computed when they are needed, in blocks."""
 
@@ -148,11 +180,21 @@ def labels_at(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Que
         case Shared(y):
             return AllLabels(f, features(y))
         case Indexed(y, index):
+            if isinstance(features, GridFeatures) and (cells := features.cells(y)) is not None:
+                return GridLabels(f, features.on_axes(), features.products, cells[index])
             kind = FewLabels if GATHER * index.shape[1] <= len(y) else ManyLabels
             return kind(f, features(y), index)
         case Free(y):
             return OwnLabels(f, features, y)
     raise TypeError(f"expected Shared, Indexed or Free queries, got {type(queries).__name__}")
+
+
+def along_axes(t: Float[Array, "*S n"], matrices: Sequence[Float[Array, "m k"]]) -> Float[Array, "*S p"]:
+    """Multiply by a matrix along each axis of a grid, whose points are numbered by the last axis of t."""
+    grid = t.reshape(-1, *(matrix.shape[1] for matrix in matrices))
+    for matrix in matrices:
+        grid = jnp.tensordot(grid, matrix, axes=(1, 1))  # this axis becomes the last one, and the next one the first
+    return grid.reshape(*t.shape[:-1], -1)
 
 
 def label_counts(index: Int[Array, "N P"], locations: int) -> Float[Array, "N M"]:

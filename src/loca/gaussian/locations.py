@@ -16,7 +16,7 @@ from loca.gaussian.inputs import leading
 from loca.kernels import Matern
 from loca.parameters import Fixed, Held
 
-LANDMARKS = 3
+LANDMARKS = 2
 """Landmarks per feature where locations form no grid."""
 
 FILLED = 2.0
@@ -79,6 +79,26 @@ class GridFeatures(LocationFeatures):
     def rank(self) -> int:
         return self.index.shape[1]
 
+    @property
+    def products(self) -> Int[Array, " r"]:
+        """The numbers of the features among all products of eigenvectors."""
+        return jnp.ravel_multi_index(tuple(self.index), tuple(map(len, self.axes)), mode="clip")
+
+    def on_axes(self) -> tuple[Float[Array, "n n"], ...]:
+        """The factors of the features at the points of each axis."""
+        every = zip(self.rates, self.axes, self.projections, self.periods, strict=True)
+        return tuple(along_axis(axis, axis, rate, period) @ projection for rate, axis, projection, period in every)
+
+    def cells(self, y: Float[Array, "M d_y"]) -> Int[Array, " M"] | None:
+        """The numbers of locations among all points of the grid; None if one of them is not such a point."""
+        places = []
+        for values, axis in zip(np.asarray(y, np.float64).T, map(np.asarray, self.axes), strict=True):
+            place = np.minimum(np.searchsorted(axis, values), len(axis) - 1)
+            if not np.array_equal(axis[place], values):
+                return None
+            places.append(place)
+        return jnp.asarray(np.ravel_multi_index(places, [len(axis) for axis in self.axes]), jnp.int32)
+
     def __call__(self, y: Float[Array, "P d_y"]) -> Float[Array, "P r"]:
         h = jnp.ones((len(y), self.rank), y.dtype)
         for i, (axis, projection, period) in enumerate(zip(self.axes, self.projections, self.periods, strict=True)):
@@ -140,11 +160,16 @@ def location_features(
         rates = 1.0 / np.asarray(lengths[:1])
     else:
         rates = 1.0 / (np.asarray(lengths) * np.array([high - low for low, high in domain.bounds]))
-    axes = [np.unique(column) for column in points.T]
-    if domain.is_flat and math.prod(map(len, axes)) <= FILLED * len(points):
+    if axes := grid_axes(domain, points):
         return GridFeatures.fit(axes, rates, tuple(domain.periods), rank)
     chosen = np.sort(np.random.default_rng(0).permutation(len(points))[: LANDMARKS * rank])
     return PointFeatures.fit(domain, points[chosen], rates, min(rank, len(chosen)))
+
+
+def grid_axes(domain: Domain, points: Float[np.ndarray, "M d_y"]) -> list[Float[np.ndarray, " n"]]:
+    """The coordinates along each axis of the grid that locations are points of; none if they form no grid."""
+    axes = [np.unique(column) for column in points.T]
+    return axes if domain.is_flat and math.prod(map(len, axes)) <= FILLED * len(points) else []
 
 
 def embed(y: Float[Array, "P d_y"], periods: tuple[float | None, ...], is_geographic: bool) -> Float[Array, "P l"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,8 +37,8 @@ from loca.typing import Input, Measurements, MultiInput, PyTree
 COMPONENTS = 256
 """Principal components of the inputs, at most."""
 
-DAMPED = 20.0
-"""Damping multiplies component k by (1 + k/20)^(−damping)."""
+SMALLEST = 1e-4
+"""Components of codes below this fraction of the largest are weighted as if they had this size."""
 
 MEMORY = 2**26
 """Numbers that a block of functions may compute at once: 256 MB in single precision."""
@@ -53,7 +54,8 @@ class Hyperparameters:
     **Arguments:**
 
     - `length`: of the kernel on inputs, whose codes have mean square length 1.
-    - `damping`: component k of a code is multiplied by (1 + k/20)^(−damping).
+    - `damping`: every component of a code is multiplied by its root mean square to this power. Damping −1 makes all
+      components equal, 0 leaves them as they are.
     - `linear`: the weight of linear operators relative to the Matérn term.
     - `noise`: λ, the variance of the noise of labels relative to that of the prior.
     - `location_lengths`: of the kernel on locations: for each coordinate, a fraction of its extent; on a sphere one
@@ -62,7 +64,7 @@ class Hyperparameters:
     """
 
     length: float = 2.0
-    damping: float = 0.5
+    damping: float = 0.0
     linear: float = 0.3
     noise: float = 1e-4
     location_lengths: tuple[float, ...] = (0.5,)
@@ -98,7 +100,7 @@ class Hyperparameters:
         yield scaled("length")
         yield stretched(range(axes))
         if not few:
-            yield [{"damping": self.damping + 0.5}, {"damping": max(0.0, self.damping - 0.5)}]
+            yield [{"damping": self.damping + by * math.log2(factor)} for by in (0.25, -0.25)]
             yield scaled("linear")
             if axes > 1:
                 yield from (stretched(range(axis, axis + 1)) for axis in range(axes))
@@ -262,8 +264,10 @@ def input_features(
     codes: Float[np.ndarray, "N d"], hyper: Hyperparameters, rank: int
 ) -> tuple[InputFeatures, Float[Array, "N r"]]:
     """f with the first functions as landmarks, and its values, which are orthogonal over the functions."""
-    rates = (1.0 + np.arange(codes.shape[1]) / DAMPED) ** -hyper.damping / hyper.length
-    kernel = InputKernel(jnp.asarray(1.0), jnp.asarray(hyper.linear), jnp.asarray(rates))
+    sizes = np.sqrt(np.mean(codes**2, axis=0))
+    scales = np.maximum(sizes, SMALLEST * np.max(sizes, initial=SMALLEST)) ** hyper.damping
+    scales /= np.sqrt(np.sum((scales * sizes) ** 2)) or 1.0  # codes keep the mean square length 1
+    kernel = InputKernel(*map(jnp.asarray, (1.0, hyper.linear, hyper.length, scales)))
     z = jnp.asarray(codes)
     f = InputFeatures.fit(kernel, z[:rank], min(rank, len(z)))
     values = features_of(f, z)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -29,6 +31,15 @@ ACCURACY = Accuracy(tolerance=3e-4, limit=100)
 GAIN = 0.995
 """A move must lower the error by half a percent."""
 
+HOPELESS = 1.15
+"""A move that raises the error by more than this factor is not tried again from other hyperparameters."""
+
+HELD, HELD_LABELS = 100, 256
+"""Held-out functions and labels of each that determine the size of error bars, at most."""
+
+NORMAL_QUANTILE = 1.6449
+"""Of the absolute value of a standard normal variable: 90 % are below."""
+
 LABELS = 5
 """The least number of labels at each location from which means and scales per location are tried."""
 
@@ -41,13 +52,15 @@ class Stage(NamedTuple):
     - `functions`: the number of training functions of a trial.
     - `ranks`: of the features.
     - `factors`: by which hyperparameters change, one after the other.
-    - `trials`: at most.
+    - `trials`, `iterations`: of all trials together, at most; the last trial may exceed the iterations. They limit the
+      time, and unlike the time they are the same whenever the search is repeated.
     """
 
     functions: int
     ranks: Ranks
     factors: tuple[float, ...]
     trials: int
+    iterations: int
 
 
 class Trial(NamedTuple):
@@ -127,53 +140,61 @@ def search(
     encoder: Encoder | None = None,
 ) -> Hyperparameters:  # fmt: skip
     """Change one hyperparameter at a time as long as the error on held-out functions falls; coarsely first."""
+    problems: dict[tuple[int, tuple], Problem] = {}
+
+    def problem(fold: int, transforms: tuple[tuple[str, str], ...]) -> Problem:
+        if (fold, transforms) not in problems:
+            problems[fold, transforms] = Problem.fit(folds[fold].train, transforms, encoder)
+        return problems[fold, transforms]
+
     best = start
     for number, stage in enumerate(stages):
-        best = descend(folds, best, number, stage, trials, encoder)
+        best = descend(folds, best, number, stage, trials, problem)
     return best
 
 
 def descend(
-    folds: Sequence[Fold], best: Hyperparameters, number: int, stage: Stage, trials: Trials, encoder: Encoder | None
-) -> Hyperparameters:
+    folds: Sequence[Fold], best: Hyperparameters, number: int, stage: Stage, trials: Trials,
+    problem: Callable[[int, tuple[tuple[str, str], ...]], Problem],
+) -> Hyperparameters:  # fmt: skip
     """One stage of the search."""
-    known: dict[Hyperparameters, float] = {}
-    problems: dict[tuple, Problem] = {}
+    known: dict[Hyperparameters, Trial] = {}
 
     def run(hyper: Hyperparameters) -> Trial:
         begun = time.perf_counter()
         errors, iterations = [], 0
-        for i, (train, held) in enumerate(folds):
-            key = (i, hyper.transforms)
-            if key not in problems:
-                problems[key] = Problem.fit(train, hyper.transforms, encoder).first(stage.functions)
-            operator, found = problems[key].solve(hyper, stage.ranks, ACCURACY)
+        for i, (_, held) in enumerate(folds):
+            operator, found = problem(i, hyper.transforms).first(stage.functions).solve(hyper, stage.ranks, ACCURACY)
             errors.append(float(mean_error(operator, held.u, held.y, held.s)))
             iterations = max(iterations, found.iterations)
         error = float(np.mean(errors))
         return Trial(number, hyper, error if np.isfinite(error) else 1e9, iterations, time.perf_counter() - begun)
 
-    def improves(hyper: Hyperparameters) -> bool:
+    def error(hyper: Hyperparameters) -> float:
         if hyper not in known:
-            if len(known) >= stage.trials:
-                return False
-            known[hyper] = trials.get(number, hyper, lambda: run(hyper)).error
-        return known[hyper] < GAIN * known[best]
+            if len(known) >= stage.trials or sum(trial.iterations for trial in known.values()) >= stage.iterations:
+                return math.inf
+            known[hyper] = trials.get(number, hyper, lambda: run(hyper))
+        return known[hyper].error
 
-    known[best] = trials.get(number, best, lambda: run(best)).error
     if number == 0:
-        for transforms in transforms_to_try(folds[0].train):
-            if improves(hyper := dataclasses.replace(best, transforms=transforms)):
-                best = hyper
+        for change in transforms_to_try(folds[0].train):
+            transforms = tuple(sorted({**dict(best.transforms), **change}.items()))
+            best = min(best, dataclasses.replace(best, transforms=transforms), key=error)
+    few = number > 0
     for factor in stage.factors:
-        moved = True
+        moved, hopeless = error(best) < math.inf, set[tuple[int, int]]()
         while moved:
             moved = False
-            for choice in range(len(list(best.moves(factor, few=number > 0)))):
-                for direction in range(2):
-                    while improves(hyper := moved_by(best, factor, number > 0, choice, direction)):
-                        best, moved = hyper, True
-                    if moved:
+            for choice in range(len(list(best.moves(factor, few=few)))):
+                for direction in (each for each in range(2) if (choice, each) not in hopeless):
+                    before = best
+                    while error(hyper := moved_by(best, factor, few, choice, direction)) < GAIN * error(best):
+                        best = hyper
+                    if error(hyper) > HOPELESS * error(best):
+                        hopeless.add((choice, direction))
+                    if best is not before:
+                        moved = True
                         break
     return best
 
@@ -189,17 +210,37 @@ def mean_error(operator: GaussianOperator, u: Input, queries: Queries, s: Float[
     return jnp.mean(relative_l2(operator.predict(u, queries), s))
 
 
-def transforms_to_try(data: Samples) -> list[tuple[tuple[str, str], ...]]:
-    """Logarithms of positive inputs, and means and scales per location of outputs, alone and together."""
-    inputs: list[Mapping[str, str]] = [{}]
+def calibration(operator: GaussianOperator, held: Samples) -> Float[Array, " d_s"]:
+    """The factor of σ² with which 90 % of the labels of held-out functions are within the interval for 90 %."""
+    held = held.take(jnp.arange(min(HELD, len(held))))
+    held = held.observe(jax.random.key(0), min(HELD_LABELS, held.y.count))
+    scores = standardized_errors(operator, held.u, held.y.locations(len(held)), held.s)
+    return (jnp.quantile(scores, 0.9, axis=(0, 1)) / NORMAL_QUANTILE) ** 2
+
+
+@eqx.filter_jit
+def standardized_errors(
+    operator: GaussianOperator, u: Input, y: Float[Array, "N P d_y"], s: Float[Array, "N P d_s"]
+) -> Float[Array, "N P d_s"]:
+    """|s − F(u)(y)|/std for every label."""
+
+    def one(function: tuple[Input, Array, Array]) -> Array:
+        u, y, s = function
+        return jnp.abs(s - operator(u, y)) / operator.std(u, y)
+
+    return jax.lax.map(one, (u, y, s))
+
+
+def transforms_to_try(data: Samples) -> list[Mapping[str, str]]:
+    """Logarithms of positive inputs, and means and scales per location of outputs."""
+    found: list[Mapping[str, str]] = []
     of_inputs = (column for column in columns(data) if column.side == "input")
     positive = [column.variable.name for column in of_inputs if is_positive(column.flat())]
     if positive:
-        inputs.append(dict.fromkeys(positive, "log"))
-    outputs: list[Mapping[str, str]] = [{}]
+        found.append(dict.fromkeys(positive, "log"))
     if labels_per_location(data.y, len(data)) >= LABELS:
-        outputs.append({variable.name: "per-location" for variable in data.outputs})
-    return [tuple(sorted({**a, **b}.items())) for a in inputs for b in outputs if a or b]
+        found.append({variable.name: "per-location" for variable in data.outputs})
+    return found
 
 
 def is_positive(values: Float[np.ndarray, " n"]) -> bool:

@@ -12,23 +12,32 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
+from jaxtyping import Array, Float
 
-from loca.data import Free, Records, Samples
+from loca.data import Free, Indexed, Records, Samples, Shared
 from loca.durable import is_started, write_request
 from loca.encoders import Encoder
+from loca.gaussian import grid_axes
 from loca.models import GaussianOperator
 from loca.solving.problem import Accuracy, Hyperparameters, Problem, Ranks
-from loca.solving.search import HEADER, Fold, Stage, Trial, Trials, search, table_row
+from loca.solving.search import ACCURACY as TRIAL_ACCURACY
+from loca.solving.search import HEADER, Fold, Stage, Trial, Trials, calibration, search, table_row
 from loca.training import data_digest
 
 RANKS = Ranks(2048, 1024)
 """The number of features of inputs and of locations, at most, unless given."""
 
 OPERATIONS = 5e10
-"""Of an iteration, at most, unless ranks are given: about a second on two cores."""
+"""Of an iteration, at most, unless ranks are given: less than a second on two cores."""
 
-TRIAL_OPERATIONS = 5e9
-"""Of an iteration of a trial."""
+TRIAL_OPERATIONS = 2e9, 6e9
+"""Of an iteration of a trial in each stage of the search."""
+
+ALL_OPERATIONS = 1e10
+"""The same if functions have labels at all locations: the system is then diagonal."""
+
+STAGE_OPERATIONS = 1.5e12
+"""Of all trials of a stage: less than half a minute on two cores."""
 
 ACCURACY = Accuracy(tolerance=1e-4, limit=300)
 """Of the last solve."""
@@ -125,8 +134,27 @@ def solve(
             operator, found = streamed(data, Path(scratch), best, chosen, ACCURACY, report, mesh)
     if show:
         print(file=sys.stderr)  # noqa: T201
-    now = time.perf_counter()
-    return operator, SolveReport(tuple(trials.rows), best, found.iterations, found.residual, now - start, now - begun)
+    solved = time.perf_counter()
+    if validation is not None:
+        factor = calibration(operator, validation)
+    elif trials.rows:
+        factor = held_out_calibration(folds(example, None), best, chosen, encoder)
+    else:
+        factor = jnp.ones(())
+    operator = dataclasses.replace(operator, variance=factor * operator.variance)
+    seconds = time.perf_counter() - start
+    return operator, SolveReport(tuple(trials.rows), best, found.iterations, found.residual, seconds, solved - begun)
+
+
+def held_out_calibration(
+    folds: list[Fold], hyper: Hyperparameters, ranks: Ranks, encoder: Encoder | None
+) -> Float[Array, " d_s"]:
+    """The factor of σ² for held-out functions, from operators that were solved for without them."""
+    factors = []
+    for train, held in folds:
+        operator, _ = Problem.fit(train, hyper.transforms, encoder).solve(hyper, ranks, TRIAL_ACCURACY)
+        factors.append(calibration(operator, held))
+    return jnp.mean(jnp.stack(factors), axis=0)
 
 
 def prepared(
@@ -152,21 +180,34 @@ def folds(data: Samples, validation: Samples | None) -> list[Fold]:
 
 def stages(data: Samples, ranks: Ranks) -> list[Stage]:
     """Many trials with few functions and features, then a few with more."""
+    if isinstance(data.y, Shared):  # an iteration or two are enough
+        count = min(1000, len(data))
+        return [Stage(count, affordable(ranks, data, count, ALL_OPERATIONS), (4.0, 2.0, 1.5), 60, 1000)]
     found = []
-    for functions, r_y, factors, trials in ((400, 256, (4.0, 2.0), 60), (1000, 768, (2.0,), 14)):
+    sizes = (400, 256, (4.0, 2.0), 50), (1000, 768, (2.0, 1.5), 14)
+    for (functions, r_y, factors, trials), limit in zip(sizes, TRIAL_OPERATIONS, strict=True):
         count = min(functions, len(data))
-        few = Ranks(min(count, ranks.inputs), min(r_y, ranks.locations))
-        found.append(Stage(count, affordable(few, data, count, TRIAL_OPERATIONS), factors, trials))
+        few = affordable(Ranks(min(count, ranks.inputs), min(r_y, ranks.locations)), data, count, limit)
+        iterations = int(STAGE_OPERATIONS / operations(few, data, count))
+        found.append(Stage(count, few, factors, trials, iterations))
     return found if found[0][:2] != found[1][:2] else found[:1]
 
 
-def affordable(ranks: Ranks, data: Samples, functions: int, operations: float) -> Ranks:
+def affordable(ranks: Ranks, data: Samples, functions: int, limit: float) -> Ranks:
     """The largest ranks of the same proportion with which an iteration takes no more than these operations."""
-    r_u, r_y = min(ranks.inputs, functions), ranks.locations
-    width = data.y.count if isinstance(data.y, Free) else len(data.y.points)
-    while 4.0 * functions * data.output_size * r_y * (r_u + width) > operations:
-        r_u, r_y = int(0.9 * r_u), int(0.9 * r_y)
-    return Ranks(r_u, r_y)
+    found = Ranks(min(ranks.inputs, functions), ranks.locations)
+    while operations(found, data, functions) > limit:
+        found = Ranks(*(int(0.9 * rank) for rank in found))
+    return found
+
+
+def operations(ranks: Ranks, data: Samples, functions: int) -> float:
+    """Of an iteration, approximately."""
+    points = data.y.points
+    width = data.y.count if isinstance(data.y, Free) else len(points)
+    if isinstance(data.y, Indexed) and (axes := grid_axes(data.domain, np.asarray(points))):
+        width = sum(map(len, axes))
+    return 4.0 * functions * data.output_size * ranks.locations * (ranks.inputs + width)
 
 
 def show_iteration(count: int, residual: float) -> None:
