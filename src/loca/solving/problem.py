@@ -61,6 +61,7 @@ class Hyperparameters:
     - `location_lengths`: of the kernel on locations: for each coordinate, a fraction of its extent; on a sphere one
       number, in units of the radius.
     - `transforms`: of the variables, as pairs (name, transform).
+    - `amplitudes`: σ² of each channel relative to that of maximum likelihood; 1 if there are none.
     """
 
     length: float = 2.0
@@ -69,12 +70,15 @@ class Hyperparameters:
     noise: float = 1e-4
     location_lengths: tuple[float, ...] = (0.5,)
     transforms: tuple[tuple[str, str], ...] = ()
+    amplitudes: tuple[float, ...] = ()
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Hyperparameters:
         """The hyperparameters that `dataclasses.asdict` described."""
-        return cls(**content | {"location_lengths": tuple(content["location_lengths"]),
-                                "transforms": tuple(map(tuple, content["transforms"]))})  # fmt: skip
+        tuples = {"location_lengths": tuple(content["location_lengths"]),
+                  "transforms": tuple(map(tuple, content["transforms"])),
+                  "amplitudes": tuple(content.get("amplitudes", ()))}  # fmt: skip
+        return cls(**content | tuples)
 
     def moves(self, factor: float, *, few: bool) -> Iterator[list[dict[str, Any]]]:
         """Lists of changes; in each list one number changes, in both directions.

@@ -210,12 +210,12 @@ def mean_error(operator: GaussianOperator, u: Input, queries: Queries, s: Float[
     return jnp.mean(relative_l2(operator.predict(u, queries), s))
 
 
-def calibration(operator: GaussianOperator, held: Samples) -> Float[Array, " d_s"]:
-    """The factor of σ² with which 90 % of the labels of held-out functions are within the interval for 90 %."""
+def amplitudes(operator: GaussianOperator, held: Samples) -> tuple[float, ...]:
+    """Factors of σ² with which 90 % of the labels of held-out functions are within the interval for 90 %."""
     held = held.take(jnp.arange(min(HELD, len(held))))
     held = held.observe(jax.random.key(0), min(HELD_LABELS, held.y.count))
     scores = standardized_errors(operator, held.u, held.y.locations(len(held)), held.s)
-    return (jnp.quantile(scores, 0.9, axis=(0, 1)) / NORMAL_QUANTILE) ** 2
+    return tuple(((jnp.quantile(scores, 0.9, axis=(0, 1)) / NORMAL_QUANTILE) ** 2).tolist())
 
 
 @eqx.filter_jit

@@ -12,7 +12,6 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Float
 
 from loca.data import Free, Indexed, Records, Samples, Shared
 from loca.durable import is_started, write_request
@@ -21,7 +20,7 @@ from loca.gaussian import grid_axes
 from loca.models import GaussianOperator
 from loca.solving.problem import Accuracy, Hyperparameters, Problem, Ranks
 from loca.solving.search import ACCURACY as TRIAL_ACCURACY
-from loca.solving.search import HEADER, Fold, Stage, Trial, Trials, calibration, search, table_row
+from loca.solving.search import HEADER, Fold, Stage, Trial, Trials, amplitudes, search, table_row
 from loca.training import data_digest
 
 RANKS = Ranks(2048, 1024)
@@ -97,7 +96,7 @@ def solve(
     - `data`: training functions in memory or in a file. Those in a file are read block by block, so that memory does
       not grow with their number.
     - `validation`: functions to choose hyperparameters on; by default part of the data, which the last solve also uses.
-    - `hyperparameters`: skip the search.
+    - `hyperparameters`: of an earlier report; skip the search.
     - `ranks`: the number of features of inputs and of locations. More are more accurate and slower. By default at most
       (2048, 1024), and fewer for much data, so that an iteration takes about a second on two cores.
     - `encoder`: of the inputs; by default their principal components.
@@ -136,25 +135,24 @@ def solve(
         print(file=sys.stderr)  # noqa: T201
     solved = time.perf_counter()
     if validation is not None:
-        factor = calibration(operator, validation)
+        best = dataclasses.replace(best, amplitudes=amplitudes(operator, validation))
     elif trials.rows:
-        factor = held_out_calibration(folds(example, None), best, chosen, encoder)
-    else:
-        factor = jnp.ones(())
-    operator = dataclasses.replace(operator, variance=factor * operator.variance)
+        best = dataclasses.replace(best, amplitudes=held_out_amplitudes(folds(example, None), best, chosen, encoder))
+    if best.amplitudes:
+        operator = dataclasses.replace(operator, variance=jnp.asarray(best.amplitudes) * operator.variance)
     seconds = time.perf_counter() - start
     return operator, SolveReport(tuple(trials.rows), best, found.iterations, found.residual, seconds, solved - begun)
 
 
-def held_out_calibration(
+def held_out_amplitudes(
     folds: list[Fold], hyper: Hyperparameters, ranks: Ranks, encoder: Encoder | None
-) -> Float[Array, " d_s"]:
-    """The factor of σ² for held-out functions, from operators that were solved for without them."""
-    factors = []
+) -> tuple[float, ...]:
+    """The mean amplitudes for held-out functions, from operators that were solved for without them."""
+    found = []
     for train, held in folds:
         operator, _ = Problem.fit(train, hyper.transforms, encoder).solve(hyper, ranks, TRIAL_ACCURACY)
-        factors.append(calibration(operator, held))
-    return jnp.mean(jnp.stack(factors), axis=0)
+        found.append(amplitudes(operator, held))
+    return tuple(np.mean(found, axis=0).tolist())
 
 
 def prepared(
