@@ -192,6 +192,19 @@ def test_gradients_reach_the_input_function_and_the_query(getkey):
         assert float(slope) == pytest.approx(float(jnp.sum(du * step_u) + jnp.sum(dy * step_y)), rel=1e-6)
 
 
+def test_a_linear_path_adds_a_product_with_the_codes(getkey):
+    """Zero before training, it changes nothing; then v = f(𝒟(u)) + Wᵀ𝒟(u)."""
+    samples = data(getkey())
+    plain, linear = model(samples), model(samples, linear=True)
+    assert linear.linear.shape == (16, 14)
+    codes_and_features = eqx.filter_jit(lambda operator, u: (operator.encode(u), operator.features(u)))
+    codes, v = codes_and_features(plain, samples.u[0])
+    np.testing.assert_array_equal(codes_and_features(linear, samples.u[0])[1], v)
+    w = jax.random.normal(getkey(), (16, 14))
+    found = codes_and_features(dataclasses.replace(linear, linear=w), samples.u[0])[1]
+    np.testing.assert_allclose(found, v + (np.asarray(codes) @ np.asarray(w)).reshape(2, 7), rtol=1e-5, atol=1e-5)
+
+
 def test_one_compilation_for_many_functions(getkey):
     samples = data(getkey())
     traces = []

@@ -19,6 +19,7 @@ from loca.problems import Antiderivative
 from loca.saving import load
 from loca.training import State, StoppedError, default_optimizer, fit
 from loca.training.checkpoints import Checkpoints
+from loca.training.recovery import Best, Saved
 
 PROBLEM = Antiderivative(length=0.3, sensors=20, queries=10)
 
@@ -35,7 +36,7 @@ def train(report, directory, model, steps, seconds):
     except StoppedError as stopped:
         report(stopped=str(stopped))
         return
-    last, _ = Checkpoints(directory / "checkpoints").restore(State.start(model, default_optimizer(steps)))
+    last, _ = Checkpoints(directory / "checkpoints").restore(saved(State.start(model, default_optimizer(steps))))
     report(sha256=digest(last), history=[(m.step, m.loss, m.validation) for m in history])
 
 
@@ -64,13 +65,18 @@ def train_together(report, _, run, model, store, steps, seconds, rank, ranks, po
         report(stopped=str(stopped))
         return
     state, _ = Checkpoints(Path(run) / "checkpoints", processes=ProcessGroup.of(mesh)).restore(
-        place(State.start(model, default_optimizer(steps)), mesh)
+        saved(place(State.start(model, default_optimizer(steps)), mesh))
     )
     report(
         sha256=digest(local_copy(state)),
         model=digest(trained),
         history=[(m.step, m.loss, m.validation) for m in history],
     )
+
+
+def saved(state: State) -> Saved:
+    """A state as checkpoints have it, with the best state."""
+    return Saved(state.model, state.optimizer_state, state.step, Best(state))
 
 
 def digest(tree) -> str:

@@ -86,7 +86,13 @@ def seconds_per_step(name: str, model: str, steps: int) -> float:
     samples = functions_on_grids(name)
     untrained = LEARNED[model](SETTINGS[name], samples, key=jax.random.key(1))
     _, history = fit(
-        untrained, samples, steps=2 * steps, every=steps, batch_size=len(samples), optimizer=paper_optimizer()
+        untrained,
+        samples,
+        steps=2 * steps,
+        every=steps,
+        batch_size=len(samples),
+        optimizer=paper_optimizer(),
+        recover=False,
     )
     return (history.moments[1].seconds - history.moments[0].seconds) / steps
 

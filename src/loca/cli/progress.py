@@ -41,9 +41,14 @@ def show_training() -> Iterator[Callable[[Progress], object]]:
         with progress_bar() as show:
             yield show
         return
-    due = every_few_seconds()
+    due, shown = every_few_seconds(), 0
 
     def show_line(progress: Progress) -> None:
+        nonlocal shown
+        for moment in progress.history.moments[shown:]:
+            if moment.returned_to is not None:
+                print(moment, flush=True)
+        shown = len(progress.history)
         if due(progress.step == progress.steps):
             text = progress.texts
             print(

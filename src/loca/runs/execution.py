@@ -82,6 +82,7 @@ def train_and_evaluate(
     provenance: Mapping[str, Any],
     metrics: Sequence[str] | None = None,
     track_validation: bool = True,
+    recover: bool = True,
     callbacks: Sequence[Callback] = (),
 ) -> RunResult:
     """Train a model, evaluate it on every set of test functions, and save it in a run directory.
@@ -97,6 +98,7 @@ def train_and_evaluate(
     - `provenance`: what the model depends on, as JSON content; saved in the model file.
     - `metrics`: the errors to measure on test functions, as in `evaluate`.
     - `track_validation`: whether the validation error is also measured during training.
+    - `recover`: as in `fit`.
     - `callbacks`: contexts that provide a callback of `fit`; they are open while the model trains.
     """
     seconds, validation = 0.0, None
@@ -116,6 +118,7 @@ def train_and_evaluate(
                 weights=area_weights(data.example.domain, locations) if training.weights == "area" else None,
                 validate=data.validation if track_validation else None,
                 every=training.every,
+                recover=recover,
                 callbacks=[stack.enter_context(callback) for callback in callbacks],
                 progress=False,
                 directory=directory,

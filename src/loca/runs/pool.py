@@ -83,6 +83,7 @@ class Run:
             provenance=self.description,
             metrics=self.metrics,
             track_validation=False,
+            recover=False,  # as the models that the claims were judged on
         )
 
 

@@ -71,7 +71,7 @@ def difference(saved: Mapping[str, Any], request: Mapping[str, Any], step: int) 
     def differs(name: str) -> bool:
         return name in saved and saved[name] != request[name]
 
-    for name in ("batch_size", "seed", "functions", "precision"):
+    for name in ("batch_size", "seed", "functions", "precision", "recover"):
         if differs(name):
             return f"has {name}={saved[name]}, but got {name}={request[name]}"
     for name, what in (("data", "data"), ("validation", "validation data"), ("weights", "weights of locations")):

@@ -24,8 +24,9 @@ from loca.training.fingerprint import fingerprint
 from loca.training.history import History
 from loca.training.optimizers import default_optimizer, trained
 from loca.training.progress import Callback, Progress, progress_bar
+from loca.training.recovery import RETURNS, RecoveringTrainer
 from loca.training.run_directory import RunDirectory
-from loca.training.steps import Encoded, InMemoryTrainer, Loss, State, StepConfig, StreamingTrainer
+from loca.training.steps import Encoded, InMemoryTrainer, Loss, State, StepConfig, StreamingTrainer, Trainer
 
 DISPATCH_SECONDS = 0.5
 """Approximate time that the device works before control returns to Python: short enough for a progress bar and
@@ -54,6 +55,7 @@ def fit(
     weights: Float[Array | np.ndarray, " M"] | None = None,
     validate: Samples | None = None,
     every: int | None = None,
+    recover: bool = True,
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
     directory: str | os.PathLike[str] | None = None,
@@ -83,6 +85,9 @@ def fit(
     - `validate`: pairs for the validation error (mean relative L2); never trained on.
     - `every`: number of steps between two moments of the history; 1000 unless given, or fewer, so that the history
       has at least 20 moments.
+    - `recover`: return to the best state, with half the learning rate, if the loss breaks away: if its mean over 100
+      steps is more than 10 times the smallest such mean, or if it is not finite. The history then has a moment with
+      `returned_to`. It takes memory for a second training state.
     - `callbacks`: called with a `Progress` about twice a second.
     - `progress`: whether to show a progress bar in a terminal or notebook; elsewhere nothing is shown.
     - `directory`: where the run is saved. If the process is killed at any time, the same call resumes from the last
@@ -118,33 +123,42 @@ def fit(
     weights = None if weights is None else jnp.asarray(weights, jnp.float32)
     state = place(State.start(model, optimizer), mesh, parameters)
     config = StepConfig(optimizer, loss, batch_size, seed, weights, mesh, parameters)
-    request = {} if directory is None else {"steps": steps, **fingerprint(model, data, validate, state, config)}
+    request = {}
+    if directory is not None:
+        request = {"steps": steps, "recover": recover, **fingerprint(model, data, validate, state, config)}
     error_of = validation_error(model, validate, batch_size, weights, mesh)
+
+    def create(state: State, config: StepConfig) -> Trainer:
+        if isinstance(data, Samples):
+            return InMemoryTrainer(state, data, config)
+        return StreamingTrainer(state, data, config)
+
     with (
         progress_bar() if progress and processes.is_first else contextlib.nullcontext() as bar,
         RunDirectory(directory, request, checkpoint_seconds, processes) as run,
-        contextlib.closing(
-            InMemoryTrainer(state, data, config) if isinstance(data, Samples) else StreamingTrainer(state, data, config)
-        ) as trainer,
+        contextlib.closing(RecoveringTrainer(create, config, state, RETURNS if recover else 0)) as trainer,
     ):
-        state, writer, before = run.resume(state)
+        saved, writer, before, numbers = run.resume(trainer.saved(state))
+        trainer.resume(saved, numbers)
+        state = saved.state
         listeners = (*callbacks, *([] if bar is None else [bar])) if processes.is_first else ()
         began, first, length = time.perf_counter() - before, int(state.step), 1
         while (step := int(state.step)) < steps:
             stop = min(step + length, steps, (step // every + 1) * every)
             dispatched = time.perf_counter()
             state, losses = trainer.run(state, stop, writer.total)
-            now = time.perf_counter()
+            now, stop = time.perf_counter(), int(state.step)
             if losses.broken_at is not None:
                 raise broken_loss(data, losses.broken_at, batch_size, seed)
             rate = (stop - step) / (now - dispatched) if step > first else 0.0  # the first dispatch also compiled
             length = processes.broadcast(max(1, min(4 * length, round(rate * DISPATCH_SECONDS))))
-            mean = writer.add(losses.total, stop - step)
-            if stop % every == 0 or stop == steps:
-                writer.record(stop, error_of(trained(state)), now - began)
+            returned_to = losses.returned_to
+            mean = writer.add(losses.total, stop - step) if returned_to is None else writer.restart(losses.total)
+            if stop % every == 0 or stop == steps or returned_to is not None:
+                writer.record(stop, error_of(trained(state)), now - began, returned_to)
             for callback in listeners:
                 callback(Progress(stop, steps, mean, rate, writer.history))
-            run.update(state, writer, now - began, last=stop == steps)
+            run.update(trainer.saved(state), writer, now - began, trainer.to_json(), last=stop == steps)
     return local_copy(place(trained(state), mesh)), writer.history
 
 

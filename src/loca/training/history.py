@@ -15,12 +15,24 @@ class Moment:
     """A run at one step: the mean loss since the previous moment, and the validation error if it was measured.
 
     `seconds` is the duration of the run so far, summed over all its parts if it was interrupted and resumed.
+
+    If the loss broke away, the run has returned to its state after step `returned_to`, with half the learning rate. The
+    loss is then that of this state, and the validation error too.
     """
 
     step: int
     loss: float
     validation: float | None
     seconds: float
+    returned_to: int | None = None
+
+    def __str__(self) -> str:
+        if self.returned_to is None:
+            return f"step {self.step}: loss {self.loss:.2e}"
+        return (
+            f"step {self.step}: the loss broke away; training returned to the state after step {self.returned_to} "
+            "with half the learning rate"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +64,8 @@ class History:
 
     def to_json(self) -> list[dict[str, Any]]:
         """One object per moment. Validation errors that are not finite become null, since JSON cannot hold them."""
-        return [{**vars(moment), "validation": finite(moment.validation)} for moment in self.moments]
+        rows = [{**vars(moment), "validation": finite(moment.validation)} for moment in self.moments]
+        return [{name: row[name] for name in row if name != "returned_to" or row[name] is not None} for row in rows]
 
     @classmethod
     def from_json(cls, rows: list[dict[str, Any]]) -> History:
@@ -73,9 +86,14 @@ class HistoryWriter:
         self.count += steps
         return self.total / self.count
 
-    def record(self, step: int, validation: float | None, seconds: float) -> None:
+    def restart(self, loss: float) -> float:
+        """Forget the losses since the last moment, because the run has returned to a state with another loss."""
+        self.total, self.count = loss, 1
+        return loss
+
+    def record(self, step: int, validation: float | None, seconds: float, returned_to: int | None = None) -> None:
         """Append a moment with the mean of the losses since the previous one."""
-        moment = Moment(step, self.total / self.count, validation, seconds)
+        moment = Moment(step, self.total / self.count, validation, seconds, returned_to)
         self.history = History((*self.history.moments, moment))
         self.total, self.count = 0.0, 0
 

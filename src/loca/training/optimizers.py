@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -55,20 +56,46 @@ def average_weights(inner: optax.GradientTransformation, decay: float = 0.999) -
     `trained` returns the model with the averaged weights.
     """
 
-    def start(params: PyTree) -> Averaged:
-        average = jax.tree.map(jnp.copy, params)  # a separate buffer, so that both can be donated
-        return Averaged(inner.init(params), average, jnp.zeros((), jnp.int32))
+    averaging = Averaging(inner, decay)
+    return optax.GradientTransformation(averaging.start, averaging)
 
-    def update(updates: PyTree, state: PyTree, params: PyTree | None = None) -> tuple[PyTree, Averaged]:
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Averaging:
+    """The update of `average_weights`."""
+
+    inner: optax.GradientTransformation
+    decay: float
+
+    def start(self, params: PyTree) -> Averaged:
+        """The state before the first step."""
+        average = jax.tree.map(jnp.copy, params)  # a separate buffer, so that both can be donated
+        return Averaged(self.inner.init(params), average, jnp.zeros((), jnp.int32))
+
+    def __call__(self, updates: PyTree, state: PyTree, params: PyTree | None = None) -> tuple[PyTree, Averaged]:
+        """The updates of the inner optimizer, and the new average."""
         if params is None:
             raise ValueError("averaging weights requires the parameters; call update(gradients, state, parameters)")
-        updates, within = inner.update(updates, state.inner, params)
-        d = jnp.minimum(decay, (1.0 + state.steps) / (10.0 + state.steps))
+        updates, within = self.inner.update(updates, state.inner, params)
+        d = jnp.minimum(self.decay, (1.0 + state.steps) / (10.0 + state.steps))
         moved = eqx.apply_updates(params, updates)
         average = jax.tree.map(lambda old, new: d * old + (1.0 - d) * new, state.average, moved)
         return updates, Averaged(within, average, state.steps + 1)
 
-    return optax.GradientTransformation(start, update)
+
+def slowed(optimizer: optax.GradientTransformation, factor: float) -> optax.GradientTransformation:
+    """The optimizer with all its updates multiplied by a factor, and the same states.
+
+    An average of weights is that of the weights which result.
+    """
+    if isinstance(optimizer.update, Averaging):
+        return average_weights(slowed(optimizer.update.inner, factor), optimizer.update.decay)
+
+    def update(updates: PyTree, state: PyTree, params: PyTree | None = None) -> tuple[PyTree, PyTree]:
+        updates, state = optimizer.update(updates, state, params)
+        return jax.tree.map(lambda each: factor * each, updates), state
+
+    return optax.GradientTransformation(optimizer.init, update)
 
 
 def trained(state: State) -> Operator:

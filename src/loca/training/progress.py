@@ -63,7 +63,14 @@ def progress_bar() -> Iterator[Callback]:
     bar = Bar(*columns, console=console)
     task = bar.add_task("training", total=None, loss="", validation="", rate="")
 
+    shown = 0
+
     def show(progress: Progress) -> None:
+        nonlocal shown
+        for moment in progress.history.moments[shown:]:
+            if moment.returned_to is not None:
+                bar.console.print(str(moment))
+        shown = len(progress.history)
         texts: dict[str, Any] = dict(progress.texts)
         bar.update(task, completed=progress.step, total=progress.steps, **texts)
 

@@ -9,14 +9,17 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from loca.devices import SINGLE_PROCESS, ProcessGroup
 from loca.durable import write_atomically
 from loca.training.checkpoints import Checkpoints
 from loca.training.fingerprint import difference
 from loca.training.history import HistoryWriter
+from loca.training.recovery import Saved
 from loca.training.steps import State
+
+S = TypeVar("S", bound=Saved | State)
 
 
 class StoppedError(Exception):
@@ -73,19 +76,30 @@ class RunDirectory:
     def __exit__(self, *error: Any) -> None:
         self._held.__exit__(*error)
 
-    def resume(self, state: State) -> tuple[State, HistoryWriter, float]:
-        """The last saved state, the history and the seconds spent so far; the given state for a new run."""
+    def resume(self, state: S) -> tuple[S, HistoryWriter, float, dict[str, Any] | None]:
+        """The last saved state, the history, the seconds spent so far, and the numbers that `update` was given.
+
+        For a new run the given state, and no numbers.
+        """
         if self.checkpoints is None or self.checkpoints.latest() is None:
-            return state, HistoryWriter(), 0.0
+            return state, HistoryWriter(), 0.0, None
         state, extras = self.checkpoints.restore(state)
         if other := difference(extras["request"], self.request, int(state.step)):
             raise ValueError(
                 f"the run in {self.directory} {other}; pass the same to resume it, or choose another directory"
             )
-        return state, HistoryWriter.from_json(extras["journal"]), extras["seconds"]
+        return state, HistoryWriter.from_json(extras["journal"]), extras["seconds"], extras.get("recovery")
 
-    def update(self, state: State, writer: HistoryWriter, seconds: float, *, last: bool) -> None:
-        """Write new moments, and a checkpoint if one is due or this is the last state.
+    def update(
+        self,
+        state: Saved | State,
+        writer: HistoryWriter,
+        seconds: float,
+        recovery: Mapping[str, Any] | None = None,
+        *,
+        last: bool,
+    ) -> None:
+        """Write new moments, and a checkpoint with the numbers of `recovery` if one is due or this is the last state.
 
         If a stop was requested, save the state and raise `StoppedError`.
         """
@@ -99,7 +113,8 @@ class RunDirectory:
                 lines = history.to_lines().encode()
                 write_atomically(self.directory / "history.jsonl", lambda file: file.write(lines))
         if last or stop or self.processes.broadcast(self.checkpoints.due):
-            extras = {"request": self.request, "journal": writer.to_json(), "seconds": seconds}
+            journal = writer.to_json()
+            extras = {"request": self.request, "journal": journal, "seconds": seconds, "recovery": recovery}
             measured = history.moments[-1].validation if history and history.moments[-1].step == step else None
             self.checkpoints.save(state, step, extras=extras, metric=measured)
         if stop:

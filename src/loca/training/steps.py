@@ -168,11 +168,13 @@ class StepConfig(NamedTuple):
 class LossSum(NamedTuple):
     """The sum of the losses so far, and the first step whose loss was not finite.
 
-    Losses are added in the order of the steps, so the sum does not depend on how a run is divided into calls.
+    Losses are added in the order of the steps, so the sum does not depend on how a run is divided into calls. If the
+    run has returned to an earlier state, `returned_to` is the step of that state, and `total` its mean loss.
     """
 
     total: float
     broken_at: int | None
+    returned_to: int | None = None
 
 
 class InMemoryTrainer:
@@ -257,6 +259,10 @@ class StreamingTrainer:
         if self.batches is not None:
             self.batches.close()
             self.batches = None
+
+
+Trainer = InMemoryTrainer | StreamingTrainer
+"""Takes steps on some data."""
 
 
 def global_batch(batch: Samples, mesh: Mesh | None, size: int) -> Samples:

@@ -1,0 +1,159 @@
+"""A run whose loss breaks away: it returns to its best state with half the rate, however it is divided or stopped."""
+
+import math
+import os
+import signal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from loca.data import batch_rows
+from loca.losses import mean_squared
+from loca.problems import Antiderivative, generate
+from loca.training import BrokenLossError, History, State, StoppedError, average_weights, fit, recovery, trained
+from loca.training.history import Moment
+from loca.training.optimizers import slowed
+from loca.training.recovery import continued
+from loca.training.steps import InMemoryTrainer, StepConfig
+
+SAME = {"steps": 40, "batch_size": 20, "seed": 5, "every": 40, "progress": False}
+
+
+def rate(size):
+    """1e-3, and another rate in steps 22 to 24, which the run takes once."""
+    return lambda count: jnp.where((count >= 22) & (count < 25), size, 1e-3)
+
+
+BREAKING = average_weights(optax.adam(rate(30.0)))
+
+
+@pytest.fixture(autouse=True)
+def windows(monkeypatch):
+    monkeypatch.setattr(recovery, "WINDOW", 10)
+
+
+@pytest.fixture(scope="module")
+def recovered(model, data):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(recovery, "WINDOW", 10)
+        return fit(model, data, optimizer=BREAKING, **SAME)
+
+
+def bits(tree) -> bytes:
+    return b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_array)))
+
+
+def test_it_returns_to_the_best_state_with_half_the_rate(model, data, recovered):
+    """As one would by hand: 20 steps, and from their end steps 30 to 40 at half the rate."""
+    ours, history = recovered
+    assert [(moment.step, moment.returned_to) for moment in history] == [(30, 20), (40, None)]
+    state = State.start(model, BREAKING)
+    state, first = InMemoryTrainer(state, data, StepConfig(BREAKING, mean_squared, 20, 5)).run(state, 10)
+    trainer = InMemoryTrainer(state, data, StepConfig(BREAKING, mean_squared, 20, 5))
+    state, second = trainer.run(state, 20)
+    assert second.total < first.total
+    counters = [leaf for leaf in jax.tree.leaves(state) if eqx.is_array(leaf) and leaf.dtype == jnp.int32]
+    assert [int(leaf) for leaf in counters] == [20, 20, 20, 20]  # Adam's, the schedule's, the average's, the run's
+    state = jax.tree.map(lambda leaf: leaf + 10 if any(leaf is each for each in counters) else leaf, state)
+    half = average_weights(optax.adam(lambda count: 0.5 * rate(30.0)(count)))
+    state, third = InMemoryTrainer(state, data, StepConfig(half, mean_squared, 20, 5)).run(state, 40)
+    assert [moment.loss for moment in history] == pytest.approx([second.total / 10, third.total / 10], rel=1e-5)
+    pairs = zip(
+        jax.tree.leaves(eqx.filter(ours, eqx.is_array)),
+        jax.tree.leaves(eqx.filter(trained(state), eqx.is_array)),
+        strict=True,
+    )
+    assert all(np.allclose(a, b, rtol=1e-5, atol=1e-6) for a, b in pairs)
+
+
+def test_without_it_the_loss_stays_away(model, data, recovered):
+    _, history = fit(model, data, optimizer=BREAKING, recover=False, **SAME)
+    assert history.moments[-1].loss > 10.0 * recovered[1].moments[-1].loss
+
+
+def test_a_run_that_does_not_break_away_is_the_same_with_and_without(model, data):
+    calm = average_weights(optax.adam(rate(1e-3)))
+    one, first = fit(model, data, optimizer=calm, **SAME)
+    other, second = fit(model, data, optimizer=calm, recover=False, **SAME)
+    assert bits(one) == bits(other)
+    assert first.moments[0].loss == pytest.approx(second.moments[0].loss, rel=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("last", [pytest.param(15, marks=pytest.mark.full), 25, 35])
+def test_stopped_before_and_after_the_return_it_ends_with_the_same_bits(last, model, data, recovered, tmp_path):
+    """Step 15 precedes the best state; at 25 the loss has broken away; at 35 the run has returned."""
+
+    def stop(progress):
+        if progress.step == last:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    arguments = {**SAME, "every": 5, "optimizer": BREAKING, "directory": tmp_path}
+    with pytest.raises(StoppedError, match=f"stopped at step {last}"):
+        fit(model, data, callbacks=[stop], **arguments)
+    again, history = fit(model, data, **arguments)
+    assert bits(again) == bits(recovered[0])
+    returns, undisturbed = ([m for m in each if m.returned_to is not None] for each in (history, recovered[1]))
+    assert [(m.step, m.loss, m.returned_to) for m in returns] == [(m.step, m.loss, m.returned_to) for m in undisturbed]
+    assert History.read(tmp_path / "history.jsonl") == history
+    with pytest.raises(ValueError, match="does not match this run"):
+        fit(model, data, recover=False, **arguments)
+
+
+@pytest.mark.parametrize(
+    "size", [pytest.param(30.0, marks=pytest.mark.full), pytest.param(math.inf, marks=pytest.mark.slow)]
+)
+def test_a_stream_returns_as_well(size, model, tmp_path):
+    """At the same step as in memory, whether the loss is large or not finite."""
+    store = generate(Antiderivative(length=0.3, sensors=40, queries=20), 60, tmp_path / "data.zarr")
+    optimizer = average_weights(optax.adam(rate(size)))
+    _, one = fit(model, store.load(), optimizer=optimizer, **SAME)
+    _, other = fit(model, store, optimizer=optimizer, **SAME)
+    expected = [(30, 20), (40, None)] if math.isfinite(size) else [(24, 20), (26, 20), (40, None)]
+    assert [(m.step, m.returned_to) for m in one] == [(m.step, m.returned_to) for m in other] == expected
+    np.testing.assert_allclose([m.loss for m in one], [m.loss for m in other], rtol=1e-4)
+
+
+def test_data_that_breaks_the_loss_is_reported_not_returned_from(model, data, monkeypatch):
+    monkeypatch.setattr(recovery, "WINDOW", 1)
+    bad = int(np.asarray(batch_rows(5, 2, 20, 60))[7])
+    broken = eqx.tree_at(lambda samples: samples.s, data, data.s.at[bad, 3].set(1e30))
+    with pytest.raises(BrokenLossError, match="not finite from step 2 on"):
+        fit(model, broken, optimizer=BREAKING, **SAME)
+
+
+def test_slower_optimizers_keep_their_states(model):
+    """The updates are halved, also those that an average sees."""
+    theta, gradient = jnp.ones(3), jnp.array([1.0, -2.0, 0.5])
+    for optimizer in (optax.adam(0.1), average_weights(optax.adam(0.1), decay=0.5)):
+        slow, state = slowed(optimizer, 0.5), optimizer.init(theta)
+        full, left = optimizer.update(gradient, state, theta)
+        half, right = slow.update(gradient, state, theta)
+        np.testing.assert_allclose(half, 0.5 * full, rtol=1e-6)
+        assert jax.tree.structure(left) == jax.tree.structure(right)
+    np.testing.assert_allclose(right.average, 0.1 * theta + 0.9 * (theta + half), rtol=1e-6)
+
+
+def test_only_numbers_that_count_steps_move_on(model):
+    def state(step, other, moment):
+        numbers = {"count": jnp.asarray(step), "within": jnp.asarray(other), "moment": jnp.asarray(moment)}
+        return State(model, numbers, jnp.asarray(step))
+
+    found = continued(state(20, 3, 1.0), state(27, 2, 9.0), 26)
+    assert (int(found.step), int(found.optimizer_state["count"]), int(found.optimizer_state["within"])) == (26, 26, 3)
+    assert float(found.optimizer_state["moment"]) == 1.0
+
+
+def test_a_return_is_a_line_of_the_history():
+    history = History((Moment(30, 0.5, None, 1.0, returned_to=20), Moment(40, 0.25, None, 1.0)))
+    first, second = history.to_lines().splitlines()
+    assert '"returned_to": 20' in first
+    assert "returned_to" not in second
+    assert History.from_json(history.to_json()) == history
+    assert str(history.moments[0]) == (
+        "step 30: the loss broke away; training returned to the state after step 20 with half the learning rate"
+    )
