@@ -1,6 +1,6 @@
 """Kernel-coupled attention: the equations of κ, g̃ and φ, and methods to evaluate them."""
 
-from loca.attention.attention import Attention as Attention
+from loca.attention.coupling import Attention as Attention
 from loca.attention.coupling import Channels as Channels
 from loca.attention.coupling import Nodes as Nodes
 from loca.attention.coupling import Proposal as Proposal

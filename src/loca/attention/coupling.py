@@ -1,4 +1,4 @@
-"""κ, g̃ and E_φ[v]: the equations of kernel-coupled attention, each written once.
+"""κ, g̃ and E_φ[v]: the equations of kernel-coupled attention, each written once, and the interface of all methods.
 
     κ(y, z) = k(q(y), q(z)) / ( ∫k(q(y), ·) ∫k(q(z), ·) )^(1/2)
     g̃(y) = ∫ κ(y, z) g(z) dz
@@ -9,6 +9,7 @@ cancels in g̃. Quantities that differ between output channels are tuples with o
 is then a plain matrix product, which runs faster than a product with a batch axis.
 """
 
+import abc
 from collections.abc import Callable
 
 import equinox as eqx
@@ -18,6 +19,7 @@ from jaxtyping import Array, Float
 
 from loca.kernels import Kernel
 from loca.products import matmul, matmul_transposed
+from loca.typing import PyTree
 
 FLOOR = 1e-20
 """Lower bound of the integrals of k in denominators. The derivative of the inverse root, (∫k)^(−3/2), is then still
@@ -58,3 +60,18 @@ def couple(kappa: Float[Array, "P Q"], nodes: Nodes) -> Channels:
 def expectation(phi: Channels, v: Float[Array, "*N d_s n"]) -> Float[Array, "*N P d_s"]:
     """E_φ[v] = Σᵢ φᵢ(y) ⊙ vᵢ(u), for every query and every function."""
     return jnp.stack([matmul_transposed(v[..., s, :], phi_s) for s, phi_s in enumerate(phi)], axis=-1)
+
+
+class Attention(eqx.Module):
+    """g̃ in two steps: the contribution of the nodes, computed once; then the scores at any queries.
+
+    Each method chooses what passes from the first step to the second: all nodes as `Nodes`, or sums over them.
+    """
+
+    @abc.abstractmethod
+    def nodes(self, k: Kernel, g: Proposal, q_z: Float[Array, "Q l"], w: Float[Array, " Q"]) -> PyTree:
+        """The contribution of the nodes, from lifted nodes and their weights: whatever `scores` needs."""
+
+    @abc.abstractmethod
+    def scores(self, k: Kernel, g: Proposal, q_y: Float[Array, "P l"], nodes: PyTree) -> Channels:
+        """g̃ at lifted queries."""

@@ -5,8 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from loca.attention.attention import Attention
-from loca.attention.coupling import Channels, Nodes, Proposal, couple, coupling, inverse_root
+from loca.attention.coupling import Attention, Channels, Nodes, Proposal, couple, coupling, inverse_root
 from loca.kernels import Kernel
 
 

@@ -7,8 +7,7 @@ import jax.scipy as jsp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from loca.attention.attention import Attention
-from loca.attention.coupling import Channels, Proposal, inverse_root
+from loca.attention.coupling import Attention, Channels, Proposal, inverse_root
 from loca.kernels import RBF, Kernel, Product, Scaled, Sum
 from loca.parameters import Fixed
 from loca.typing import Key

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float
 
-from loca.attention.attention import Attention
-from loca.attention.coupling import Channels, Nodes, Proposal, inverse_root
+from loca.attention.coupling import Attention, Channels, Nodes, Proposal, inverse_root
 from loca.devices import NODES
 from loca.kernels import Kernel
 from loca.products import matmul
