@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -195,7 +196,7 @@ COMPETITORS: dict[str, Compete] = {
     "ridge": ridge,
     "Gaussian": gaussian,
     "FNO": trained(FNO.create),  # the first of those that are trained: where it does not apply, the others get its time
-    "LOCA": trained(LOCA.create),
+    "LOCA": trained(functools.partial(LOCA.create, linear=True)),
     "DeepONet": trained(DeepONet.create),
 }
 """All models by their names in tables, cheap ones first."""
