@@ -12,11 +12,14 @@ from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
 
 from loca.data import Queries, Shared, as_input, as_numbers
-from loca.models.operator import Operator
+from loca.models.operator import Function, Halves, Operator, unchanged
 from loca.typing import Input, Key, Measurements, MultiInput, Numbers
 
 LEVEL = 0.9
 """The level of bands, unless given."""
+
+BLOCK = 2048
+"""Queries at a time."""
 
 
 class Bands(NamedTuple):
@@ -98,6 +101,20 @@ class Uncertain(Operator):
         self._warn_outside(queries.points)
         self.normalization.check_input(u, self.inputs)
         return ErrorBars(*(each[0] for each in self.error_bars(self.encode(u)[None], queries, radius)))
+
+
+class ErrorBarsTogether(Function):
+    """Predictions, σ and both ends of bands for encoded functions, one after the other along the channels."""
+
+    operator: Uncertain
+    radius: Float[Array, " d_s"]
+
+    def halves(self) -> Halves:
+        """The functions that `TilePredictor` calls, as for predictions alone."""
+        return Halves(self.operator._encode_many, unchanged, self, BLOCK)
+
+    def __call__(self, codes: Float[Array, "N ..."], y: Float[Array, "P d_y"]) -> Float[Array, "N P four_d_s"]:
+        return jnp.concatenate(self.operator.error_bars(codes, Shared(y), self.radius), axis=-1)
 
 
 def normal_radius(level: float, channels: int) -> Float[Array, " d_s"]:
