@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from loca import solving as solving
     from loca import training as training
     from loca import typing as typing
+    from loca import uncertainty as uncertainty
     from loca.data import Samples as Samples
     from loca.evaluation import evaluate as evaluate
     from loca.models import FNO as FNO
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from loca.solving import choose as choose
     from loca.solving import solve as solve
     from loca.training import fit as fit
+    from loca.uncertainty import Ensemble as Ensemble
+    from loca.uncertainty import Probabilistic as Probabilistic
+    from loca.uncertainty import calibrate as calibrate
 
     __version__: str
 
@@ -54,9 +58,12 @@ _HOMES = {
     "FNO": "models",
     "LOCA": "models",
     "DeepONet": "models",
+    "Ensemble": "uncertainty",
     "GaussianOperator": "models",
     "Operator": "models",
+    "Probabilistic": "uncertainty",
     "Samples": "data",
+    "calibrate": "uncertainty",
     "choose": "solving",
     "evaluate": "evaluation",
     "fit": "training",
@@ -70,11 +77,14 @@ __all__ = [
     "FNO",
     "LOCA",
     "DeepONet",
+    "Ensemble",
     "GaussianOperator",
     "Operator",
+    "Probabilistic",
     "Samples",
     "attention",
     "benchmarks",
+    "calibrate",
     "checks",
     "choose",
     "claims",
@@ -105,6 +115,7 @@ __all__ = [
     "solving",
     "training",
     "typing",
+    "uncertainty",
 ]
 
 

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 __all__ = [
     "BAND_EDGES",
     "Bands",
+    "crps",
     "max_absolute",
     "overall_skill",
     "relative_l2",
@@ -105,6 +106,21 @@ def rmse(prediction: Values, truth: Values, weights: Weights | None = None) -> E
 def max_absolute(prediction: Values, truth: Values) -> Errors:
     """max |s* − s| over all queries."""
     return abs(prediction - truth).max(axis=1)
+
+
+def crps(prediction: Values, std: Values, truth: Values, weights: Weights | None = None) -> Errors:
+    """The mean of σ [z (2Φ(z) − 1) + 2φ(z) − 1/√π], z = (s − s*)/σ: the continuous ranked probability score.
+
+    It is the error of a normal distribution as a prediction, and equals |s* − s| for σ = 0. See `loca.losses.crps`.
+    """
+    from scipy.stats import norm
+
+    s, m, sigma = (np.asarray(each) for each in (truth, prediction, std))
+    z = (s - m) / np.maximum(sigma, np.finfo(sigma.dtype).tiny)
+    scores = sigma * (z * (2.0 * norm.cdf(z) - 1.0) + 2.0 * norm.pdf(z) - 1.0 / math.sqrt(math.pi))
+    if weights is None:
+        return scores.mean(axis=1)
+    return (np.asarray(weights)[..., None] * scores).sum(axis=1) / np.asarray(weights).sum(axis=-1)[..., None]
 
 
 class Bands(NamedTuple):

@@ -48,6 +48,11 @@ RegridOption = Annotated[
 ]
 
 
+LevelOption = Annotated[
+    float, typer.Option(min=0.001, max=0.999, help="The level of bands, for a model that knows its error.")
+]
+
+
 class Source(NamedTuple):
     """Where functions come from, and how to read them."""
 
@@ -222,13 +227,15 @@ def open_records(source: Source, model: Path, operator: Operator, *, regrid: boo
 
 @contextlib.contextmanager
 def printed_warnings() -> Iterator[None]:
-    """Print warnings about queries outside the domain as lines, each once."""
+    """Print warnings about queries outside the domain and unfamiliar inputs as lines, each once."""
     import warnings
 
     from loca.domains import OutsideDomainWarning
+    from loca.uncertainty import UnfamiliarInputWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("default", OutsideDomainWarning)
+        warnings.simplefilter("default", UnfamiliarInputWarning)
         warnings.showwarning = lambda message, *_: typer.echo(f"warning: {message}", err=True)
         yield
 

@@ -56,7 +56,8 @@ def figures(
 
     `box_plots` has the relative errors of all functions; `fields` the input, truth, prediction and error of
     the function with the median error and of the worst ones; `curves` the loss and the validation error, for a run
-    directory; `attention` the attention weights of a LOCA.
+    directory; `attention` the attention weights of a LOCA. For a model that knows its error, `reliability` has the
+    coverage of its bands and `error_bars` the bands of the same functions, or σ beside their errors.
     """
     from loca.evaluation import evaluate
 
@@ -67,7 +68,7 @@ def figures(
     records = open_records(Source(data, inputs, outputs, sample, format), model, operators[0], regrid=regrid)
     with concerning(data):
         reports = {
-            name: evaluate(operator, records, metrics=["relative_l2"], regrid=regrid)
+            name: evaluate(operator, records, metrics=metrics_of(operator), regrid=regrid)
             for name, operator in zip(names, operators, strict=True)
         }
     out.mkdir(parents=True, exist_ok=True)
@@ -82,8 +83,9 @@ def draw(
     operator: Operator, records: Records, reports: dict[str, Report], histories: dict[str, History], count: int
 ) -> Iterator[tuple[str, Figure]]:
     """Draw every figure that these models have, and yield it with its name."""
-    from loca.figures import attention, box_plots, curves, fields
-    from loca.models import LOCA
+    from loca.figures import attention, box_plots, curves, error_bars, fields, reliability
+    from loca.models import LOCA, Uncertain
+    from loca.uncertainty import Calibrated
 
     yield "box_plots", box_plots(reports)
     if histories:
@@ -91,8 +93,20 @@ def draw(
     captions = typical_and_worst(next(iter(reports.values())), count)
     samples = records.load(list(captions))
     yield "fields", fields(operator, samples, rows=len(samples), captions=list(captions.values()))
+    if isinstance(operator, Uncertain):
+        yield "reliability", reliability(reports)
+        yield "error_bars", error_bars(operator, samples, rows=len(samples), captions=list(captions.values()))
+    if isinstance(operator, Calibrated):
+        operator = operator.operator
     if isinstance(operator, LOCA):
         yield "attention", attention(operator, samples)
+
+
+def metrics_of(operator: Operator) -> list[str]:
+    """The metrics that figures show: relative errors, and the coverage of bands if there are any."""
+    from loca.models import Uncertain
+
+    return ["relative_l2", "coverage"] if isinstance(operator, Uncertain) else ["relative_l2"]
 
 
 def typical_and_worst(report: Report, count: int) -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""`loca evaluate`, `loca predict` and `loca inspect`: using a trained model."""
+"""`loca calibrate`, `evaluate`, `predict` and `inspect`: using a trained model."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from loca.cli.arguments import (
     FileArgument,
     FormatOption,
     InputsOption,
+    LevelOption,
     ModelArgument,
     OutputsOption,
     RegridOption,
@@ -35,6 +36,39 @@ if TYPE_CHECKING:
     from loca.saving import Header
 
 
+def calibrate(
+    model: ModelArgument,
+    data: FileArgument,
+    out: Annotated[
+        Path | None, typer.Option(help="CALIBRATED.safetensors; without it, the model file is replaced.")
+    ] = None,
+    inputs: InputsOption = None,
+    outputs: OutputsOption = None,
+    sample: SampleOption = None,
+    format: FormatOption = None,  # noqa: A002
+    regrid: RegridOption = False,
+    classes: ClassOption = None,
+) -> None:
+    """Measure on held-out functions how wide bands around predictions must be, and keep that in the model file.
+
+    The functions of DATA must not have been used for training. `loca predict` then writes error bars and bands, and
+    warns of inputs unlike these functions; `loca evaluate` and `loca figures` show coverage on other data.
+    """
+    from loca.saving import inspect as inspect_file
+    from loca.saving import save
+    from loca.uncertainty import calibrate as calibrate_model
+
+    if out is not None:
+        check_suffix(out, ".safetensors")
+    operator, header = load_model(model, classes), inspect_file(model_file(model))
+    records = open_records(Source(data, inputs, outputs, sample, format), model, operator, regrid=regrid)
+    with concerning(data):
+        calibrated = calibrate_model(operator, records)
+    provenance = {**header.provenance, "calibration": {"data": data, "functions": len(records)}}
+    save(calibrated, out or model_file(model), data=header, metrics=header.metrics, provenance=provenance)
+    typer.echo(f"{out or model_file(model)}: bands from {len(records)} functions")
+
+
 def evaluate(
     model: ModelArgument,
     data: FileArgument,
@@ -45,10 +79,12 @@ def evaluate(
     format: FormatOption = None,  # noqa: A002
     regrid: RegridOption = False,
     classes: ClassOption = None,
+    level: LevelOption = 0.9,
 ) -> None:
     """Measure the errors of a model on data at full resolution: their distribution, outliers and worst cases.
 
-    Sensors and variables in another order than the model's are reordered.
+    Sensors and variables in another order than the model's are reordered. For a model that knows its error, such as one
+    from `loca calibrate`, the report has the coverage and width of its bands.
     """
     from rich.console import Console
 
@@ -59,7 +95,7 @@ def evaluate(
     operator = load_model(model, classes)
     records = open_records(Source(data, inputs, outputs, sample, format), model, operator, regrid=regrid)
     with concerning(data):
-        report = evaluate_model(operator, records)
+        report = evaluate_model(operator, records, level=level)
     Console().print(report)
     if out is not None:
         report.save(out)
@@ -86,6 +122,7 @@ def predict(
     format: FormatOption = None,  # noqa: A002
     regrid: RegridOption = False,
     classes: ClassOption = None,
+    level: LevelOption = 0.9,
 ) -> None:
     """Predict the outputs of all input functions of a file, and write them as NetCDF, Zarr, CSV or Parquet.
 
@@ -94,6 +131,9 @@ def predict(
 
     NetCDF and tables are written at once. Zarr is written piece by piece, so that predictions may be larger than
     memory; if the command is stopped or killed, the same command resumes it.
+
+    A model that knows its error also writes NAME_std, NAME_lower and NAME_upper for every output. A calibrated one
+    writes in_distribution, the p-value of each input, and warns if inputs are unlike the calibration functions.
     """
     from loca.prediction import check_suffix as check_format
 
@@ -108,7 +148,7 @@ def predict(
     records = open_records(source, model, operator, regrid=regrid, unsolved=True)
     with concerning(data):
         queries = choose_queries(operator, records, model, counts, at)
-    (stream_prediction if out.suffix == ".zarr" else write_prediction)(operator, records, out, queries)
+    (stream_prediction if out.suffix == ".zarr" else write_prediction)(operator, records, out, queries, level)
 
 
 def choose_queries(
@@ -128,24 +168,28 @@ def choose_queries(
     return None if counts is None else QueryGrid.even(domain, counts, coordinates)
 
 
-def write_prediction(operator: Operator, records: Records, out: Path, queries: QueryGrid | QueryPoints | None) -> None:
+def write_prediction(
+    operator: Operator, records: Records, out: Path, queries: QueryGrid | QueryPoints | None, level: float
+) -> None:
     """Write all predictions at once."""
     from loca.prediction import predict_dataset, write_dataset
 
     with concerning(records.source), printed_warnings():
-        found = predict_dataset(operator, records, queries=queries)
+        found = predict_dataset(operator, records, queries=queries, level=level)
     write_dataset(found, out)
     typer.echo(f"{len(records)} functions in {out}")
 
 
-def stream_prediction(operator: Operator, records: Records, out: Path, queries: QueryGrid | QueryPoints | None) -> None:
+def stream_prediction(
+    operator: Operator, records: Records, out: Path, queries: QueryGrid | QueryPoints | None, level: float
+) -> None:
     """Write predictions piece by piece, as Zarr."""
     from loca.cli.progress import show_progress
     from loca.prediction import predict_to
 
     existed = out.exists()
     with concerning(records.source), printed_warnings(), show_progress(out.name, "tiles") as progress:
-        predict_to(operator, records, out, queries=queries, progress=progress)
+        predict_to(operator, records, out, queries=queries, progress=progress, level=level)
     typer.echo(f"{out} {'already exists' if existed else 'is complete'}: {len(records)} functions")
 
 

@@ -6,12 +6,14 @@ from loca.evaluation.evaluate import mean_field as mean_field
 from loca.evaluation.measures import MEASURES as MEASURES
 from loca.evaluation.measures import Distribution as Distribution
 from loca.evaluation.measures import Measure as Measure
+from loca.evaluation.report import RELIABILITY_LEVELS as RELIABILITY_LEVELS
 from loca.evaluation.report import Report as Report
 from loca.evaluation.tables import short as short
 
 __all__ = [
     "BLOCK",
     "MEASURES",
+    "RELIABILITY_LEVELS",
     "Distribution",
     "Measure",
     "Report",

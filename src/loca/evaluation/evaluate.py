@@ -10,9 +10,10 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
 from loca.data import Indexed, Records, Samples, Shared
+from loca.evaluation.error_bars import ErrorBarMeasuring
 from loca.evaluation.measures import Measuring
 from loca.evaluation.report import Report
-from loca.models import Adaptation, Operator, Predictor
+from loca.models import LEVEL, Adaptation, Operator, Predictor, Uncertain
 
 BLOCK = 100
 """Functions in memory at once, unless given."""
@@ -31,6 +32,7 @@ def evaluate(
     batch_size: int = BLOCK,
     mesh: Mesh | None = None,
     regrid: bool = False,
+    level: float = LEVEL,
 ) -> Report:
     """The errors of F(uᵢ) against sᵢ for every function and output channel, in the units of the data.
 
@@ -54,6 +56,7 @@ def evaluate(
     - `mesh`: devices that share the predictions, see `loca.models.shard`. With devices of several processes, each makes
         the same call and gets the complete report.
     - `regrid`: whether to interpolate inputs at other sensors to those of the model; otherwise they are refused.
+    - `level`: of the bands of a model that knows its error. Their coverage, width and CRPS are metrics of the report.
     """
     adaptation = Adaptation.of(model, data, regrid=regrid)
     if adaptation.is_unsolved:
@@ -66,11 +69,13 @@ def evaluate(
     found: list[dict[str, np.ndarray]] = []
     baseline: list[dict[str, np.ndarray]] = []
     done, size = 0, min(batch_size, len(data))
+    bars = ErrorBarMeasuring(model, level) if isinstance(model, Uncertain) else None
     for samples in blocks(data, size):
         count = len(samples)
         truth = np.asarray(samples.s, np.float64)
         if measuring is None or predict is None:
-            measuring = Measuring.prepare(samples, metrics, weights, reference is not None)
+            names = () if bars is None else bars.names
+            measuring = Measuring.prepare(samples, metrics, weights, reference is not None, names)
             check_reference(reference, len(data), truth.shape)
             predict = Predictor(model, samples.y, size, mesh)
         prediction = np.asarray(predict(samples.u, samples.y), np.float64)
@@ -80,6 +85,9 @@ def evaluate(
             expected = np.broadcast_to(np.asarray(field, np.float64), truth.shape)
             baseline.append(measuring(expected, truth, None))
         found.append(measuring(prediction, truth, expected))
+        if bars is not None and set(bars.names) & set(measuring.names):
+            own = bars(samples, truth, measuring.weights)
+            found[-1] |= {name: own[name] for name in bars.names if name in measuring.names}
         done += count
     return Report(
         outputs=data.outputs,
@@ -87,6 +95,8 @@ def evaluate(
         baseline=join(baseline) if baseline else None,
         is_weighted=weights is not None,
         source=data.source if isinstance(data, Records) else "",
+        level=level if bars is not None and bars.inside else None,
+        reliability=bars.reliability() if bars is not None and bars.inside else None,
     )
 
 

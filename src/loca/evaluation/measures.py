@@ -44,13 +44,22 @@ MEASURES = {
     "rmse_high": Measure("RMSE, 13 ≤ |k|", in_units=True),
     "max_absolute": Measure("largest error", in_units=True),
     "skill": Measure("skill", larger_is_better=True),
+    "coverage": Measure("coverage", larger_is_better=True),
+    "contained": Measure("contained", larger_is_better=True),
+    "width": Measure("band width", in_units=True),
+    "std": Measure("σ", in_units=True),
+    "crps": Measure("CRPS", in_units=True),
 }
 """All metrics, in the order of a report."""
+
+OF_ERROR_BARS = ("coverage", "contained", "width", "std", "crps")
+"""Metrics of models that know their error; `contained` needs a calibrated one."""
 
 BANDS = {"rmse_low": 0, "rmse_mid": BAND_EDGES[0], "rmse_high": BAND_EDGES[1]}
 """The lowest wavenumber |k| of each band."""
 
 NEEDS = {
+    **dict.fromkeys(OF_ERROR_BARS, "a model that knows its error, such as one from `loca.calibrate`"),
     "skill": "a `reference` field",
     "spectral": "queries on an evenly spaced, flat grid of two dimensions",
     **{band: f"queries on an evenly spaced, flat grid fine enough for |k| ≥ {edge}" for band, edge in BANDS.items()},
@@ -75,6 +84,7 @@ class Measuring:
         metrics: Sequence[str] | None,
         weights: Float[Array | np.ndarray, " _"] | None,
         has_reference: bool,
+        of_error_bars: Sequence[str] = (),
     ) -> Measuring:
         """Choose the requested metrics, or all that the data admits; raise if it does not admit a requested one."""
         if weights is not None and not (isinstance(samples.y, Shared) and len(weights) == samples.y.count):
@@ -87,6 +97,7 @@ class Measuring:
         possible = {
             "spectral": shape is not None and len(shape) == 2,
             "skill": has_reference,
+            **{name: name in of_error_bars for name in OF_ERROR_BARS},
             **{band: shape is not None and wavenumbers(shape).max() >= edge for band, edge in BANDS.items()},
         }
         admitted = [name for name in MEASURES if possible.get(name, True) and name not in BY_NAME_ONLY]

@@ -26,6 +26,9 @@ FORMAT = 1
 INFINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 """JSON has no infinite numbers; reports store them as strings."""
 
+RELIABILITY_LEVELS = tuple(np.round(np.arange(0.05, 1.0, 0.05), 2).tolist())
+"""The levels at which the coverage of bands is counted."""
+
 Errors = Mapping[str, Float[np.ndarray, "N d_s"]]
 """By metric: one number per function and output channel."""
 
@@ -41,6 +44,9 @@ class Report:
     - `baseline`: of the reference field, if one was given.
     - `is_weighted`: whether means over queries are weighted, such as by area.
     - `source`: the file that was evaluated; empty for data in memory.
+    - `level`: of the bands of a model that knows its error.
+    - `reliability`: the share of labels inside `pointwise` bands and of functions inside `simultaneous` bands of the
+      levels in `RELIABILITY_LEVELS`.
     """
 
     outputs: tuple[Variable, ...]
@@ -48,6 +54,8 @@ class Report:
     baseline: Errors | None = None
     is_weighted: bool = False
     source: str = ""
+    level: float | None = None
+    reliability: Mapping[str, Float[np.ndarray, "L d_s"]] | None = None
 
     def __len__(self) -> int:
         """N, the number of functions."""
@@ -56,11 +64,12 @@ class Report:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Report):
             return NotImplemented
-        about = (self.outputs, self.is_weighted, self.source)
+        about = (self.outputs, self.is_weighted, self.source, self.level)
         return (
-            about == (other.outputs, other.is_weighted, other.source)
+            about == (other.outputs, other.is_weighted, other.source, other.level)
             and are_equal(self.errors, other.errors)
             and are_equal(self.baseline or {}, other.baseline or {})
+            and are_equal(self.reliability or {}, other.reliability or {})
         )
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]
@@ -87,6 +96,17 @@ class Report:
             raise ValueError("skill needs `rmse` and a reference; evaluate with `reference=mean_field(train)`")
         c = self._channel(channel)
         return float(1.0 - np.sum(self.errors["rmse"][:, c] ** 2) / np.sum(self.baseline["rmse"][:, c] ** 2))
+
+    def rank_correlation(self, channel: int | str = 0) -> float:
+        """Spearman's correlation of σ and RMSE over the functions: 1 if σ orders them as their errors do."""
+        from scipy.stats import rankdata
+
+        if "rmse" not in self.errors or "std" not in self.errors:
+            raise ValueError("this needs `rmse` and `std`; evaluate a model that knows its error with both metrics")
+        ranks = np.stack([rankdata(self.of(name, channel)) for name in ("std", "rmse")])
+        departures = ranks - ranks.mean(axis=1, keepdims=True)
+        size = np.sqrt(np.prod(np.sum(departures**2, axis=1)))
+        return float(np.sum(departures[0] * departures[1]) / size) if size else math.nan
 
     def unit(self, metric: str, channel: int | str = 0) -> str:
         """The unit of a metric; empty for relative errors."""
@@ -116,6 +136,11 @@ class Report:
                 for metric in self.errors
             },
             "errors": {metric: to_numbers(values) for metric, values in self.errors.items()},
+            "level": self.level,
+            "rank_correlation": [finite_or_none(self.rank_correlation(c)) for c in range(len(self.outputs))]
+            if "rmse" in self.errors and "std" in self.errors
+            else None,
+            "reliability": self.reliability and {name: to_numbers(each) for name, each in self.reliability.items()},
             "baseline": self.baseline and {metric: to_numbers(values) for metric, values in self.baseline.items()},
         }
 
@@ -134,13 +159,16 @@ class Report:
         def read(errors: Mapping[str, Any]) -> dict[str, np.ndarray]:
             return {metric: from_numbers(values, shape) for metric, values in errors.items()}
 
-        baseline = content["baseline"]
+        baseline, reliability = content["baseline"], content.get("reliability")
+        levels = (len(RELIABILITY_LEVELS), len(outputs))
         return cls(
             outputs=outputs,
             errors=read(content["errors"]),
             baseline=None if baseline is None else read(baseline),
             is_weighted=content["is_weighted"],
             source=content["source"],
+            level=content.get("level"),
+            reliability=reliability and {name: from_numbers(each, levels) for name, each in reliability.items()},
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -159,7 +187,8 @@ class Report:
         """
         weighted = ", weighted" if self.is_weighted else ""
         source = f" of {self.source}" if self.source else ""
-        title = f"Errors of {len(self)} functions{source}{weighted}"
+        bands = "" if self.level is None else f", {100 * self.level:g} % bands"
+        title = f"Errors of {len(self)} functions{source}{weighted}{bands}"
         heads = ["", "mean", "25 %", "median", "75 %", "worst", "outliers"]
         return stacked(title, heads, self.outputs, [list(self._rows(c)) for c in range(len(self.outputs))])
 
@@ -176,6 +205,8 @@ class Report:
             if self.baseline is not None and metric in self.baseline:
                 reference = Distribution.of(self.baseline[metric][:, channel])
                 yield [f"{indent}  reference", *middle(reference), "", ""]
+        if "rmse" in self.errors and "std" in self.errors:
+            yield ["σ rank corr.", short(self.rank_correlation(channel)), "", "", "", "", ""]
 
     def __str__(self) -> str:
         return plain(self.__rich__())
@@ -196,6 +227,11 @@ def summary(distribution: Distribution) -> dict[str, Any]:
     """A distribution as JSON values."""
     values = dataclasses.asdict(distribution)
     return {name: to_numbers(np.array(v)) if isinstance(v, float) else list(v) for name, v in values.items()}
+
+
+def finite_or_none(value: float) -> float | None:
+    """The number, as JSON can hold it."""
+    return value if math.isfinite(value) else None
 
 
 def to_numbers(values: Float[np.ndarray, ...]) -> Any:

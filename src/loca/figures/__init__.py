@@ -1,6 +1,6 @@
 """Matplotlib figures of data, predictions, errors and attention weights, all in one style.
 
-Besides the five figures, this part exports the building blocks with which other parts draw figures of their own.
+Besides the figures, this part exports the building blocks with which other parts draw figures of their own.
 """
 
 from loca.figures.attention import attention as attention
@@ -11,6 +11,8 @@ from loca.figures.curves import DASHES as DASHES
 from loca.figures.curves import curves as curves
 from loca.figures.curves import draw_line as draw_line
 from loca.figures.curves import series as series
+from loca.figures.error_bars import error_bars as error_bars
+from loca.figures.error_bars import reliability as reliability
 from loca.figures.fields import draw_predictions as draw_predictions
 from loca.figures.fields import fields as fields
 from loca.figures.fields import sheet as sheet
@@ -30,8 +32,10 @@ __all__ = [
     "draw_boxes",
     "draw_line",
     "draw_predictions",
+    "error_bars",
     "fields",
     "log_axis",
+    "reliability",
     "series",
     "sheet",
     "style",

@@ -29,15 +29,25 @@ from loca.models.settings import Setting as Setting
 from loca.models.sharded import ShardedOperator as ShardedOperator
 from loca.models.sharded import shard as shard
 from loca.models.spectral import SpectralLayer as SpectralLayer
+from loca.models.uncertain import LEVEL as LEVEL
+from loca.models.uncertain import Bands as Bands
+from loca.models.uncertain import ErrorBars as ErrorBars
+from loca.models.uncertain import Uncertain as Uncertain
+from loca.models.uncertain import normal_radius as normal_radius
+from loca.models.uncertain import predict_error_bars as predict_error_bars
+from loca.models.uncertain import standardized_errors as standardized_errors
 
 __all__ = [
     "FNO",
+    "LEVEL",
     "LOCA",
     "SETTINGS",
     "Adaptation",
     "AtQueries",
+    "Bands",
     "Conditions",
     "DeepONet",
+    "ErrorBars",
     "FieldAtQueries",
     "GaussianOperator",
     "Grid",
@@ -52,12 +62,16 @@ __all__ = [
     "Signature",
     "SpectralLayer",
     "TilePredictor",
+    "Uncertain",
     "adapt",
     "canonical_name",
     "encode_functions",
     "is_numbered",
+    "normal_radius",
     "predict",
     "predict_encoded",
+    "predict_error_bars",
     "projection",
     "shard",
+    "standardized_errors",
 ]

@@ -9,12 +9,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from loca.attention import Channels
-from loca.data import Normalization, Queries, Shared
+from loca.data import Indexed, Normalization, Queries, Shared
 from loca.encoders import Encoder
 from loca.gaussian import Block, InputFeatures, LocationFeatures, System, labels_at
 from loca.models.separable import Basis, SeparableOperator
+from loca.models.uncertain import Uncertain, normal_radius
 from loca.parameters import Fixed
-from loca.typing import Input, Key
+from loca.typing import Key
 
 DRAWS_TOLERANCE = 1e-4
 """Of the residual of posterior draws, whose own spread is far larger."""
@@ -33,7 +34,7 @@ class Conditions(Fixed):
     queries: Queries
 
 
-class GaussianOperator(SeparableOperator, Fixed):
+class GaussianOperator(SeparableOperator, Uncertain, Fixed):
     """F(u)(y) = Σ_ab f_a(u) C_ab h_b(y): the posterior mean of a Gaussian process over pairs (u, y).
 
     Its covariance is k_U(u, u′)·k_Y(y, y′).
@@ -73,20 +74,34 @@ class GaussianOperator(SeparableOperator, Fixed):
         v = jnp.einsum("na,sab->nsb", self.f(z), self.coefficients)
         return v.reshape(*codes.shape[:-1], *v.shape[1:])
 
-    def std(self, u: Input, y: Float[Array, "P d_y"]) -> Float[Array, "P d_s"]:
-        """The standard deviation of F(u)(y) given the training data, in the units of the data, without noise of labels.
+    def spread(self, codes: Float[Array, "N d"], queries: Queries) -> Float[Array, "N P d_s"]:
+        """The standard deviation given the training data, in standardized units, without noise of labels.
 
         Exact if all functions are labeled at the same locations. Otherwise the labels of a function count as if they
         were spread evenly over all its locations; compare with the spread of `draws` where that is in doubt.
         """
-        z = self.encode(u)[None]
-        f, h = self.f(z)[0], self.h(y)
-        inside = jnp.einsum("a,ab,pb->p", f**2, self.noise / (self.power + self.noise), h**2)
-        outside = self.f.kernel.diagonal(z)[0] - jnp.sum(f**2) * jnp.sum(h**2, axis=1)
-        spread = jnp.sqrt(self.variance * (inside + jnp.maximum(outside, 0.0))[:, None])
-        mean = self.respond(z, Shared(y))[0]
-        _, change = jax.jvp(self.normalization.at(Shared(y)).restore, (mean,), (spread,))
-        return jnp.abs(change)
+        match queries:
+            case Shared(y):
+                return self._spread(codes, y)
+            case Indexed(y, index):
+                return jnp.take_along_axis(self._spread(codes, y), index[:, :, None], axis=1)
+            case _:
+                y = queries.locations(len(codes))
+                return jax.vmap(lambda z, y: self._spread(z[None], y)[0])(codes, y)
+
+    def _spread(self, z: Float[Array, "N d"], y: Float[Array, "P d_y"]) -> Float[Array, "N P d_s"]:
+        f, h = self.f(z), self.h(y)
+        inside = jnp.einsum("na,ab,pb->np", f**2, self.noise / (self.power + self.noise), h**2)
+        outside = self.f.kernel.diagonal(z)[:, None] - jnp.sum(f**2, axis=1)[:, None] * jnp.sum(h**2, axis=1)
+        return jnp.sqrt(self.variance * (inside + jnp.maximum(outside, 0.0))[:, :, None])
+
+    def radius(self, level: float, *, simultaneous: bool = False) -> Float[Array, " d_s"]:
+        if simultaneous:
+            raise ValueError(
+                "a Gaussian operator knows its error at single queries; for simultaneous bands calibrate it on "
+                "held-out functions: loca.calibrate(operator, held)"
+            )
+        return normal_radius(level, len(self.coefficients))
 
     def draws(self, key: Key, count: int) -> tuple[GaussianOperator, ...]:
         """Independent draws from the posterior, each an operator of its own.

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
+import optax
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
@@ -176,6 +177,21 @@ class Operator(Function):
     @abc.abstractmethod
     def respond(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
         """Standardized outputs of encoded functions at their queries."""
+
+    def objective(
+        self,
+        loss: Callable[..., Float[Array, ""]],
+        codes: Float[Array, "N ..."],
+        queries: Queries,
+        s: Float[Array, "N P d_s"],
+        *weights: Array,
+    ) -> Float[Array, ""]:
+        """What training minimizes: unless overridden, the loss of the responses to a batch in standardized units."""
+        return loss(self.respond(codes, queries), s, *weights)
+
+    def wrap_optimizer(self, optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
+        """The optimizer that trains this operator; unless overridden, the one that `fit` is given."""
+        return optimizer
 
     @property
     def domain(self) -> Domain | None:

@@ -17,6 +17,7 @@ from loca.data import Queries, Shared
 from loca.devices import complete, constrain, place, shard_functions
 from loca.models.operator import Operator
 from loca.models.sharded import ShardedOperator, shard
+from loca.models.uncertain import ErrorBarsTogether, Uncertain
 from loca.typing import Input, PyTree
 
 # The compiled functions take the operator as an argument and are defined here, once, so that another operator of the
@@ -108,10 +109,15 @@ class TilePredictor:
 
     - `operator`: any.
     - `y`: all queries; any of them suffice if the operator is pointwise.
+    - `level`: of bands. If given, the operator is `Uncertain`, and the channels of predictions are followed by those of
+      the standard deviation, the lower and the upper end of pointwise bands.
     """
 
-    def __init__(self, operator: Operator, y: Float[Array, "P d_y"]):
+    def __init__(self, operator: Operator, y: Float[Array, "P d_y"], level: float | None = None):
         self.halves = operator.halves(y)
+        if level is not None:
+            assert isinstance(operator, Uncertain)
+            self.halves = ErrorBarsTogether(operator, operator.radius(level)).halves()
         self.check = functools.partial(operator.normalization.check_input, variables=operator.inputs)
 
     def of_functions(self, u: Input) -> Array:

@@ -10,7 +10,8 @@ from typing import Any
 
 from loca.data import group_attributes
 from loca.durable import differences, is_started, sync, sync_tree, without_versions, write_atomically, write_request
-from loca.prediction.tiles import Tiles, TileValues
+from loca.prediction.arrays import TileValues
+from loca.prediction.tiles import Tiles
 
 DESCRIPTION = "loca_prediction"
 """The attribute that describes a prediction, as JSON text: NetCDF, to which users copy it, has no nested attributes."""
@@ -58,7 +59,7 @@ class PartialPrediction:
         import zarr
         from zarr.codecs import Crc32cCodec
 
-        coordinates = tiles.coordinates()
+        coordinates = tiles.complete_coordinates()
         coordinates.attrs = {DESCRIPTION: json.dumps(self.request), **coordinates.attrs}
         coordinates.to_zarr(self.data, mode="w", zarr_format=3, consolidated=False)
         group = zarr.open_group(self.data, mode="r+")

@@ -11,21 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from loca.data import Records, Samples, Shared, Store, array_digest, versions
 from loca.domains import warn_outside
 from loca.durable import lock
-from loca.models import Adaptation, Operator
+from loca.models import LEVEL, Adaptation, Operator, Uncertain
 from loca.prediction.grid import QueryGrid, QueryPoints, own_queries
 from loca.prediction.partial import PartialPrediction
 from loca.prediction.tiles import OwnQueryTiles, SharedQueryTiles, Tiles
 from loca.saving import Arrays, describe
+from loca.uncertainty import Calibrated, warn_unfamiliar
 
 if TYPE_CHECKING:
     import xarray
 
 FORMAT = 1
 """Version of a request, to be raised when tiles of an older version must not be mixed with newer ones."""
+
+
+AT_ONCE = 100
+"""Input functions that are read at once for their p-values."""
 
 
 def predict_to(
@@ -36,6 +42,7 @@ def predict_to(
     queries: QueryGrid | QueryPoints | None = None,
     progress: Callable[[int, int], object] | None = None,
     regrid: bool = False,
+    level: float = LEVEL,
 ) -> xarray.Dataset:
     """Write F(uᵢ) for all input functions to `FILE.zarr`, and open it without reading the values.
 
@@ -55,9 +62,11 @@ def predict_to(
       or, if it has none, where the training data of the model had them.
     - `progress`: called with the number of finished tiles and the number of all tiles.
     - `regrid`: whether to interpolate inputs at other sensors to those of the model; see `loca.models.adapt`.
+    - `level`: of the bands of a model that knows its error. For such a model the file also holds `NAME_std`,
+      `NAME_lower` and `NAME_upper` for every output; if it is calibrated, `in_distribution`, the p-value of each input.
     """
     path = Path(path)
-    tiles, description = prepare(model, data, queries, regrid)
+    tiles, description = prepare(model, data, queries, regrid, level)
     partial = PartialPrediction(path, {**tiles.description(), "provenance": description})
     if path.exists() and not partial.directory.exists():
         partial.check_existing()
@@ -84,6 +93,7 @@ def predict_dataset(
     *,
     queries: QueryGrid | QueryPoints | None = None,
     regrid: bool = False,
+    level: float = LEVEL,
 ) -> xarray.Dataset:
     """F(uᵢ) for all input functions, in memory, with the names, units and coordinates of the data.
 
@@ -93,9 +103,9 @@ def predict_dataset(
 
     - `model`: the operator.
     - `data`: the input functions, in files.
-    - `queries`, `regrid`: as in `predict_to`.
+    - `queries`, `regrid`, `level`: as in `predict_to`.
     """
-    tiles, _ = prepare(model, data, queries, regrid)
+    tiles, _ = prepare(model, data, queries, regrid, level)
     arrays = {name: np.full(array.shape, np.nan, array.dtype) for name, array in tiles.arrays.items()}
     for _, values in tiles.compute(()):
         for name, (region, part) in values.items():
@@ -104,11 +114,11 @@ def predict_dataset(
         name: (array.dims, arrays[name], {k: v for k, v in array.attributes.items() if k != "coordinates"})
         for name, array in tiles.arrays.items()
     }
-    return tiles.coordinates().assign(variables).set_coords(list(tiles.moving))
+    return tiles.complete_coordinates().assign(variables).set_coords(list(tiles.moving))
 
 
 def prepare(
-    model: Operator, data: Records, queries: QueryGrid | QueryPoints | None, regrid: bool
+    model: Operator, data: Records, queries: QueryGrid | QueryPoints | None, regrid: bool, level: float
 ) -> tuple[Tiles, dict[str, Any]]:
     """The tiles of a prediction, and what it depends on."""
     if len(data) == 0:
@@ -120,11 +130,21 @@ def prepare(
     elif queries is not None and model.signature is not None:
         warn_outside(model.signature.domain, queries.corners(), model.signature.query_coordinate_names)
     first = data.load([0])
+    bands = level if isinstance(model, Uncertain) else None
     if queries is None and not isinstance(first.y, Shared):
-        tiles = OwnQueryTiles(model, data, first)
+        tiles = OwnQueryTiles(model, data, first, bands)
     else:
-        tiles = SharedQueryTiles(model, data, first, queries)
+        tiles = SharedQueryTiles(model, data, first, queries, bands)
+    if isinstance(model, Calibrated):
+        tiles.p_values = input_p_values(model, data)
+        warn_unfamiliar(tiles.p_values)
     return tiles, provenance(model, data, first, queries)
+
+
+def input_p_values(model: Calibrated, data: Records) -> Float[np.ndarray, " N"]:
+    """The p-value of every input function, see `loca.uncertainty.Familiarity`."""
+    rows = (slice(start, min(start + AT_ONCE, len(data))) for start in range(0, len(data), AT_ONCE))
+    return np.concatenate([np.asarray(model.in_distribution(data.load(each).u)) for each in rows])
 
 
 def opened(path: Path) -> xarray.Dataset:

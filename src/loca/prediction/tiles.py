@@ -6,7 +6,7 @@ import abc
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from loca.data import Records, Samples
-from loca.models import Operator, TilePredictor, encode_functions, predict_encoded
+from loca.models import Operator, TilePredictor, Uncertain, encode_functions, predict_encoded, predict_error_bars
+from loca.prediction.arrays import ERROR_BARS, StoredArray, TileValues, with_error_bars
 from loca.prediction.grid import Labels, QueryGrid, QueryPoints, Tile
 from loca.typing import PyTree
 
@@ -38,26 +39,16 @@ MOST_OWN_NODES = 4096
 """The most queries that may also be the nodes: κ among them then takes 64 MB."""
 
 
-class StoredArray(NamedTuple):
-    """An array that is written in tiles."""
-
-    dims: tuple[str, ...]
-    shape: tuple[int, ...]
-    chunks: tuple[int, ...]
-    dtype: str
-    attributes: dict[str, Any]
-
-
-TileValues = Mapping[str, tuple[Tile, np.ndarray]]
-"""The content of one tile: for each array a region and its values."""
-
-
 class Tiles(abc.ABC):
     """A prediction as a sequence of tiles, each a pure function of model, data and queries."""
 
     arrays: Mapping[str, StoredArray]
     moving: tuple[str, ...] = ()
     """The arrays that are coordinates: they differ between functions."""
+
+    labels: Labels
+    p_values: Float[np.ndarray, " N"] | None = None
+    """How familiar every input function is to the model; None if unknown."""
 
     @property
     @abc.abstractmethod
@@ -71,6 +62,14 @@ class Tiles(abc.ABC):
     @abc.abstractmethod
     def coordinates(self) -> xarray.Dataset:
         """The coordinates that are not written in tiles."""
+
+    def complete_coordinates(self) -> xarray.Dataset:
+        """The coordinates, and the p-values of the input functions if they are known."""
+        if self.p_values is None:
+            return self.coordinates()
+        title = "p-value of the input among the calibration functions; small if it is unlike them"
+        values = self.labels.sample, self.p_values.astype(np.float32), {"long_name": title}
+        return self.coordinates().assign({"in_distribution": values})
 
     def description(self) -> dict[str, Any]:
         """The arrays of the prediction as JSON values."""
@@ -89,9 +88,17 @@ class SharedQueryTiles(Tiles):
     - `model`, `data`: the operator and its input functions.
     - `first`: the first function.
     - `queries`: a grid or points; by default the queries of the data.
+    - `level`: of bands, for a model that knows its error.
     """
 
-    def __init__(self, model: Operator, data: Records, first: Samples, queries: QueryGrid | QueryPoints | None):
+    def __init__(
+        self,
+        model: Operator,
+        data: Records,
+        first: Samples,
+        queries: QueryGrid | QueryPoints | None,
+        level: float | None = None,
+    ):
         self.data, self.count, self.num_queries, self.grid = data, len(data), first.y.count, queries
         check_nodes(model, queries.count if queries else self.num_queries)
         self.labels = Labels.of(data, self.num_queries)
@@ -100,17 +107,17 @@ class SharedQueryTiles(Tiles):
         shape = self.queries.shape
         if queries is not None:
             y = queries.points(tuple(slice(0, 1 if model.is_pointwise else n) for n in shape))
-        self.predictor = TilePredictor(model, jnp.asarray(y))
+        self.predictor = TilePredictor(model, jnp.asarray(y), level)
         each_function = bytes_after(self.predictor.of_functions, first.u)
         each_query = bytes_after(self.predictor.of_queries, jnp.asarray(y[:1]))
         most = within(HALF_BYTES // each_query, 1, MOST_QUERIES)
         self.sides = tile_sides(shape, most)
-        size = 4 * len(data.outputs) * math.prod(self.sides)
+        size = 4 * len(data.outputs) * math.prod(self.sides) * (1 if level is None else len(ERROR_BARS))
         rows = within(min(TILE_BYTES // size, HALF_BYTES // each_function), 1, self.count)
         self.rows = tile_sides((self.count,), rows)[0]
         self.group = self.rows * max(1, HALF_BYTES // (each_function * self.rows))
         self.batch = within(TILE_BYTES // bytes_of(first), 1, MOST_FUNCTIONS)
-        self.arrays = {variable.name: self.stored(variable.name) for variable in data.outputs}
+        self.arrays = with_error_bars({each.name: self.stored(each.name) for each in data.outputs}, level)
 
     def stored(self, name: str) -> StoredArray:
         """An output as it is stored, with the data's order of dimensions."""
@@ -189,10 +196,11 @@ class OwnQueryTiles(Tiles):
 
     - `model`, `data`: the operator and its input functions.
     - `first`: the first function.
+    - `level`: of bands, for a model that knows its error.
     """
 
-    def __init__(self, model: Operator, data: Records, first: Samples):
-        self.model, self.data, self.num_queries = model, data, first.y.count
+    def __init__(self, model: Operator, data: Records, first: Samples, level: float | None = None):
+        self.model, self.data, self.num_queries, self.level = model, data, first.y.count, level
         check_nodes(model, self.num_queries)
         self.labels = Labels.of(data, self.num_queries)
         self.at_once = self.num_queries
@@ -204,8 +212,8 @@ class OwnQueryTiles(Tiles):
             self.at_once = tile_sides((self.num_queries,), most)[0]
         self.rows = tile_sides((len(data),), rows)[0]
         self.moving = self.labels.moving()
-        outputs = [variable.name for variable in data.outputs]
-        self.arrays = {name: self.stored(name) for name in (*outputs, *self.moving)}
+        outputs = {variable.name: self.stored(variable.name) for variable in data.outputs}
+        self.arrays = {**with_error_bars(outputs, level), **{name: self.stored(name) for name in self.moving}}
 
     def stored(self, name: str) -> StoredArray:
         """An output or a coordinate as it is stored: as in the data, divided along the functions only."""
@@ -235,7 +243,12 @@ class OwnQueryTiles(Tiles):
             if str(rows.start) in done:
                 continue
             taken = slice(rows.start, rows.stop)
-            labeled = self.data.label(self.predictions(self.data.load(taken)), taken)
+            found = self.predictions(self.data.load(taken))
+            kinds = zip(ERROR_BARS, np.split(found, found.shape[-1] // len(self.data.outputs), axis=-1), strict=False)
+            by_kind = {ending: self.data.label(values, taken) for ending, values in kinds}
+            labeled = {name: by_kind[""][name] for name in self.moving}
+            for ending, values in by_kind.items():
+                labeled |= {each.name + ending: values[each.name] for each in self.data.outputs}
             parts = {}
             for name, array in self.arrays.items():
                 region = tuple(
@@ -245,14 +258,19 @@ class OwnQueryTiles(Tiles):
                 parts[name] = region, labeled[name].to_numpy()
             yield str(rows.start), parts
 
-    def predictions(self, samples: Samples) -> Float[np.ndarray, "B P d_s"]:
-        """The predictions at all queries of some functions."""
+    def predictions(self, samples: Samples) -> Float[np.ndarray, "B P kinds_d_s"]:
+        """The predictions at all queries of some functions, with error bars along the channels if there are any."""
         codes = encode_functions(self.model, samples.u)
         parts = []
         for start in range(0, self.num_queries, self.at_once):
             columns = jnp.arange(start, min(start + self.at_once, self.num_queries))
             queries = samples.y.choose(jnp.broadcast_to(columns, (len(samples), len(columns))))
-            parts.append(np.asarray(predict_encoded(self.model, codes, queries)))
+            if self.level is None:
+                parts.append(np.asarray(predict_encoded(self.model, codes, queries)))
+            else:
+                assert isinstance(self.model, Uncertain)
+                found = predict_error_bars(self.model, samples.u, queries, self.model.radius(self.level))
+                parts.append(np.concatenate(found, axis=-1))
         return np.concatenate(parts, axis=1)
 
     def coordinates(self) -> xarray.Dataset:

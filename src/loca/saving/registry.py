@@ -36,6 +36,7 @@ PARTS = (
     "parameters",
     "positions",
     "rules",
+    "uncertainty",
 )
 """The parts of the package that models are made of."""
 

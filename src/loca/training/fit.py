@@ -117,7 +117,7 @@ def fit(
         raise ValueError("this data has no outputs to learn from; pass pairs of input and output functions")
     data, weights = adaptation.apply(data), adaptation.weights(weights)
     validate = None if validate is None else adapt(model, validate)
-    optimizer = default_optimizer(steps) if optimizer is None else optimizer
+    optimizer = model.wrap_optimizer(default_optimizer(steps) if optimizer is None else optimizer)
     mesh = complete_mesh(mesh, model, batch_size)
     processes = ProcessGroup.of(mesh)
     weights = None if weights is None else jnp.asarray(weights, jnp.float32)

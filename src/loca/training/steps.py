@@ -128,9 +128,10 @@ def advance(
 
     def objective(learned: PyTree) -> Float[Array, ""]:
         model: Operator = eqx.combine(learned, given)
-        predictor = model if mesh is None else shard(model, mesh)
         weights = () if batch.weights is None else (batch.weights,)
-        return loss(predictor.respond(batch.codes, batch.queries), batch.s, *weights)
+        if mesh is None:
+            return model.objective(loss, batch.codes, batch.queries, batch.s, *weights)
+        return loss(shard(model, mesh).respond(batch.codes, batch.queries), batch.s, *weights)
 
     value, gradient = jax.value_and_grad(objective)(learned)
     updates, optimizer_state = optimizer.update(gradient, state.optimizer_state, learned)

@@ -1,0 +1,115 @@
+"""Whether an input function is like those that an operator was made for."""
+
+from __future__ import annotations
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from loca.data import Normalization
+from loca.encoders import Encoder
+from loca.parameters import Fixed
+from loca.typing import Input, Measurements, MultiInput, PyTree, values_of
+
+EXPLAINED = 0.99
+"""The share of the variance of the inputs that principal components explain."""
+
+NEGLIGIBLE = 1e-6
+"""Residuals below this share of the variance are round-off."""
+
+ALARM = 0.05
+"""Inputs with a smaller p-value are reported, so about this share of inputs like the calibration functions."""
+
+
+class UnfamiliarInputWarning(UserWarning):
+    """Input functions are not like those that an operator was calibrated on."""
+
+
+class Familiarity(Fixed):
+    """t(u) = Σ_k (e_k·ũ)²/(K λ_k) + ‖r‖²/ρ, and the p-value of t(u) among held-out functions.
+
+    e_k and λ_k are the K principal components of input functions and their variances, r is what lies outside of them
+    and ρ its mean square; both terms are about 1 for functions like these. ũ are standardized values at the sensors, or
+    the codes of an encoder if every function has its own sensors.
+
+    The p-value is (1 + number of held-out functions with a larger t)/(B + 1). If the new and the B held-out functions
+    are exchangeable and none of them was used for e, λ and ρ, it is at most α with a probability of at most α.
+
+    Build it with `Familiarity.fit`.
+    """
+
+    normalization: Normalization
+    encoder: Encoder | None
+    mean: Float[Array, " D"]
+    components: Float[Array, "D K"]  # divided by √(K λ)
+    directions: Float[Array, "D K"]  # of length 1
+    residual: Float[Array, ""]
+    held: Float[Array, " B"]  # t of held-out functions, sorted
+
+    @classmethod
+    def fit(cls, normalization: Normalization, u: PyTree, held: PyTree, encoder: Encoder | None = None) -> Familiarity:
+        """The score of input functions, and its distribution over others.
+
+        **Arguments:**
+
+        - `normalization`: of the inputs.
+        - `u`: functions for the components, such as training functions.
+        - `held`: other functions, for p-values.
+        - `encoder`: for functions with sensors of their own.
+        """
+        values = np.asarray(jax.lax.map(lambda one: flat(normalization, encoder, one), u, batch_size=256), np.float64)
+        mean = values.mean(axis=0)
+        _, sizes, rows = np.linalg.svd(values - mean, full_matrices=False)
+        variances = sizes**2 / len(values)
+        total = variances.sum() or 1.0
+        most = max(1, len(values) // 4)  # the variances of more components would be estimated from too few functions
+        kept = min(most, 1 + int(np.searchsorted(np.cumsum(variances), EXPLAINED * total)), len(rows))
+        scaled = rows[:kept] / np.sqrt(kept * np.maximum(variances[:kept], NEGLIGIBLE * total))[:, None]
+        residual = max(variances[kept:].sum(), NEGLIGIBLE * total)
+        found = cls(
+            normalization, encoder, *(jnp.asarray(a, jnp.float32) for a in (mean, scaled.T, rows[:kept].T, residual)),
+            held=jnp.zeros(0),
+        )  # fmt: skip
+        scores = jnp.sort(jax.lax.map(found.score, held, batch_size=256))
+        return cls(normalization, encoder, found.mean, found.components, found.directions, found.residual, scores)
+
+    def score(self, u: Input) -> Float[Array, ""]:
+        """t(u) of one function: about 1 for familiar inputs, more for others."""
+        departure = flat(self.normalization, self.encoder, u) - self.mean
+        inside = departure @ self.directions
+        outside = jnp.maximum(jnp.sum(departure**2) - jnp.sum(inside**2), 0.0)
+        return jnp.sum((departure @ self.components) ** 2) + outside / self.residual
+
+    def p_value(self, u: Input) -> Float[Array, ""]:
+        """The p-value of one function."""
+        below = jnp.searchsorted(self.held, self.score(u), side="left")
+        return (1.0 + len(self.held) - below) / (1.0 + len(self.held))
+
+
+def flat(normalization: Normalization, encoder: Encoder | None, u: Input) -> Float[Array, " D"]:
+    """One input function as a vector: standardized values at its sensors, or its code."""
+    u = normalization.standardize_input(u)
+    return jnp.concatenate([values.ravel() for values in values_of(u)]) if encoder is None else encoder(u)
+
+
+def has_own_sensors(u: Input) -> bool:
+    """Whether any field of an input has sensors that differ between functions."""
+    fields = u.fields if isinstance(u, MultiInput) else (u,)
+    return any(isinstance(field, Measurements) for field in fields)
+
+
+def warn_unfamiliar(p_values: Float[np.ndarray, " N"]) -> None:
+    """Warn if more of these inputs are unfamiliar than chance explains."""
+    from scipy.stats import binom
+
+    count, total = int(np.sum(p_values <= ALARM)), len(p_values)
+    if count and binom.sf(count - 1, total, ALARM) <= ALARM + 1e-9:  # one unfamiliar input of one is a reason
+        warnings.warn(
+            f"{count} of {total} input functions are unlike those that the model was calibrated on (p ≤ {ALARM}, "
+            f"smallest {p_values.min():.2g}); bands are not valid for them, and predictions may be wrong",
+            UnfamiliarInputWarning,
+            stacklevel=3,
+        )
