@@ -74,7 +74,7 @@ def some_steps(rule):  # bytes of the learned numbers that the first device then
     own = jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, model)  # steps use buffers up
     state = place(State.start(own, optimizer), four, rule)
     trainer = InMemoryTrainer(state, train, config)
-    limit = place((jnp.asarray(3, jnp.int32), jnp.zeros(())), four)
+    limit = place((jnp.asarray(3, jnp.int32), jnp.zeros(2)), four)
     program = trainer.loop.lower(eqx.filter(state, eqx.is_array), trainer.encoded, *limit).compile().as_text()
     state, _ = trainer.run(state, 3)
     arrays = jax.tree.leaves(eqx.filter(state, trainable(state)))

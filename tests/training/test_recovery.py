@@ -70,6 +70,14 @@ def test_it_returns_to_the_best_state_with_half_the_rate(model, data, recovered)
     assert all(np.allclose(a, b, rtol=1e-5, atol=1e-6) for a, b in pairs)
 
 
+def test_a_run_that_does_not_return_has_the_same_bits_without_it(model, data):
+    """Every loss too, although sums of losses also decide about a return."""
+    options = SAME | {"optimizer": optax.adam(1e-3), "every": 1}
+    (one, first), (two, second) = (fit(model, data, recover=recover, **options) for recover in (True, False))
+    assert bits(one) == bits(two)
+    assert [moment.loss for moment in first] == [moment.loss for moment in second]
+
+
 def test_without_it_the_loss_stays_away(model, data, recovered):
     _, history = fit(model, data, optimizer=BREAKING, recover=False, **SAME)
     assert history.moments[-1].loss > 10.0 * recovered[1].moments[-1].loss

@@ -92,12 +92,12 @@ class RecoveringTrainer:
             return self.trainer.run(state, until, total)
         while int(state.step) < until:
             stop = min(until, self.since + WINDOW)
-            state, losses = self.trainer.run(state, stop, self.total)
+            state, losses = self.trainer.run(state, stop, total, self.total)
             if losses.broken_at is not None:
                 if self._is_rate_to_blame(losses.broken_at):
                     return self._return(state, losses.broken_at + 1)
                 return state, LossSum(math.nan, losses.broken_at)
-            total, self.total = total + (losses.total - self.total), losses.total
+            total, self.total = losses.total, losses.window
             if stop == self.since + WINDOW:
                 mean, self.total, self.since = self.total / WINDOW, 0.0, stop
                 if mean < self.least:

@@ -169,13 +169,15 @@ class StepConfig(NamedTuple):
 class LossSum(NamedTuple):
     """The sum of the losses so far, and the first step whose loss was not finite.
 
-    Losses are added in the order of the steps, so the sum does not depend on how a run is divided into calls. If the
-    run has returned to an earlier state, `returned_to` is the step of that state, and `total` its mean loss.
+    Losses are added in the order of the steps, so sums do not depend on how a run is divided into calls. `window` is a
+    second sum, which begins at another step. If the run has returned to an earlier state, `returned_to` is the step of
+    that state, and `total` its mean loss.
     """
 
     total: float
     broken_at: int | None
     returned_to: int | None = None
+    window: float = 0.0
 
 
 class InMemoryTrainer:
@@ -188,15 +190,15 @@ class InMemoryTrainer:
 
         @functools.partial(jax.jit, donate_argnums=0)
         def loop(
-            variable: PyTree, encoded: Encoded, until: Int[Array, ""], total: Float[Array, ""]
+            variable: PyTree, encoded: Encoded, until: Int[Array, ""], totals: Float[Array, " sums"]
         ) -> tuple[PyTree, Array, Array]:
             def step(carry: tuple[PyTree, Array, Array]) -> tuple[PyTree, Array, Array]:
-                variable, total, _ = carry
+                variable, totals, _ = carry
                 state = eqx.combine(variable, self.constant)
                 # Every device computes all row indices; otherwise they would have to communicate to find them.
                 rows = constrain(batch_rows(config.seed, state.step, config.batch_size, len(encoded.s)), config.mesh)
                 state, value = config.advance(state, encoded.take(rows))
-                return eqx.filter(state, eqx.is_array), total + value, value
+                return eqx.filter(state, eqx.is_array), totals + value, value
 
             def more(carry: tuple[PyTree, Array, Array]) -> Array:
                 variable, _, value = carry
@@ -204,17 +206,17 @@ class InMemoryTrainer:
 
             # Without this, the compiler chooses the layout of arrays that no step changes, and the next call would
             # compile again.
-            end = jax.lax.while_loop(more, step, (variable, total, jnp.zeros(())))
+            end = jax.lax.while_loop(more, step, (variable, totals, jnp.zeros(())))
             return constrain(end, config.mesh, config.parameters)
 
         self.loop, self.mesh = loop, config.mesh
 
-    def run(self, state: State, until: int, total: float = 0.0) -> tuple[State, LossSum]:
-        """Take all steps before step `until` and add their losses to `total`. Donates the state."""
-        limit: tuple[Int[Array, ""], Float[Array, ""]] = jnp.asarray(until, jnp.int32), jnp.asarray(total, jnp.float32)
-        variable, summed, last = self.loop(eqx.filter(state, eqx.is_array), self.encoded, *place(limit, self.mesh))
-        state = eqx.combine(variable, self.constant)
-        return state, LossSum(float(summed), None if jnp.isfinite(last) else int(state.step) - 1)
+    def run(self, state: State, until: int, total: float = 0.0, window: float = 0.0) -> tuple[State, LossSum]:
+        """Take all steps before step `until`; add their losses to `total` and `window`. Donates the state."""
+        limit: tuple[Array, Array] = jnp.asarray(until, jnp.int32), jnp.asarray((total, window), jnp.float32)
+        variable, totals, last = self.loop(eqx.filter(state, eqx.is_array), self.encoded, *place(limit, self.mesh))
+        state, (total, window) = eqx.combine(variable, self.constant), totals.tolist()
+        return state, LossSum(total, None if jnp.isfinite(last) else int(state.step) - 1, window=window)
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
@@ -231,29 +233,30 @@ class StreamingTrainer:
 
         @functools.partial(jax.jit, donate_argnums=(0, 1))
         def one(variable: PyTree, tally: tuple[Array, Array], batch: Samples) -> tuple[PyTree, tuple[Array, Array]]:
-            total, broken = tally
+            totals, broken = tally
             state = eqx.combine(variable, self.constant)
             step = state.step
             state, value = config.advance(state, Encoded.of(state.model, batch, config.weights))
             broken = jnp.where(jnp.isfinite(value), broken, jnp.minimum(broken, step))
-            return eqx.filter(state, eqx.is_array), (total + value, broken)
+            return eqx.filter(state, eqx.is_array), (totals + value, broken)
 
         self.one = one
 
-    def run(self, state: State, until: int, total: float = 0.0) -> tuple[State, LossSum]:
-        """Take all steps before step `until` and add their losses to `total`. Donates the state."""
+    def run(self, state: State, until: int, total: float = 0.0, window: float = 0.0) -> tuple[State, LossSum]:
+        """Take all steps before step `until`; add their losses to `total` and `window`. Donates the state."""
         step = int(state.step)
         if self.batches is None or self.batches.step != step:
             self.close()
             self.batches = self.open(start=step)
         variable = eqx.filter(state, eqx.is_array)
-        tally: tuple[Float[Array, ""], Int[Array, ""]] = (jnp.asarray(total, jnp.float32), jnp.asarray(NEVER))
+        tally: tuple[Array, Array] = jnp.asarray((total, window), jnp.float32), jnp.asarray(NEVER)
         tally = place(tally, self.config.mesh)
         for _ in range(step, until):
             batch = global_batch(next(self.batches), self.config.mesh, self.config.batch_size)
             variable, tally = self.one(variable, tally, batch)
-        broken = int(tally[1])
-        return eqx.combine(variable, self.constant), LossSum(float(tally[0]), None if broken == NEVER else broken)
+        broken, (total, window) = int(tally[1]), tally[0].tolist()
+        state = eqx.combine(variable, self.constant)
+        return state, LossSum(total, None if broken == NEVER else broken, window=window)
 
     def close(self) -> None:
         """Stop reading ahead."""
