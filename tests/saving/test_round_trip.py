@@ -74,6 +74,20 @@ def several() -> tuple[LOCA, loca.Samples]:
     return LOCA.create(data, key=jax.random.key(1), transforms=transforms, **SMALL), data
 
 
+def uncertain(kind) -> tuple[Operator, loca.Samples]:
+    """A network in an operator that knows its error."""
+    data = samples(BOX)
+    sizes = {"num_features": 3, "branch_widths": (4,), "trunk_widths": (4,)}
+    return kind.create(DeepONet.create, data, key=jax.random.key(1), **sizes), data
+
+
+def calibrated_draw() -> tuple[Operator, loca.Samples]:
+    """A draw of a calibrated network."""
+    model, data = deeponet()
+    held = data.take(jnp.arange(12) % len(data))
+    return loca.calibrate(model, held).draws(jax.random.key(2), 1)[0], data
+
+
 def key():
     return jax.random.key(7)
 
@@ -112,6 +126,9 @@ MODELS = {
     "FNO-box": lambda: fno(BOX),
     "Regression": lambda: (Regression.fit(samples(BOX), components=2), samples(BOX)),
     "Proportional": lambda: (Proportional.fit(samples(BOX, channels=2)), samples(BOX, channels=2)),
+    "Ensemble": lambda: uncertain(loca.Ensemble),
+    "Probabilistic": lambda: uncertain(loca.Probabilistic),
+    "Calibrated": calibrated_draw,
     "Gaussian": lambda: (solve(samples(BOX), hyperparameters=GAUSSIAN, ranks=(4, 8))[0], samples(BOX)),
 }
 
