@@ -122,10 +122,10 @@ def main() -> None:
     given = parser.parse_args()
     CACHE.mkdir(parents=True, exist_ok=True)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    about = {"commit": commit(), "hardware": hardware(), "jax": jax.__version__}  # before the results change
     for row in rows(given.case or ["darcy", "shift"], given.seeds, given.trials, results):
         command = f"python studies/safeguards.py --case {row['case'].split()[0]}{' --trials' if given.trials else ''}"
-        about = {"command": command, "commit": commit(), "hardware": hardware(), "jax": jax.__version__}
-        results.append(row | about)
+        results.append(row | {"command": command, **about})
         print(json.dumps(results[-1]), flush=True)
         fresh = RESULTS.with_suffix(".tmp")
         fresh.write_text(json.dumps(results, indent=1) + "\n")
