@@ -121,12 +121,39 @@ def row(case: str, seed: int) -> dict:
     return found | {"commit": commit(), "hardware": hardware(), "jax": jax.__version__}
 
 
+def table(results: list[dict]) -> str:
+    """Means over seeds, as Markdown."""
+    lines = ["| case | seeds | Gaussian operator | ridge | mean field | coverage | core minutes |",
+             "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]  # fmt: skip
+    for case in dict.fromkeys(row["case"] for row in results):
+        rows = [row for row in results if row["case"] == case]
+        for name in rows[0]["gaussian"]:
+            cells = [means([row[model][name] for row in rows]) for model in ("gaussian", "ridge", "mean field")]
+            shown = [" ".join(f"{x:.2f}" if name == "skill" else f"{100.0 * x:.3g} %" for x in cell) for cell in cells]
+            covered = " ".join(f"{100.0 * share:.0f} %" for share in means([row["coverage"] for row in rows]))
+            (minutes,) = means([row["core_minutes"] for row in rows])
+            label = case if name == "test" else f"{case}, {name}"
+            lines.append(f"| {' | '.join([label, str(len(rows)), *shown, covered, f'{minutes:.1f}'])} |")
+    return "\n".join(lines)
+
+
+def means(values: list) -> list[float]:
+    """The mean over seeds, of every channel."""
+    return np.atleast_1d(np.mean(values, axis=0)).tolist()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", action="append")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument(
+        "--table", action="store_true", help="print the results so far as Markdown, for docs/solving.md"
+    )
     given = parser.parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    if given.table:
+        print(table(results))
+        return
     for seed in range(given.seeds):
         for case in given.case or CASES:
             if any(each["case"] == case and each["seed"] == seed for each in results):

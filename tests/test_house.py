@@ -170,6 +170,14 @@ def test_the_readme_has_the_commands_of_the_tour():
     assert commands == done, "run `make tour`"
 
 
+def test_the_documentation_has_the_errors_of_solved_operators():
+    spec = importlib.util.spec_from_file_location("solved", ROOT / "studies/solved.py")
+    solved = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(solved)
+    table = solved.table(json.loads(solved.RESULTS.read_text()))
+    assert table in (ROOT / "docs/solving.md").read_text(), "run `python studies/solved.py --table`"
+
+
 def test_the_readme_quotes_the_results():
     """Every error and time in the README's table is in the table of that claim in docs/results.md; the best is bold."""
     sections = dict(re.findall(r"^## (R\d+)\.(.*?)(?=^## |\Z)", (ROOT / "docs/results.md").read_text(), re.M | re.S))
