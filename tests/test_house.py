@@ -109,7 +109,7 @@ def python_blocks() -> dict[str, str]:
     return found
 
 
-def tested_blocks() -> dict[str, str]:
+def blocks_to_run() -> dict[str, str]:
     """The blocks that run: all of them in the full tests, those of the first pages in the gate."""
     pages = "" if os.environ.get("LOCA_FULL") else ("README.md", "docs/index.md", "docs/your-data.md")
     return {name: code for name, code in python_blocks().items() if name.startswith(pages)}
@@ -135,7 +135,7 @@ print(json.dumps(failures))
 @pytest.fixture(scope="module")
 def failed_blocks() -> dict[str, str]:
     """The tracebacks of blocks that failed. All run in one process, which imports and compiles everything once."""
-    blocks = tested_blocks()
+    blocks = blocks_to_run()
     if not os.environ.get("LOCA_FULL"):  # few steps and functions show as well that the code runs
         blocks = {name: re.sub(r"(steps(?:=|', '))\d{3,}", r"\g<1>20", code) for name, code in blocks.items()}
         blocks = {name: re.sub(r"(\.key\(\d\), )1000\b", r"\g<1>100", code) for name, code in blocks.items()}
@@ -143,7 +143,7 @@ def failed_blocks() -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", tested_blocks())
+@pytest.mark.parametrize("block", blocks_to_run())
 def test_code_in_the_docs_runs(block, failed_blocks):
     assert block not in failed_blocks, failed_blocks[block]
 
