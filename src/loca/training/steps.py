@@ -131,6 +131,8 @@ def advance(
         weights = () if batch.weights is None else (batch.weights,)
         if mesh is None:
             return model.objective(loss, batch.codes, batch.queries, batch.s, *weights)
+        if type(model).objective is not Operator.objective:
+            raise ValueError(f"{type(model).__name__} has an objective of its own; train it without a mesh")
         return loss(shard(model, mesh).respond(batch.codes, batch.queries), batch.s, *weights)
 
     value, gradient = jax.value_and_grad(objective)(learned)
