@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 from loca.data import Indexed, Queries, Samples, Shared, columns
 from loca.encoders import Encoder
 from loca.metrics import relative_l2
-from loca.models import GaussianOperator
+from loca.models import GaussianOperator, standardized_errors
 from loca.solving.problem import Accuracy, Hyperparameters, Problem, Ranks
 from loca.typing import Input
 
@@ -214,21 +214,8 @@ def amplitudes(operator: GaussianOperator, held: Samples) -> tuple[float, ...]:
     """Factors of σ² with which 90 % of the labels of held-out functions are within the interval for 90 %."""
     held = held.take(jnp.arange(min(HELD, len(held))))
     held = held.observe(jax.random.key(0), min(HELD_LABELS, held.y.count))
-    scores = standardized_errors(operator, held.u, held.y.locations(len(held)), held.s)
+    scores = standardized_errors(operator, held.u, held.y, held.s)
     return tuple(((jnp.quantile(scores, 0.9, axis=(0, 1)) / NORMAL_QUANTILE) ** 2).tolist())
-
-
-@eqx.filter_jit
-def standardized_errors(
-    operator: GaussianOperator, u: Input, y: Float[Array, "N P d_y"], s: Float[Array, "N P d_s"]
-) -> Float[Array, "N P d_s"]:
-    """|s − F(u)(y)|/std for every label."""
-
-    def one(function: tuple[Input, Array, Array]) -> Array:
-        u, y, s = function
-        return jnp.abs(s - operator(u, y)) / operator.std(u, y)
-
-    return jax.lax.map(one, (u, y, s))
 
 
 def transforms_to_try(data: Samples) -> list[Mapping[str, str]]:
