@@ -4,6 +4,8 @@ from loca.encoders.composed import Joined as Joined
 from loca.encoders.composed import Scalars as Scalars
 from loca.encoders.composed import Standardized as Standardized
 from loca.encoders.encoder import Encoder as Encoder
+from loca.encoders.encoder import HarmonicSensors as HarmonicSensors
+from loca.encoders.encoder import Sensors as Sensors
 from loca.encoders.fourier import Fourier as Fourier
 from loca.encoders.principal import PrincipalComponents as PrincipalComponents
 from loca.encoders.projection import Projection as Projection
@@ -11,8 +13,6 @@ from loca.encoders.scattering1d import Band as Band
 from loca.encoders.scattering1d import Scattering1D as Scattering1D
 from loca.encoders.scattering2d import Axis as Axis
 from loca.encoders.scattering2d import Scattering2D as Scattering2D
-from loca.encoders.sensors import HarmonicSensors as HarmonicSensors
-from loca.encoders.sensors import Sensors as Sensors
 from loca.encoders.wavelet import Wavelet as Wavelet
 
 __all__ = [

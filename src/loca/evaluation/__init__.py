@@ -8,7 +8,7 @@ from loca.evaluation.measures import Distribution as Distribution
 from loca.evaluation.measures import Measure as Measure
 from loca.evaluation.report import RELIABILITY_LEVELS as RELIABILITY_LEVELS
 from loca.evaluation.report import Report as Report
-from loca.evaluation.tables import short as short
+from loca.evaluation.report import short as short
 
 __all__ = [
     "BLOCK",

@@ -10,7 +10,7 @@ from typing import Any
 
 from loca.data import group_attributes
 from loca.durable import differences, is_started, sync, sync_tree, without_versions, write_atomically, write_request
-from loca.prediction.arrays import TileValues
+from loca.prediction.grid import TileValues
 from loca.prediction.tiles import Tiles
 
 DESCRIPTION = "loca_prediction"

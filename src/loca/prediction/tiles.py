@@ -16,8 +16,16 @@ from jaxtyping import Array, Float
 
 from loca.data import Records, Samples
 from loca.models import Operator, TilePredictor, Uncertain, encode_functions, predict_encoded, predict_error_bars
-from loca.prediction.arrays import ERROR_BARS, StoredArray, TileValues, with_error_bars
-from loca.prediction.grid import Labels, QueryGrid, QueryPoints, Tile
+from loca.prediction.grid import (
+    ERROR_BARS,
+    Labels,
+    QueryGrid,
+    QueryPoints,
+    StoredArray,
+    Tile,
+    TileValues,
+    with_error_bars,
+)
 from loca.typing import PyTree
 
 if TYPE_CHECKING:

@@ -1,6 +1,5 @@
 """∫_Y: nodes and weights on the output domain."""
 
-from loca.rules.cell_rule import CellRule as CellRule
 from loca.rules.defaults import rule_on as rule_on
 from loca.rules.monte_carlo import MonteCarlo as MonteCarlo
 from loca.rules.monte_carlo import OwnQueries as OwnQueries
@@ -8,6 +7,7 @@ from loca.rules.monte_carlo import QuasiMonteCarlo as QuasiMonteCarlo
 from loca.rules.product_rules import GaussLegendre as GaussLegendre
 from loca.rules.product_rules import SphereProduct as SphereProduct
 from loca.rules.product_rules import Trapezoid as Trapezoid
+from loca.rules.rule import CellRule as CellRule
 from loca.rules.rule import FixedRule as FixedRule
 from loca.rules.rule import Rule as Rule
 

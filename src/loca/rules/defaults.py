@@ -3,10 +3,9 @@
 import jax
 
 from loca.domains import Domain
-from loca.rules.cell_rule import CellRule
 from loca.rules.monte_carlo import QuasiMonteCarlo
 from loca.rules.product_rules import GaussLegendre, SphereProduct, Trapezoid, covers_all_longitudes
-from loca.rules.rule import Rule
+from loca.rules.rule import CellRule, Rule
 
 PER_DIMENSION = {1: 100, 2: 14, 3: 8}
 """Nodes per dimension: the paper's 100 and 14², and about as many in three dimensions as it uses at most (20²)."""

@@ -1,4 +1,4 @@
-"""What every quadrature rule is, and tensor products of one-dimensional rules."""
+"""What every quadrature rule is, tensor products of one-dimensional rules, and the rule on cells."""
 
 import abc
 import math
@@ -75,3 +75,25 @@ def counts_per_dimension(counts: int | Sequence[int], dimension: int) -> tuple[i
             f"got {counts} ({math.prod(each)} nodes in total)"
         )
     return each
+
+
+class CellRule(FixedRule):
+    """Σ_k |C_k| h(c_k): the centroids of cells with the measures of the cells, so no weight lies outside of Y.
+
+    Exact for linear functions and of order two for smooth ones; see `Mesh.partition` for meshes with many cells.
+
+    **Arguments:**
+
+    - `domain`: Y, such as a `Mesh`.
+    - `count`: larger cells than |Y|/count are bisected, and many small ones are combined, so that there are `count` to
+        2·`count` nodes. Good values: 256 to 1024.
+    """
+
+    domain: Domain
+    z: Float[Array, "Q d_y"]
+    w: Float[Array, " Q"]
+
+    def __init__(self, domain: Domain, count: int):
+        nodes, weights = domain.partition(count)
+        self.domain = domain
+        self.z, self.w = jnp.asarray(nodes, dtype=float), jnp.asarray(weights, dtype=float)

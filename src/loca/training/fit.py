@@ -21,9 +21,8 @@ from loca.losses import mean_squared
 from loca.metrics import relative_l2
 from loca.models import Adaptation, Operator, adapt, predict_encoded, shard
 from loca.training.fingerprint import fingerprint
-from loca.training.history import History
+from loca.training.history import Callback, History, Progress, progress_bar
 from loca.training.optimizers import default_optimizer, trained
-from loca.training.progress import Callback, Progress, progress_bar
 from loca.training.recovery import RETURNS, RecoveringTrainer
 from loca.training.run_directory import RunDirectory
 from loca.training.steps import Encoded, InMemoryTrainer, Loss, State, StepConfig, StreamingTrainer, Trainer

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from loca.durable import write_atomically
-from loca.training.history import finite
-from loca.training.progress import Progress
+from loca.training.history import Progress, finite
 
 
 class Logger(abc.ABC):
