@@ -132,7 +132,7 @@ def small_own_tiles(monkeypatch):
     monkeypatch.setattr(tiles, "MOST_QUERIES", 5)
 
 
-@pytest.mark.parametrize("build", [loca, pytest.param(deeponet, marks=pytest.mark.full), fno])
+@pytest.mark.parametrize("build", [loca, *(pytest.param(build, marks=pytest.mark.full) for build in (deeponet, fno))])
 def test_the_file_holds_the_predictions_of_the_model(build, tmp_path, small_tiles):
     data = Labeled(weather(), "air", ["pres", "air"], "time")
     model, seen = build(data.load()), []
@@ -164,7 +164,9 @@ def test_what_is_missing_in_the_data_is_missing_in_the_prediction(tmp_path, smal
 
 
 @pytest.mark.parametrize("build", [loca, pytest.param(deeponet, marks=pytest.mark.full)])
-@pytest.mark.parametrize("form", [pytest.param("shared", marks=pytest.mark.full), "indexed", "free"])
+@pytest.mark.parametrize(
+    "form", ["indexed", *(pytest.param(form, marks=pytest.mark.full) for form in ("shared", "free"))]
+)
 def test_all_forms_of_queries(build, form, tmp_path, request):
     y = jax.random.uniform(jax.random.key(3), (90, 2))
     index = jax.random.randint(jax.random.key(4), (11, 9), 0, 20)
