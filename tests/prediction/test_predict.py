@@ -23,7 +23,7 @@ from loca.benchmarks import measure_streamed_prediction
 from loca.cli.app import app
 from loca.data import Free, Indexed, Labeled, Part, Records, Samples, Shared, convert
 from loca.domains import Box, Sphere, Torus
-from loca.durable import files as work
+from loca.durable import lock
 from loca.encoders import Sensors
 from loca.models import FNO, LOCA, DeepONet
 from loca.prediction import QueryGrid, partial, predict_to, tiles
@@ -358,7 +358,7 @@ def test_other_requests_are_refused(tmp_path):
         predict_to(model, data, tmp_path / "else.zarr")
     with pytest.raises(ValueError, match=r"outputs pres .*, air .*, but the model was made for pres"):
         predict_to(model, Labeled(weather(), "air", ["pres", "air"], "time"), tmp_path / "q.zarr")
-    with work.lock(tmp_path / "q.zarr.partial"), pytest.raises(RuntimeError, match="another process"):
+    with lock(tmp_path / "q.zarr.partial"), pytest.raises(RuntimeError, match="another process"):
         predict_to(model, data, tmp_path / "q.zarr")
 
 
