@@ -137,7 +137,7 @@ def failed_blocks() -> dict[str, str]:
     """The tracebacks of blocks that failed. All run in one process, which imports and compiles everything once."""
     blocks = blocks_to_run()
     if not os.environ.get("LOCA_FULL"):  # few steps and functions show as well that the code runs
-        blocks = {name: re.sub(r"(steps(?:=|', '))\d{3,}", r"\g<1>20", code) for name, code in blocks.items()}
+        blocks = {name: re.sub(r"(steps(?:=|', '))\d{3,}", r"\g<1>2", code) for name, code in blocks.items()}
         blocks = {name: re.sub(r"(\.key\(\d\), )1000\b", r"\g<1>100", code) for name, code in blocks.items()}
     return json.loads(run_fresh(RUN_BLOCKS, json.dumps(blocks), timeout=1800.0).splitlines()[-1])
 
