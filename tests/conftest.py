@@ -11,11 +11,10 @@ CACHE = Path(__file__).parents[1] / ".jax-cache"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-# Most time goes into compiling: without optimization it takes a fifth. The full tests compile as users do.
-if not os.environ.get("LOCA_FULL"):
-    flags = ["--xla_backend_optimization_level=0"]
-    flags += ["--xla_cpu_use_fusion_emitters=false"] if version("jaxlib").startswith("0.10.") else []
-    os.environ.setdefault("XLA_FLAGS", " ".join(flags))
+# Most time goes into compiling: without optimization it takes a fifth. With XLA_FLAGS= tests compile as users do.
+flags = ["--xla_backend_optimization_level=0"]
+flags += ["--xla_cpu_use_fusion_emitters=false"] if version("jaxlib").startswith("0.10.") else []
+os.environ.setdefault("XLA_FLAGS", " ".join(flags))
 
 import hypothesis
 import jax
