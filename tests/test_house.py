@@ -23,8 +23,12 @@ SOURCES = sorted((ROOT / "src/loca").rglob("*.py"))
 
 
 def run_fresh(code: str, text: str = "", timeout: float = 240.0) -> str:
-    """The output of a new process in its own directory, given `text` as input. It may write bytecode."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    """The output of a new process in its own directory, given `text` as input.
+
+    It may write bytecode. With the full tests, it compiles with optimization: the documentation trains for minutes.
+    """
+    dropped = {"PYTHONDONTWRITEBYTECODE", *(["XLA_FLAGS"] if os.environ.get("LOCA_FULL") else [])}
+    environment = {name: value for name, value in os.environ.items() if name not in dropped}
     with tempfile.TemporaryDirectory() as place:
         busy = "ignore:Error reading persistent compilation cache entry"  # if another test is writing the entry
         line = [sys.executable, "-W", "error", "-W", busy, "-c", code]
