@@ -51,7 +51,9 @@ def adjoint_error(model, u):
 def doubled(model):
     """The same model in double precision."""
     wider = {jnp.dtype("float32"): jnp.float64, jnp.dtype("complex64"): jnp.complex128}
-    return jax.tree.map(lambda leaf: leaf.astype(wider.get(leaf.dtype, leaf.dtype)) if eqx.is_array(leaf) else leaf, model)
+    return jax.tree.map(
+        lambda leaf: leaf.astype(wider.get(leaf.dtype, leaf.dtype)) if eqx.is_array(leaf) else leaf, model
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)

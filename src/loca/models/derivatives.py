@@ -6,7 +6,7 @@ import abc
 import functools
 import warnings
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
@@ -33,7 +33,9 @@ class Differentiable(eqx.Module):
     As in a call of the operator, u is one function and y are its queries; for many functions map with `jax.vmap`.
     Derivatives with respect to u are those with respect to its values at the sensors. Inner products are plain sums,
     ⟨a, b⟩ = Σ a·b, over sensors or queries and channels. If both have quadrature weights w, then ds·w_y instead of ds,
-    and a result divided by w_x, make the inner products those of L². Products are computed in full precision.
+    and a result divided by w_x, make the inner products those of L².
+
+    Derivatives are computed in double precision and rounded, except in functions that JAX is compiling or mapping.
     """
 
     normalization: eqx.AbstractVar[Normalization]
@@ -87,9 +89,7 @@ class Differentiable(eqx.Module):
             )
         return adjoint(self, u, ds, queries.y)
 
-    def gradient(
-        self, functional: Functional
-    ) -> Callable[[Numbers | Measurements | MultiInput], Direction]:
+    def gradient(self, functional: Functional) -> Callable[[Numbers | Measurements | MultiInput], Direction]:
         """u ↦ ∇J(F(u)), the gradient with respect to the values of u of a functional J of the output function.
 
         `operator.gradient(lambda s: s(y).mean())(u)` is the gradient of the mean over the queries y.
@@ -102,7 +102,7 @@ class Differentiable(eqx.Module):
         def gradient(u: Numbers | Measurements | MultiInput) -> Direction:
             u = as_input(u, many=False)
             self.normalization.check_input(u, self.inputs)
-            return gradient_of(self, functional, u)
+            return gradient_of(self, u, functional)
 
         return gradient
 
@@ -138,24 +138,40 @@ class Differentiable(eqx.Module):
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+WIDER = {"float32": "float64", "complex64": "complex128"}
 
 
-def in_full_precision(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """The function, with products in full precision: adjoints are exact, and rounded products have no `jvp`."""
+def precise(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The compiled function, with products in full precision, which have a forward derivative as well.
+
+    Arrays that JAX is not tracing are computed with in double precision: kernels with little noise amplify rounding
+    errors a thousandfold. The result has the precision of the first array after the operator.
+    """
+    compiled = eqx.filter_jit(function)
 
     @functools.wraps(function)
-    def precise(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+    def call(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+        leaves = [leaf for leaf in jax.tree.leaves(arguments) if eqx.is_array(leaf)]
         with jax.default_matmul_precision("highest"):
-            return function(*arguments, **named)
+            if any(isinstance(leaf, Tracer) for leaf in leaves):
+                return compiled(*arguments, **named)
+            dtype = next(leaf.dtype for leaf in jax.tree.leaves(arguments[1:]) if eqx.is_array(leaf))
+            with jax.enable_x64(True):
+                found = compiled(*jax.tree.map(widened, arguments), **named)
+                return jax.tree.map(lambda array: array.astype(dtype), found)
 
-    return precise
+    return call
+
+
+def widened(leaf: Any) -> Any:
+    """A real or complex array in double precision; anything else as it is."""
+    return leaf.astype(WIDER.get(leaf.dtype.name, leaf.dtype)) if eqx.is_array(leaf) else leaf
 
 
 # The operator is an argument of these functions, so another operator of the same sizes needs no compilation.
 
 
-@eqx.filter_jit
-@in_full_precision
+@precise
 def directional(
     operator: Differentiable, u: Input, du: tuple[Array, ...], y: Float[Array, "P d_y"]
 ) -> Float[Array, "P d_s"]:
@@ -163,17 +179,15 @@ def directional(
     return jax.jvp(lambda values: operator(with_values(u, values), y), (values_of(u),), (du,))[1]
 
 
-@eqx.filter_jit
-@in_full_precision
+@precise
 def adjoint(operator: Differentiable, u: Input, ds: Float[Array, "P d_s"], y: Float[Array, "P d_y"]) -> Direction:
     """DF(u)*ds."""
     s, transpose = jax.vjp(lambda values: operator(with_values(u, values), y), values_of(u))
     return direction_from(u, transpose(ds.astype(s.dtype))[0])
 
 
-@eqx.filter_jit
-@in_full_precision
-def gradient_of(operator: Differentiable, functional: Functional, u: Input) -> Direction:
+@precise
+def gradient_of(operator: Differentiable, u: Input, functional: Functional) -> Direction:
     """∇J(F(u))."""
 
     def number(values: tuple[Array, ...]) -> Float[Array, ""]:
@@ -189,8 +203,7 @@ def gradient_of(operator: Differentiable, functional: Functional, u: Input) -> D
     return direction_from(u, jax.grad(number)(values_of(u)))
 
 
-@eqx.filter_jit
-@in_full_precision
+@precise
 def location_derivative(operator: Differentiable, u: Input, y: Float[Array, "P d_y"]) -> Float[Array, "P d_s d_y"]:
     """∂F(u)(y)/∂y of a pointwise operator: all queries move at once, along one coordinate after the other."""
 
