@@ -165,7 +165,7 @@ def precise(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
 
 def widened(leaf: Any) -> Any:
     """A real or complex array in double precision; anything else as it is."""
-    return leaf.astype(WIDER.get(leaf.dtype.name, leaf.dtype)) if eqx.is_array(leaf) else leaf
+    return leaf.astype(WIDER[leaf.dtype.name]) if eqx.is_array(leaf) and leaf.dtype.name in WIDER else leaf
 
 
 # The operator is an argument of these functions, so another operator of the same sizes needs no compilation.

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from loca.data import Identity, Normalization, Queries, Samples, Variable, as_numbers
+from loca.data import Identity, Normalization, Queries, Records, Samples, Variable, as_numbers
 from loca.models import Adaptation, Operator, Signature
 from loca.parameters import count
 from loca.typing import Input, Measurements, MultiInput, Numbers, values_of, with_values
@@ -105,6 +105,8 @@ def tangents(
     - `ds`: the derivatives at the labels of the data, shape (N, K, P, d_s), or (N, K, P) for one channel.
     - `weight`: of the derivatives.
     """
+    if isinstance(data, Records):
+        raise TypeError(f"expected training data in memory, got {data!r}; load the pairs: `records.load()`")
     if type(operator).objective is not Operator.objective:
         raise ValueError(
             f"{type(operator).__name__} has an objective of its own, which knows no derivatives; pass a single network"
@@ -127,9 +129,9 @@ def tangents(
         dataclasses.replace(data, u=with_values(data.u, [each[:, k] for each in changes]), s=slopes[:, k])
         for k in range(K)
     ]
-    operator.normalization.check_input(adaptation.apply(data).u, operator.inputs)
-    pairs = joined([adaptation.apply(each) for each in (data, *copies)])
-    is_several = isinstance(adaptation.apply(data).u, MultiInput)
+    adapted = [adaptation.apply(each) for each in (data, *copies)]
+    operator.normalization.check_input(adapted[0].u, operator.inputs)
+    pairs, is_several = joined(adapted), isinstance(adapted[0].u, MultiInput)
     normalization = normalization_of(operator, pairs, K, weight)
     return Tangent(normalization, operator, K, is_several, signature=Signature.of(pairs)), pairs
 
@@ -144,7 +146,8 @@ def directions_of(du: Numbers | MultiInput, u: Input) -> tuple[Float[Array, "N K
         values.append(as_numbers(du.scalars, "the scalars of du", "(N, K, k)"))
     expected = values_of(u)
     shapes = [(each.shape[0], *each.shape[2:]) for each in values]
-    if shapes != [each.shape for each in expected] or len({each.shape[1] for each in values}) != 1:
+    numbers = {each.shape[1] for each in values}
+    if shapes != [each.shape for each in expected] or len(numbers) != 1 or 0 in numbers:
         given, wanted = (", ".join(str(each.shape) for each in part) for part in (values, expected))
         raise ValueError(
             f"du has shape {given}, but u has {wanted}; pass K directions for each function, with one value for each "
