@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from loca import rules as rules
     from loca import runs as runs
     from loca import saving as saving
+    from loca import sensitivity as sensitivity
     from loca import solving as solving
     from loca import training as training
     from loca import typing as typing
@@ -111,6 +112,7 @@ __all__ = [
     "runs",
     "save",
     "saving",
+    "sensitivity",
     "solve",
     "solving",
     "training",
