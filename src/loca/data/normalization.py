@@ -85,6 +85,15 @@ class Normalization(Fixed):
         shifts, scales = (jnp.split(each, ends[:-1]) for each in (self.u_shift, self.u_scale))
         return with_values(u, [(part - a) / b for part, a, b in zip(parts, shifts, scales, strict=True)])
 
+    def restore_input(self, u: Input) -> Input:
+        """u from ũ."""
+        parts = values_of(u)
+        ends = np.cumsum([part.shape[-1] for part in parts])
+        shifts, scales = (jnp.split(each, ends[:-1]) for each in (self.u_shift, self.u_scale))
+        parts = [a + b * part for part, a, b in zip(parts, shifts, scales, strict=True)]
+        left = iter(self.u_transforms)
+        return with_values(u, [invert(tuple(itertools.islice(left, v.shape[-1])), v) for v in parts])
+
     def standardize_output(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
         """s̃ from s, if no transform depends on the location."""
         return OutputNormalization(self.s_shift, self.s_scale, self.s_transforms).standardize(s)
@@ -130,10 +139,7 @@ class OutputNormalization(Fixed):
 
     def restore(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
         """s from s̃."""
-        s = self.shift + self.scale * s
-        if not self.transforms:
-            return s
-        return jnp.stack([transform.invert(s[..., i]) for i, transform in enumerate(self.transforms)], axis=-1)
+        return invert(self.transforms, self.shift + self.scale * s)
 
 
 def at(transforms: tuple[Transform, ...], queries: Queries) -> tuple[Transform, ...]:
@@ -146,6 +152,13 @@ def apply(transforms: tuple[Transform, ...], values: Float[Array, "*N d"]) -> Fl
     if not transforms:
         return values
     return jnp.stack([transform.apply(values[..., i]) for i, transform in enumerate(transforms)], axis=-1)
+
+
+def invert(transforms: tuple[Transform, ...], values: Float[Array, "*N d"]) -> Float[Array, "*N d"]:
+    """Undo the transform of every channel; there may be no transforms."""
+    if not transforms:
+        return values
+    return jnp.stack([transform.invert(values[..., i]) for i, transform in enumerate(transforms)], axis=-1)
 
 
 def transform_input(transforms: tuple[Transform, ...], u: Input) -> Input:
