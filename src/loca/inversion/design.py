@@ -138,7 +138,7 @@ def greedy(
         others = np.einsum("csd,de->cse", noise[:, :, best], np.linalg.inv(own[best]))
         g -= np.einsum("cse,bek->bcsk", others, g[:, best])
         noise -= np.einsum("cse,edt->csdt", others, noise[best])
-        noise[best], noise[:, best] = 0.0, 0.0
+        noise[best], noise[:, :, best] = 0.0, 0.0
         noise[best, :, best] = np.eye(channels)  # not used any more
         g[:, best] = 0.0
     return np.asarray(rows), np.asarray(gains)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 from loca.data import Variable, grid_shape
 from loca.inversion.prior import Prior
 from loca.models import Operator
-from loca.typing import Input, values_of
+from loca.typing import Input, PyTree, values_of
 
 if TYPE_CHECKING:
     import xarray
@@ -70,7 +70,7 @@ class Posterior:
     mode: Float[np.ndarray, " K"]
     mode_input: Input
     coordinates: Float[np.ndarray, "S K"]
-    draws: Input
+    draws: PyTree
     mean: Input
     std: Input
     y: Float[Array, "P d_y"]
@@ -100,7 +100,7 @@ class Posterior:
             f"{found.divergences} divergences",
             f"  mode          {found.steps} steps of {found.optimizer}; {found.seconds:.1f} s in total",
         ]
-        if found.outside:
+        if found.outside > 0.001:
             lines.insert(
                 2, f"  prior         {100 * found.outside:.2g} % of the variance of held-out inputs is outside"
             )

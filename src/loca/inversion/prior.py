@@ -6,7 +6,6 @@ import itertools
 import warnings
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -182,10 +181,8 @@ def as_prior(operator: Operator, prior: Prior | Samples | Records | Numbers | Mu
         prior = Prior.fit(operator.normalization, loaded(operator, prior).u)
     elif not isinstance(prior, Prior):
         prior = Prior.fit(operator.normalization, as_input(prior, many=True))
-    reached = eqx.filter_eval_shape(prior, prior.mean)
-    channels = sum(part.shape[-1] for part in values_of(reached))
-    expected = len(operator.normalization.u_shift)
-    shapes = [part.shape for part in values_of(reached)]
+    shapes = [part.shape for part in values_of(prior(jnp.zeros_like(prior.mean)))]
+    channels, expected = sum(shape[-1] for shape in shapes), len(operator.normalization.u_shift)
     if channels != expected:
         raise ValueError(
             f"the prior decodes to inputs of shape {shapes} with {channels} channels, but the operator takes "
@@ -214,7 +211,7 @@ def warn_outside_prior(prior: Prior, u: Input) -> float:
         return 0.0
     departures = jax.lax.map(codec.flat, u, batch_size=256) - codec.mean
     inside = departures @ codec.directions
-    share = float(1.0 - jnp.sum(inside**2) / jnp.sum(departures**2))
+    share = max(0.0, float(1.0 - jnp.sum(inside**2) / jnp.sum(departures**2)))
     if share > OUTSIDE:
         warnings.warn(
             f"{100 * share:.0f} % of the variance of the held-out inputs is outside of the prior, which has "
