@@ -3,8 +3,8 @@
     python studies/acquisition.py --out DIR --seeds 10
 
 For every seed the loop starts with the same simulations. In each round an operator is solved for, `loca.acquire`
-chooses inputs from a pool, or chance does, and the solver simulates them. DIR/seeds.jsonl has one line for each seed and
-choice; the same command resumes. DIR/acquisition.json has means over seeds, and DIR/acquisition.png the figure.
+chooses inputs from a pool, or chance does, and the solver simulates them. DIR/seeds.jsonl has one line for each seed
+and choice; the same command resumes. DIR/acquisition.json has means over seeds, and DIR/acquisition.png the figure.
 """
 
 import argparse

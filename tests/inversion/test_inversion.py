@@ -90,7 +90,7 @@ def test_nuts_is_the_closed_form_for_a_linear_operator(model, observed, prior, t
 
 def test_masked_observations_are_as_removed_ones(train, prior):
     model = operator(train, channels=2)
-    s = np.asarray(model(train.u[0], Y))
+    s = np.array(model(train.u[0], Y))
     noise = NOISE * np.linspace(1.0, 2.0, s.size).reshape(s.shape)
     s[2], s[5, 1], noise[2] = np.nan, np.nan, np.nan
     mask = ~np.isnan(s)

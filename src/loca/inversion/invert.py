@@ -178,7 +178,7 @@ def warn_untrustworthy(found: Diagnostics) -> None:
         messages.append(
             f"NUTS diverged at {found.divergences} draws; draws may miss part of the posterior, compare several chains"
         )
-    if found.effective < FEW or found.r_hat > LARGE:
+    if found.method == "nuts" and (found.effective < FEW or found.r_hat > LARGE):
         messages.append(
             f"the draws have an effective sample size of {found.effective:.0f} and r-hat {found.r_hat:.2f}; take more "
             "draws or a longer warmup"
