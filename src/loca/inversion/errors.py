@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from loca.data import Records, Samples, Shared, as_numbers, shared_array
 from loca.inversion.prior import Prior, loaded
-from loca.models import Operator, Uncertain, interpolation_between, predict
+from loca.models import Operator, Uncertain, interpolation_between, predict, predict_error_bars
 from loca.typing import Input, Key, Numbers
 from loca.uncertainty import Calibrated, Ensemble, Offset
 
@@ -215,9 +215,9 @@ def own_covariance(operator: Operator, y: Float[Array, "P d_y"], prior: Prior, k
         )
     u = jax.vmap(prior)(jax.random.normal(for_inputs, (INPUTS, prior.size)))
     errors = np.stack([np.asarray(predict(draw, u, Shared(y))) for draw in draws])
-    center = np.asarray(predict(operator, u, Shared(y)))
-    rows = (errors - center).reshape(len(draws) * INPUTS, -1)
-    std = np.sqrt(np.mean([np.asarray(operator.std(one, y)) ** 2 for one in unstacked(u)], axis=0)).ravel()
+    bars = predict_error_bars(operator, u, Shared(y), jnp.zeros(len(operator.outputs)))
+    rows = (errors - np.asarray(bars.mean)).reshape(len(draws) * INPUTS, -1)
+    std = np.sqrt(np.mean(np.asarray(bars.std, np.float64) ** 2, axis=0)).ravel()
     shrunk = shrunk_covariance(rows)
     size = np.sqrt(np.diag(shrunk))
     return shrunk * np.outer(*[std / np.where(size > 0.0, size, 1.0)] * 2) + np.diag(np.where(size > 0.0, 0.0, std**2))
@@ -229,12 +229,6 @@ def draws_of(operator: Operator, key: Key, count: int) -> tuple[Operator, ...]:
     if not isinstance(operator, Uncertain) or not isinstance(inner, Uncertain):
         return ()
     return inner.draws(key, min(count, inner.size) if isinstance(inner, Ensemble) else count)
-
-
-def unstacked(u: Input) -> list[Input]:
-    """Many functions as a list."""
-    count = len(jax.tree.leaves(u)[0])
-    return [jax.tree.map(lambda array, i=i: array[i], u) for i in range(count)]
 
 
 def shrunk_covariance(rows: Float[np.ndarray, "N n"]) -> Float[np.ndarray, "n n"]:
