@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from loca import evaluation as evaluation
     from loca import figures as figures
     from loca import gaussian as gaussian
+    from loca import inversion as inversion
     from loca import kernels as kernels
     from loca import losses as losses
     from loca import metrics as metrics
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from loca import uncertainty as uncertainty
     from loca.data import Samples as Samples
     from loca.evaluation import evaluate as evaluate
+    from loca.inversion import acquire as acquire
+    from loca.inversion import design as design
+    from loca.inversion import invert as invert
     from loca.models import FNO as FNO
     from loca.models import LOCA as LOCA
     from loca.models import DeepONet as DeepONet
@@ -64,10 +68,13 @@ _HOMES = {
     "Operator": "models",
     "Probabilistic": "uncertainty",
     "Samples": "data",
+    "acquire": "inversion",
     "calibrate": "uncertainty",
     "choose": "solving",
+    "design": "inversion",
     "evaluate": "evaluation",
     "fit": "training",
+    "invert": "inversion",
     "load": "saving",
     "save": "saving",
     "solve": "solving",
@@ -83,6 +90,7 @@ __all__ = [
     "Operator",
     "Probabilistic",
     "Samples",
+    "acquire",
     "attention",
     "benchmarks",
     "calibrate",
@@ -90,6 +98,7 @@ __all__ = [
     "choose",
     "claims",
     "data",
+    "design",
     "devices",
     "domains",
     "encoders",
@@ -98,6 +107,8 @@ __all__ = [
     "figures",
     "fit",
     "gaussian",
+    "inversion",
+    "invert",
     "kernels",
     "load",
     "losses",

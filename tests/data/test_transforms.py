@@ -61,6 +61,7 @@ def test_log_normal_values_become_normal():
     np.testing.assert_allclose(norm.standardize_input(data.u), expected, atol=1e-4)
     np.testing.assert_allclose(norm.standardize_output(data.s), expected, atol=1e-4)
     np.testing.assert_allclose(norm.restore_output(expected), data.s, rtol=1e-4)
+    np.testing.assert_allclose(norm.restore_input(expected), data.u, rtol=1e-4)
 
 
 def test_asinh_is_linear_below_its_width_and_logarithmic_above():

@@ -12,6 +12,7 @@ from loca.cli.bench import bench
 from loca.cli.data import check, convert, generate, show
 from loca.cli.failures import Commands
 from loca.cli.figures import figures
+from loca.cli.inversion import invert
 from loca.cli.models import calibrate, evaluate, inspect, predict
 from loca.cli.runs import choose, reproduce, train
 
@@ -23,7 +24,9 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
-COMMANDS = (generate, convert, show, check, train, choose, calibrate, evaluate, predict, figures, inspect, reproduce)
+COMMANDS = (
+    generate, convert, show, check, train, choose, calibrate, evaluate, predict, invert, figures, inspect, reproduce,
+)  # fmt: skip
 for command in COMMANDS:
     app.command()(command)
 app.add_typer(bench, name="bench")

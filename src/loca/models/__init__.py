@@ -11,6 +11,7 @@ from loca.models.fno import FieldAtQueries as FieldAtQueries
 from loca.models.gaussian import Conditions as Conditions
 from loca.models.gaussian import GaussianOperator as GaussianOperator
 from loca.models.grid import Grid as Grid
+from loca.models.grid import interpolation_between as interpolation_between
 from loca.models.loca import LOCA as LOCA
 from loca.models.matching import canonical_name as canonical_name
 from loca.models.matching import is_numbered as is_numbered
@@ -66,6 +67,7 @@ __all__ = [
     "adapt",
     "canonical_name",
     "encode_functions",
+    "interpolation_between",
     "is_numbered",
     "normal_radius",
     "predict",

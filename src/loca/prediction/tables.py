@@ -68,7 +68,7 @@ def read_points(path: Path, coordinates: Sequence[Variable]) -> QueryPoints:
     - `path`: FILE.csv, FILE.parquet or FILE.nc with a column or variable for each coordinate.
     - `coordinates`: names and units of the coordinates, such as `model.signature.query_coordinates`.
     """
-    columns = columns_of(path)
+    columns = read_columns(path)
     names, attributes = names_and_attributes(coordinates)
     found = {canonical_name(name): values for name, values in columns.items()}
     missing = [name for name in names if canonical_name(name) not in found]
@@ -85,7 +85,7 @@ def read_points(path: Path, coordinates: Sequence[Variable]) -> QueryPoints:
     return QueryPoints(names, y, attributes)
 
 
-def columns_of(path: Path) -> dict[str, np.ndarray]:
+def read_columns(path: Path) -> dict[str, np.ndarray]:
     """The columns of a table, or the one-dimensional variables of a NetCDF file, that hold numbers."""
     if path.suffix == ".nc":
         import xarray

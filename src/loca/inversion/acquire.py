@@ -1,0 +1,125 @@
+"""`acquire`: which inputs to simulate next."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from loca.data import Samples, Shared, as_input, as_numbers
+from loca.domains import area_weights
+from loca.inversion.errors import draws_of
+from loca.inversion.prior import loaded
+from loca.models import Operator, Uncertain, predict, predict_error_bars
+from loca.typing import Key, MultiInput, Numbers
+from loca.uncertainty import Offset
+
+QUERIES = 256
+"""Locations over which the variance is integrated, at most, unless given."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Acquisition:
+    """Which inputs to simulate, in the order of choice.
+
+    **Arguments:**
+
+    - `rows`: their numbers among the candidates.
+    - `variances`: the variance that is left after each of them: the mean of σ² over candidates, locations and outputs,
+      in standard deviations of the outputs.
+    - `before`: the same before the first.
+    """
+
+    rows: Int[np.ndarray, " count"]
+    variances: Float[np.ndarray, " count"]
+    before: float
+
+    def __str__(self) -> str:
+        left = 100.0 * self.variances[-1] / self.before
+        numbers = ", ".join(map(str, self.rows[:10])) + (", …" if len(self.rows) > 10 else "")
+        return f"inputs {numbers}: {left:.0f} % of the variance is left after {len(self.rows)} simulations"
+
+
+def acquire(
+    operator: Operator,
+    candidates: Samples | Numbers | MultiInput,
+    *,
+    count: int,
+    y: Numbers | None = None,
+    draws: int = 64,
+    key: Key | None = None,
+) -> Acquisition:
+    """Choose inputs one after another, each of which reduces the variance of all predictions most.
+
+    C_ij = ∫ Cov(F(u_i)(y), F(u_j)(y)) dy is the posterior covariance of the operator between candidates, integrated
+    over y and summed over outputs in standardized units. A simulation of u_i leaves C − C_{·i} C_{i·}/C_ii; the choice
+    minimizes the trace of that, the variance that is left on average over the candidates. So candidates should be draws
+    from the distribution of inputs on which the operator will be used.
+
+    **Arguments:**
+
+    - `operator`: knows its error: a `GaussianOperator`, an `Ensemble`, or one of them after `calibrate`.
+    - `candidates`: input functions that could be simulated; `Samples` may have outputs, which are ignored.
+    - `count`: the number of inputs to choose; none is chosen twice.
+    - `y`: where σ counts; by default some of the locations of the training data.
+    - `draws`: operators from the posterior, whose predictions have the correlations of C; its diagonal is σ².
+    - `key`: for draws; `jax.random.key(0)` by default.
+    """
+    if isinstance(candidates, Samples):
+        u = loaded(operator, candidates).u
+    else:
+        u = as_input(candidates, many=True)
+    total = len(jax.tree.leaves(u)[0])
+    if not 0 < count <= total:
+        raise ValueError(f"cannot choose {count} of {total} candidates; pass a count from 1 to {total}")
+    drawn = draws_of(operator, jax.random.key(0) if key is None else key, draws)
+    if not isinstance(operator, Uncertain) or not drawn or any(isinstance(draw, Offset) for draw in drawn):
+        raise ValueError(
+            f"{type(operator).__name__} does not know how its errors for different inputs are correlated; pass a "
+            "Gaussian operator from `loca.solve`, or an `Ensemble`"
+        )
+    points = locations_of(operator) if y is None else as_numbers(y, "y", "(P, d_y)", "(P,)")
+    queries = Shared(points)
+    domain = operator.domain
+    weights = np.ones(len(points)) if domain is None or y is not None else area_weights(domain, np.asarray(points))
+    weights = np.asarray(weights, np.float64) / np.sum(weights)
+    scale = np.asarray(operator.normalization.s_scale, np.float64)
+    bars = predict_error_bars(operator, u, queries, jnp.zeros(len(scale)))
+    variance = np.einsum("npc,p->n", (np.asarray(bars.std, np.float64) / scale) ** 2, weights)
+    center = np.asarray(bars.mean, np.float64)
+    root = np.sqrt(weights)[:, None] / scale
+    deviations = np.stack([(np.asarray(predict(draw, u, queries)) - center) * root for draw in drawn])
+    rows = deviations.transpose(1, 0, 2, 3).reshape(total, -1)
+    size = np.sqrt(np.sum(rows**2, axis=1))
+    rows = rows * (np.sqrt(variance) / np.where(size > 0.0, size, 1.0))[:, None]
+    return greedy(rows @ rows.T, count)
+
+
+def locations_of(operator: Operator) -> Float[jax.Array, "P d_y"]:
+    """Some of the locations of an operator's training data."""
+    known = None if operator.signature is None else operator.signature.y
+    if known is None:
+        raise ValueError("the operator does not know the locations of its training data; pass y, where errors count")
+    rows = np.random.default_rng(0).permutation(len(known))[:QUERIES]
+    return known[np.sort(rows)]
+
+
+def greedy(covariance: Float[np.ndarray, "N N"], count: int) -> Acquisition:
+    """The candidates that leave the smallest trace, and the mean variance that is left after each."""
+    left, before = covariance.copy(), float(np.trace(covariance)) / len(covariance)
+    least = 1e-9 * before
+    rows: list[int] = []
+    variances = []
+    for _ in range(count):
+        diagonal = np.diag(left)
+        gain = np.where(diagonal > least, np.sum(left**2, axis=0) / np.maximum(diagonal, least), 0.0)
+        gain[rows] = -1.0
+        best = int(np.argmax(gain))
+        if diagonal[best] > least:
+            left = left - np.outer(left[:, best], left[best]) / left[best, best]
+        rows.append(best)
+        variances.append(max(float(np.trace(left)), 0.0) / len(left))
+    return Acquisition(np.asarray(rows), np.asarray(variances), before)
