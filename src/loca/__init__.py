@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from loca import domains as domains
     from loca import encoders as encoders
     from loca import evaluation as evaluation
+    from loca import exporting as exporting
     from loca import figures as figures
     from loca import gaussian as gaussian
     from loca import kernels as kernels
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from loca import uncertainty as uncertainty
     from loca.data import Samples as Samples
     from loca.evaluation import evaluate as evaluate
+    from loca.exporting import export as export
     from loca.models import FNO as FNO
     from loca.models import LOCA as LOCA
     from loca.models import DeepONet as DeepONet
@@ -66,6 +68,7 @@ _HOMES = {
     "calibrate": "uncertainty",
     "choose": "solving",
     "evaluate": "evaluation",
+    "export": "exporting",
     "fit": "training",
     "load": "saving",
     "save": "saving",
@@ -94,6 +97,8 @@ __all__ = [
     "encoders",
     "evaluate",
     "evaluation",
+    "export",
+    "exporting",
     "figures",
     "fit",
     "gaussian",

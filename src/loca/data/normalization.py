@@ -85,6 +85,16 @@ class Normalization(Fixed):
         shifts, scales = (jnp.split(each, ends[:-1]) for each in (self.u_shift, self.u_scale))
         return with_values(u, [(part - a) / b for part, a, b in zip(parts, shifts, scales, strict=True)])
 
+    def restore_input(self, u: Input) -> Input:
+        """u from ũ."""
+        parts, start = [], 0
+        for part in values_of(u):
+            channels = slice(start, start + part.shape[-1])
+            of_part = OutputNormalization(self.u_shift[channels], self.u_scale[channels], self.u_transforms[channels])
+            parts.append(of_part.restore(part))
+            start = channels.stop
+        return with_values(u, parts)
+
     def standardize_output(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
         """s̃ from s, if no transform depends on the location."""
         return OutputNormalization(self.s_shift, self.s_scale, self.s_transforms).standardize(s)
