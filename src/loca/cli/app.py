@@ -10,6 +10,7 @@ import typer
 
 from loca.cli.bench import bench
 from loca.cli.data import check, convert, generate, show
+from loca.cli.exports import export, verify
 from loca.cli.failures import Commands
 from loca.cli.figures import figures
 from loca.cli.models import calibrate, evaluate, inspect, predict
@@ -23,7 +24,10 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
-COMMANDS = (generate, convert, show, check, train, choose, calibrate, evaluate, predict, figures, inspect, reproduce)
+COMMANDS = (
+    generate, convert, show, check, train, choose, calibrate, evaluate, predict, figures, inspect, export, verify,
+    reproduce,
+)  # fmt: skip
 for command in COMMANDS:
     app.command()(command)
 app.add_typer(bench, name="bench")

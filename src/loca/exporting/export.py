@@ -13,7 +13,7 @@ import numpy as np
 from loca.data import Chain, Identity, Transform, Variable
 from loca.exporting.artifact import EXPECTED, FORMAT, PROBE, SUFFIXES, About, Array, Artifact, Model, Named, Space
 from loca.exporting.onnx import convert
-from loca.exporting.program import Port, Program
+from loca.exporting.program import Port, Program, input_of, knows_sensors
 from loca.exporting.stablehlo import PLATFORMS, run_stablehlo, to_stablehlo
 from loca.models import LEVEL, Operator
 from loca.parameters import count
@@ -82,7 +82,8 @@ def export(
     if not worst.relative <= TOLERANCE:
         raise RuntimeError(
             f"the exported program differs from the model: {worst.output} by {worst.absolute:.3g}, which is "
-            f"{worst.relative:.1e} of its largest value, more than {TOLERANCE:g}; this is an error of the conversion, please report it"
+            f"{worst.relative:.1e} of its largest value, more than {TOLERANCE:g}; this is an error of the "
+            "conversion, please report it"
         )
     kind = "onnx" if path.suffix == ".onnx" else "stablehlo"
     about = describe_program(program, kind, versions, platforms, gradients, header)
@@ -104,22 +105,17 @@ def compare(artifact: Artifact, operator: Operator) -> tuple[Difference, ...]:
     - `artifact`: an exported program.
     - `operator`: the model that it was made from, or another one.
     """
-    u = artifact.probe.get("u")
-    known = operator.signature is not None and operator.sensors is not None
-    program = Program.of(
-        operator,
-        artifact.arrays.get("queries"),
-        artifact.about.level or LEVEL,
-        u[0] if u is not None and not known and "mask" not in artifact.probe else None,
-    )
+    example = input_of({name: values[0] for name, values in artifact.probe.items() if name != "y"})
+    is_known = operator.signature is None or knows_sensors(operator.signature)
+    queries, level = artifact.arrays.get("queries"), artifact.about.level or LEVEL
+    program = Program.of(operator, queries, level, None if is_known else example)
     for what, here, there in (
         ("takes", program.inputs, artifact.inputs),
         ("returns", program.outputs, artifact.outputs),
     ):
         if here != there:
-            raise ValueError(
-                f"the model {what} {in_words(here)}, but the program {in_words(there)}; it is another model"
-            )
+            mine, its = (", ".join(map(str, ports)) for ports in (here, there))
+            raise ValueError(f"the model {what} {mine}, but the program {what} {its}; it was made from another model")
     return differences(artifact(**artifact.probe), program.predictions(artifact.probe))
 
 
@@ -136,11 +132,6 @@ def differences(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarr
         relative = rows.max(axis=0) / np.where(scale > 0.0, scale, 1.0)
         listed.append(Difference(name, float(gap.max()), float(relative.max())))
     return tuple(listed)
-
-
-def in_words(ports: tuple[Port, ...]) -> str:
-    """Names and shapes of arrays."""
-    return ", ".join(f"{port.name} ({', '.join(map(str, port.shape))})" for port in ports)
 
 
 def describe_program(

@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from loca.exporting.program import Program
+from loca.exporting.program import Program, named_arrays
 from loca.saving import Classes, ModelFileError, save
-from loca.typing import Array
 
 VARIABLE = "LOCA_JAX2ONNX"
 """The environment variable with the path of a Python interpreter that has jax2onnx."""
@@ -69,8 +68,10 @@ def convert(program: Program, probe: Mapping[str, np.ndarray], classes: Classes 
         save(program.operator, folder / "operator.safetensors")
         request = {"level": program.level, "classes": names, "loca": version("loca-jax")}
         (folder / "request.json").write_text(json.dumps(request))
-        known = {"y": program.y, "u": program.example if isinstance(program.example, Array) else None}
-        np.savez(folder / "known.npz", **{name: array for name, array in known.items() if array is not None})
+        example = {name: np.asarray(array) for name, array, _ in named_arrays(program.example)}
+        np.savez(folder / "example.npz", **example)
+        if program.y is not None:
+            np.save(folder / "queries.npy", program.y)
         np.savez(folder / "probe.npz", **probe)
         run(python, "from loca.exporting.onnx_worker import main; main()", place)
         with np.load(folder / "outputs.npz") as outputs:

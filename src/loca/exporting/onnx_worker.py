@@ -2,8 +2,8 @@
 
     python -c "from loca.exporting.onnx_worker import main; main()" <folder>
 
-`loca.exporting.onnx.convert` writes the operator, the request, what is known and the probe inputs to the folder, and
-reads model.onnx and outputs.npz from it.
+`loca.exporting.onnx.convert` writes the operator, the request, an example of an input, queries if they are fixed, and
+the inputs of the probe to the folder, and reads model.onnx and outputs.npz from it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from loca.exporting.onnx import run_onnx
-from loca.exporting.program import Outputs, Program
+from loca.exporting.program import Outputs, Program, input_of
 from loca.models import LEVEL
 from loca.saving import load
 from loca.typing import Array
@@ -33,8 +33,9 @@ def main() -> None:
     request = json.loads((folder / "request.json").read_text())
     sys.path.insert(0, str(Path.cwd()))
     operator = load(folder / "operator.safetensors", classes=[imported(name) for name in request["classes"]])
-    with np.load(folder / "known.npz") as known:
-        program = Program.of(operator, known.get("y"), request["level"] or LEVEL, known.get("u"))
+    y = np.load(folder / "queries.npy") if (folder / "queries.npy").exists() else None
+    with np.load(folder / "example.npz") as example:
+        program = Program.of(operator, y, request["level"] or LEVEL, input_of(example))
     model = to_onnx(program)
     (folder / "model.onnx").write_bytes(model)
     with np.load(folder / "probe.npz") as probe:
@@ -53,8 +54,7 @@ def to_onnx(program: Program) -> bytes:
     import jax2onnx  # pyright: ignore[reportMissingImports]
 
     register_custom_vmap()
-    specifications = program.specifications()
-    function = program.function(specifications, in_chunks=False)
+    function = program.function(in_chunks=False)
     names = [port.name for port in program.outputs]
 
     def ordered(*arrays: Array) -> tuple[Array, ...]:
@@ -63,7 +63,7 @@ def to_onnx(program: Program) -> bytes:
 
     model = jax2onnx.to_onnx(
         ordered,
-        list(specifications),
+        list(program.specifications()),
         model_name="loca",
         opset=OPSET,
         input_names=[port.name for port in program.inputs],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -18,7 +19,7 @@ from jaxtyping import Array, Float
 from loca.data import Shared, as_input, as_numbers
 from loca.domains import warn_outside
 from loca.models import LEVEL, ErrorBars, Operator, Signature, Uncertain, predict, predict_error_bars
-from loca.typing import Input, Measurements, MultiInput, Numbers
+from loca.typing import Input, Measurements, MultiInput, Numbers, PyTree
 from loca.uncertainty import Calibrated
 
 Outputs = dict[str, Array]
@@ -26,6 +27,9 @@ Outputs = dict[str, Array]
 
 CHUNK = 16
 """Functions that are encoded at a time, where their number is free: a chunk of scattering fits in the cache."""
+
+MEASURED = ("u", "x", "mask")
+"""The arrays of a field whose functions have their own sensors."""
 
 PROBES, PROBE_QUERIES, PROBE_SENSORS = 3, 5, 40
 """Functions, queries, and sensors of functions with their own, on which a program is compared with its model."""
@@ -44,6 +48,9 @@ class Port(NamedTuple):
     name: str
     shape: tuple[int | str, ...]
     dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({', '.join(map(str, self.shape))})"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -127,36 +134,41 @@ class Program:
             for port in self.inputs
         )
 
-    def function(self, specifications: Sequence[jax.ShapeDtypeStruct], *, in_chunks: bool) -> Callable[..., Outputs]:
+    def function(self, *, in_chunks: bool) -> Callable[..., Outputs]:
         """The program as a function of its inputs, in their order.
 
         **Arguments:**
 
-        - `specifications`: the shapes for which it will be traced, from the method of this name.
         - `in_chunks`: whether functions are encoded in chunks, which is faster; it then has no derivative.
         """
         if self.y is None:
-            return lambda *arrays: self._evaluate(arrays[:-1], arrays[-1], in_chunks)
-        y = self.y
-        return partially_evaluated(lambda *arrays: self._evaluate(arrays, y, in_chunks), specifications)
+            return lambda *arrays: self._evaluate(
+                arrays[:-1], in_chunks, lambda codes: self._respond(codes, arrays[-1])
+            )
+        y, code = self.y, jax.eval_shape(self.operator.encode, self.example)
+        # one function at a time: sizes that are free cannot be evaluated
+        each = partially_evaluated(lambda code: jax.tree.map(lambda s: s[0], self._respond(code[None], y)), code)
+        return lambda *arrays: self._evaluate(arrays, in_chunks, jax.vmap(each))
 
-    def _evaluate(self, arrays: Sequence[Array], y: Array, in_chunks: bool) -> Outputs:
-        operator, u = self.operator, self.joined(arrays)
-        codes = (chunked if in_chunks else jax.vmap)(operator.encode)(u)
+    def _evaluate(self, arrays: Sequence[Array], in_chunks: bool, respond: Callable[[Array], Outputs]) -> Outputs:
+        u = self.joined(arrays)
+        found = respond((chunked if in_chunks else jax.vmap)(self.operator.encode)(u))
+        if isinstance(self.operator, Calibrated):
+            found["in_distribution"] = jax.vmap(self.operator.familiarity.p_value)(u)
+        return found
+
+    def _respond(self, codes: Array, y: Array) -> Outputs:
         if self.level is None:
             queries = Shared(y)
-            return {"mean": operator.normalization.at(queries).restore(operator.respond(codes, queries))}
-        assert isinstance(operator, Uncertain)
-        found = operator.error_bars(codes, Shared(y), operator.radius(self.level))._asdict()
-        if isinstance(operator, Calibrated):
-            found["in_distribution"] = jax.vmap(operator.familiarity.p_value)(u)
-        return found
+            return {"mean": self.operator.normalization.at(queries).restore(self.operator.respond(codes, queries))}
+        assert isinstance(self.operator, Uncertain)
+        return self.operator.error_bars(codes, Shared(y), self.operator.radius(self.level))._asdict()
 
     def joined(self, arrays: Sequence[Array]) -> Input:
         """Input functions as the operator takes them, from arrays as the program does."""
         return jax.tree.unflatten(jax.tree.structure(self.example), arrays)
 
-    def predictions(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def predictions(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """What the package itself predicts for inputs by name, as the program should."""
         operator, queries = self.operator, Shared(jnp.asarray(inputs["y"]) if self.y is None else self.y)
         u = self.joined([jnp.asarray(inputs[port.name]) for port in self.inputs if port.name != "y"])
@@ -193,22 +205,43 @@ def example_of(signature: Signature) -> Input:
     def zeros(*shape: int) -> Array:
         return jnp.zeros(shape, float)
 
+    if not knows_sensors(signature):
+        raise ValueError(
+            "this model does not know how many sensors it has, because its training data had no sensor locations `x`; "
+            "pass an input function as `u`: loca.export(operator, path, u=data.u[0])"
+        )
     fields = []
     for part in signature.parts:
-        if part.has_own_sensors and part.coordinate_names:
+        if part.x is None:
             x = zeros(1, len(part.coordinate_names))
             fields.append(Measurements(zeros(1, part.channels), x, jnp.ones(1, bool)))
-        elif part.x is not None:
-            fields.append(zeros(len(part.x), part.channels))
         else:
-            raise ValueError(
-                "this model does not know how many sensors it has, because its training data had no sensor locations "
-                "`x`; pass an input function as `u`: loca.export(operator, path, u=data.u[0])"
-            )
+            fields.append(zeros(len(part.x), part.channels))
     if not signature.fields:
         return fields[0]
     scalars = len(signature.input_names) - sum(part.channels for part in signature.fields)
     return MultiInput(tuple(fields), zeros(scalars) if scalars else None)
+
+
+def knows_sensors(signature: Signature) -> bool:
+    """Whether the number of sensors of every field is known, or the dimension of its locations if it is free."""
+    return all(
+        part.x is not None or (part.has_own_sensors and len(part.coordinate_names) > 0) for part in signature.parts
+    )
+
+
+def input_of(arrays: Mapping[str, np.ndarray]) -> Input:
+    """The input function whose arrays have the names of `named_arrays`."""
+
+    def field(number: str) -> Array | Measurements:
+        values = {name: jnp.asarray(arrays[f"{name}{number}"]) for name in MEASURED if f"{name}{number}" in arrays}
+        return Measurements(**values) if "mask" in values else values["u"]
+
+    if "u" in arrays:
+        return field("")
+    numbers = itertools.takewhile(lambda i: f"u{i}" in arrays, itertools.count(1))
+    scalars = jnp.asarray(arrays["scalars"]) if "scalars" in arrays else None
+    return MultiInput(tuple(field(str(i)) for i in numbers), scalars)
 
 
 def named_arrays(u: Input, number: str = "") -> Iterator[tuple[str, Array, tuple[int | str, ...]]]:
@@ -222,7 +255,8 @@ def named_arrays(u: Input, number: str = "") -> Iterator[tuple[str, Array, tuple
         if u.scalars is not None:
             yield "scalars", u.scalars, u.scalars.shape
     elif isinstance(u, Measurements):
-        for name, array in (("u", u.u), ("x", u.x), ("mask", u.mask)):
+        for name in MEASURED:
+            array = getattr(u, name)
             yield f"{name}{number}", array, (f"m{number}", *array.shape[1:])
     else:
         yield f"u{number}", u, u.shape
@@ -254,21 +288,16 @@ def chunked(encode: Callable[[Input], Array]) -> Callable[[Input], Array]:
 
 
 def partially_evaluated(
-    function: Callable[..., Outputs], specifications: Sequence[jax.ShapeDtypeStruct]
-) -> Callable[..., Outputs]:
-    """The function with everything evaluated that does not depend on its arguments.
+    function: Callable[[Array], PyTree], argument: jax.ShapeDtypeStruct
+) -> Callable[[Array], PyTree]:
+    """The function with everything evaluated that does not depend on its argument.
 
     JAX stages all of a traced function, also what depends on constants alone. Only its partial evaluation, which
     reverse-mode derivatives are made of, tells the two apart.
     """
-    names: list[str] = []
-
-    def flat(*arrays: Array) -> list[Array]:
-        found = function(*arrays)
-        names[:] = found
-        return list(found.values())
-
-    unknown = [PartialVal.unknown(ShapedArray(each.shape, each.dtype)) for each in specifications]
-    jaxpr, _, constants = trace_to_jaxpr_nounits(wrap_init(flat), unknown, instantiate=True)
+    structure = jax.tree.structure(jax.eval_shape(function, argument))
+    flat = wrap_init(lambda array: jax.tree.leaves(function(array)))
+    unknown = PartialVal.unknown(ShapedArray(argument.shape, argument.dtype))
+    jaxpr, _, constants = trace_to_jaxpr_nounits(flat, [unknown], instantiate=True)
     rest = jaxpr_as_fun(ClosedJaxpr(jaxpr, constants))
-    return lambda *arrays: dict(zip(names, rest(*arrays), strict=True))
+    return lambda array: jax.tree.unflatten(structure, rest(array))

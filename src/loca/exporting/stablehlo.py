@@ -18,9 +18,8 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 def to_stablehlo(program: Program, *, gradients: bool) -> bytes:
     """A program in the serialized form of `jax.export`."""
     check_flatbuffers()
-    specifications = program.specifications()
-    function = jax.jit(program.function(specifications, in_chunks=not gradients))
-    exported = export.export(function, platforms=PLATFORMS)(*specifications)
+    function = jax.jit(program.function(in_chunks=not gradients))
+    exported = export.export(function, platforms=PLATFORMS)(*program.specifications())
     return bytes(exported.serialize(vjp_order=1 if gradients else 0))
 
 
