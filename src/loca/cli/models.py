@@ -111,7 +111,7 @@ def predict(
     ] = None,
     at: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Predict at the points of a .csv, .parquet or .nc file, by coordinate."),
+        typer.Option(metavar="FILE", help="Predict at the points or on the grid of a .csv, .parquet or .nc file."),
     ] = None,
     inputs: InputsOption = None,
     outputs: OutputsOption = None,
@@ -152,6 +152,8 @@ def choose_queries(
     operator: Operator, records: Records, model: Path, counts: list[int] | None, at: Path | None
 ) -> QueryGrid | QueryPoints | None:
     """The queries of the options --grid and --at; None without these."""
+    import dataclasses
+
     from loca.data import Variable
     from loca.prediction import QueryGrid, read_points
     from loca.saving import inspect as inspect_file
@@ -161,7 +163,8 @@ def choose_queries(
     if operator.signature is not None:
         coordinates = operator.signature.query_coordinates
     if at is not None:
-        return read_points(at, coordinates)
+        found = read_points(at, coordinates)
+        return dataclasses.replace(found, domain=domain) if isinstance(found, QueryGrid) else found
     return None if counts is None else QueryGrid.even(domain, counts, coordinates)
 
 
