@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from loca.exporting import Artifact
     from loca.saving import Header
-
-
-class Named(Protocol):
-    """A variable or a coordinate."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def unit(self) -> str: ...
 
 
 def header_table(header: Header) -> Table:
@@ -80,8 +70,8 @@ def as_table(rows: Mapping[str, str]) -> Table:
     return table
 
 
-def listed(variables: Sequence[Named]) -> str:
-    """Names and units."""
+def listed(variables: Sequence[Any]) -> str:
+    """Names and units of variables or coordinates."""
     return ", ".join(f"{v.name} ({v.unit})" if v.unit else v.name for v in variables)
 
 

@@ -66,8 +66,7 @@ def convert(program: Program, probe: Mapping[str, np.ndarray], classes: Classes 
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         save(program.operator, folder / "operator.safetensors")
-        request = {"level": program.level, "classes": names, "loca": version("loca-jax")}
-        (folder / "request.json").write_text(json.dumps(request))
+        (folder / "request.json").write_text(json.dumps({"level": program.level, "classes": names}))
         example = {name: np.asarray(array) for name, array, _ in named_arrays(program.example)}
         np.savez(folder / "example.npz", **example)
         if program.y is not None:
@@ -148,12 +147,11 @@ def read_metadata(contents: bytes) -> tuple[dict[str, str], str]:
         raise ModelFileError("this is not an ONNX file of loca, or it was truncated; `loca export` writes them")
     if contents[-64:] != digest.encode():
         raise ModelFileError("the file does not match its SHA-256: it is damaged or was altered; export it again")
-    found = {}
-    for tag, message in fields(contents):
-        if tag == PAIR:
-            parts = dict(fields(message))
-            found[parts.get(KEY, b"").decode()] = parts.get(VALUE, b"").decode()
-    return found, digest
+    try:
+        pairs = [dict(fields(message)) for tag, message in fields(contents) if tag == PAIR]
+        return {each[KEY].decode(): each[VALUE].decode() for each in pairs}, digest
+    except (IndexError, KeyError, UnicodeDecodeError) as error:
+        raise ModelFileError("this is not a valid protocol buffer; export the file again") from error
 
 
 def pair(name: str, text: str) -> bytes:

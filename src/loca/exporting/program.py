@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
+from jax.export import SymbolicScope, symbolic_shape
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.extend.linear_util import wrap_init
 from jax.interpreters.partial_eval import PartialVal, trace_to_jaxpr_nounits
@@ -94,6 +95,8 @@ class Program:
             warn_outside(signature.domain, y, signature.query_coordinate_names)
         if not isinstance(operator, Uncertain):
             return cls(operator, example, y, None)
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"expected a level between 0 and 1, such as 0.9, got {level}")
         if not np.isfinite(operator.radius(level)).all():
             raise ValueError(
                 f"bands of level {level} are infinite: too few functions were held out for the calibration of this "
@@ -128,11 +131,9 @@ class Program:
 
     def specifications(self) -> tuple[jax.ShapeDtypeStruct, ...]:
         """Shapes and dtypes of the inputs for tracing."""
-        scope = jax.export.SymbolicScope()
-        return tuple(
-            jax.ShapeDtypeStruct(jax.export.symbolic_shape(",".join(map(str, port.shape)), scope=scope), port.dtype)
-            for port in self.inputs
-        )
+        scope = SymbolicScope()  # in which N is the same for all inputs
+        shapes = [symbolic_shape(",".join(map(str, port.shape)), scope=scope) for port in self.inputs]
+        return tuple(jax.ShapeDtypeStruct(shape, port.dtype) for shape, port in zip(shapes, self.inputs, strict=True))
 
     def function(self, *, in_chunks: bool) -> Callable[..., Outputs]:
         """The program as a function of its inputs, in their order.
