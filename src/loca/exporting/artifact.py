@@ -21,6 +21,7 @@ from loca.exporting.onnx import read_metadata, run_onnx, with_metadata
 from loca.exporting.program import Port
 from loca.exporting.stablehlo import run_stablehlo
 from loca.saving import ModelFileError, Strict, first_problem, open_container, parse, write_arrays
+from loca.typing import Numbers
 
 FORMAT = 1
 """Version of the format; to be raised when an older reader would misread a newer file."""
@@ -143,7 +144,7 @@ class Artifact:
         """The outputs that the model has for the probe, by name."""
         return {port.name: self.arrays[EXPECTED + port.name] for port in self.outputs}
 
-    def __call__(self, **inputs: np.ndarray) -> dict[str, np.ndarray]:
+    def __call__(self, **inputs: Numbers) -> dict[str, np.ndarray]:
         """Run the program on inputs by name."""
         if missing := [port.name for port in self.inputs if port.name not in inputs]:
             raise ValueError(f"the program takes {', '.join(p.name for p in self.inputs)}; {missing[0]} is missing")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.api_util import debug_info
 from jax.core import ShapedArray
 from jax.export import SymbolicScope, symbolic_shape
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
@@ -297,8 +298,12 @@ def partially_evaluated(
     reverse-mode derivatives are made of, tells the two apart.
     """
     structure = jax.tree.structure(jax.eval_shape(function, argument))
-    flat = wrap_init(lambda array: jax.tree.leaves(function(array)))
+
+    def flat(array: Array) -> list[Array]:
+        return jax.tree.leaves(function(array))
+
+    wrapped = wrap_init(flat, debug_info=debug_info("export", flat, (argument,), {}))
     unknown = PartialVal.unknown(ShapedArray(argument.shape, argument.dtype))
-    jaxpr, _, constants = trace_to_jaxpr_nounits(flat, [unknown], instantiate=True)
+    jaxpr, _, constants = trace_to_jaxpr_nounits(wrapped, [unknown], instantiate=True)
     rest = jaxpr_as_fun(ClosedJaxpr(jaxpr, constants))
     return lambda array: jax.tree.unflatten(structure, rest(array))
