@@ -68,10 +68,10 @@ def convert(program: Program, probe: Mapping[str, np.ndarray], classes: Classes 
         save(program.operator, folder / "operator.safetensors")
         (folder / "request.json").write_text(json.dumps({"level": program.level, "classes": names}))
         example = {name: np.asarray(array) for name, array, _ in named_arrays(program.example)}
-        np.savez(folder / "example.npz", **example)
+        np.savez(folder / "example.npz", **example)  # pyright: ignore[reportArgumentType]
         if program.y is not None:
             np.save(folder / "queries.npy", program.y)
-        np.savez(folder / "probe.npz", **probe)
+        np.savez(folder / "probe.npz", **probe)  # pyright: ignore[reportArgumentType]
         run(python, "from loca.exporting.onnx_worker import main; main()", place)
         with np.load(folder / "outputs.npz") as outputs:
             return Converted((folder / "model.onnx").read_bytes(), dict(outputs), versions)
@@ -119,7 +119,8 @@ def run_onnx(model: bytes, inputs: Mapping[str, np.ndarray]) -> dict[str, np.nda
         ) from error
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     names = [each.name for each in session.get_outputs()]
-    return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+    found = session.run(names, dict(inputs))
+    return {name: np.asarray(values) for name, values in zip(names, found, strict=True)}
 
 
 # ---- metadata --------------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def main() -> None:
     model = to_onnx(program)
     (folder / "model.onnx").write_bytes(model)
     with np.load(folder / "probe.npz") as probe:
-        np.savez(folder / "outputs.npz", **run_onnx(model, dict(probe)))
+        np.savez(folder / "outputs.npz", **run_onnx(model, dict(probe)))  # pyright: ignore[reportArgumentType]
 
 
 def imported(name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -26,7 +27,7 @@ def to_stablehlo(program: Program, *, gradients: bool) -> bytes:
 def run_stablehlo(program: bytes, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
     """The outputs of a serialized program."""
     check_flatbuffers()
-    outputs = export.deserialize(bytearray(program)).call(*inputs)
+    outputs: Any = export.deserialize(bytearray(program)).call(*inputs)
     return {name: np.asarray(values) for name, values in outputs.items()}
 
 
