@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from loca import domains as domains
     from loca import encoders as encoders
     from loca import evaluation as evaluation
+    from loca import exporting as exporting
     from loca import figures as figures
     from loca import gaussian as gaussian
     from loca import inversion as inversion
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from loca import uncertainty as uncertainty
     from loca.data import Samples as Samples
     from loca.evaluation import evaluate as evaluate
+    from loca.exporting import export as export
     from loca.inversion import acquire as acquire
     from loca.inversion import design as design
     from loca.inversion import invert as invert
@@ -73,6 +75,7 @@ _HOMES = {
     "choose": "solving",
     "design": "inversion",
     "evaluate": "evaluation",
+    "export": "exporting",
     "fit": "training",
     "invert": "inversion",
     "load": "saving",
@@ -104,6 +107,8 @@ __all__ = [
     "encoders",
     "evaluate",
     "evaluation",
+    "export",
+    "exporting",
     "figures",
     "fit",
     "gaussian",

@@ -1,6 +1,7 @@
 """Write the golden files of a revision: `python tests/golden/make.py` fills `tests/golden/<version>`.
 
-Run it once per format, at the revision whose files are to be kept. The files stay in the repository and every later
+Run it once per format, at the revision whose files are to be kept; with the argument `exports`, it makes exported
+programs only, for which LOCA_JAX2ONNX must be set (docs/deploy.md). The files stay in the repository and every later
 revision must read them: model files, a store, an interrupted store, a training directory with checkpoints, and run
 directories of `loca train`, one finished and one killed. Beside each are inputs and the predictions of that revision.
 """
@@ -23,8 +24,11 @@ from loca.attention import Nystrom, Uncoupled
 from loca.data import Shared, Variable
 from loca.domains import Box, Sphere, Torus
 from loca.encoders import Fourier, Sensors
+from loca.exporting import SUFFIXES
 from loca.models import Proportional, Regression
 from loca.rules import MonteCarlo
+from loca.saving import inspect
+from loca.solving import Hyperparameters
 from loca.training import StoppedError
 
 HERE = Path(__file__).parent
@@ -39,14 +43,14 @@ def machine() -> str:
     return " ".join([platform.machine(), *wide, jax.__version__, os.environ.get("NPROC", ""), *quick_compilation])
 
 
-def samples(domain: loca.domains.Domain, outputs: int) -> loca.Samples:
+def samples(domain: loca.domains.Domain, outputs: int, count: int = 8) -> loca.Samples:
     """Random pairs on a 6 × 6 grid of a domain."""
     rng = np.random.default_rng(7)
     line = (np.arange(6) + 0.5) / 6
     t = np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1).reshape(-1, 2)
     y = domain.from_unit(jnp.asarray(t, jnp.float32))
-    u = jnp.asarray(rng.normal(size=(8, 36, 1)), jnp.float32)
-    s = jnp.asarray(rng.normal(3.0, 5.0, size=(8, 36, outputs)), jnp.float32)
+    u = jnp.asarray(rng.normal(size=(count, 36, 1)), jnp.float32)
+    s = jnp.asarray(rng.normal(3.0, 5.0, size=(count, 36, outputs)), jnp.float32)
     names = [Variable("height", "m"), Variable("speed", "m/s")][:outputs]
     return loca.Samples(u, y, s, x=y, domain=domain, inputs=[Variable("depth", "m")], outputs=names)
 
@@ -83,6 +87,28 @@ def predictions(model: loca.Operator, data: loca.Samples) -> dict[str, np.ndarra
     if isinstance(model, Regression | Proportional):
         y = data.y.points
     return {"u": np.asarray(data.u[:3]), "y": np.asarray(y), "s": np.asarray(model.predict(data.u[:3], Shared(y)))}
+
+
+def exported_models() -> dict[str, tuple[loca.Operator, loca.Samples]]:
+    """The operators that are exported; LOCA is calibrated."""
+    key, data = jax.random.key(3), samples(Box.unit(2), 2, count=20)
+    found = {
+        "loca": loca.calibrate(loca.LOCA.create(data, key=key, **SMALL), data),
+        "deeponet": loca.DeepONet.create(data, key=key, num_features=5, branch_widths=(7,), trunk_widths=(7,)),
+        "fno": loca.FNO.create(data, key=key, modes=2, width=4, depth=2),
+        "gaussian": loca.solve(data, hyperparameters=Hyperparameters(location_lengths=(0.5, 0.5)), ranks=(4, 8))[0],
+    }
+    return {name: (model, data) for name, model in found.items()}
+
+
+def make_exports(place: Path) -> None:
+    shutil.rmtree(place / "exports", ignore_errors=True)
+    (place / "exports").mkdir()
+    for name, (model, data) in exported_models().items():
+        file = place / f"exports/{name}.safetensors"
+        loca.save(model, file, data=data)
+        for suffix in SUFFIXES:
+            loca.export(model, file.with_suffix(suffix), header=inspect(file))
 
 
 def stop_at(step: int):
@@ -184,9 +210,11 @@ checkpoint_seconds = 0.2
 
 if __name__ == "__main__":
     place = HERE / loca.__version__
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir()
-    make_models(place)
-    make_stores(place)
-    make_training(place)
-    make_runs(place)
+    if sys.argv[1:] != ["exports"]:
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        make_models(place)
+        make_stores(place)
+        make_training(place)
+        make_runs(place)
+    make_exports(place)

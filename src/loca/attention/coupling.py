@@ -118,9 +118,9 @@ class Blocked(Attention):
             numerators = tuple(h + k_yb @ (w_r[:, None] * g_b) for h, g_b in zip(numerators, block.g_z, strict=True))
             return (numerators, mass + k_yb @ block.w), None
 
-        zeros = tuple(jnp.zeros((len(q_y), g_z.shape[1]), q_y.dtype) for g_z in nodes.g_z)
+        zeros = tuple(jnp.zeros((q_y.shape[0], g_z.shape[1]), q_y.dtype) for g_z in nodes.g_z)
         blocks = jax.tree.map(self._split, nodes)
-        (numerators, mass), _ = jax.lax.scan(add, (zeros, jnp.zeros(len(q_y), q_y.dtype)), blocks)
+        (numerators, mass), _ = jax.lax.scan(add, (zeros, jnp.zeros(q_y.shape[0], q_y.dtype)), blocks)
         return tuple(inverse_root(mass)[:, None] * h for h in numerators)
 
     def _split(self, rows: Float[Array, "Q *d"]) -> Float[Array, "blocks block *d"]:

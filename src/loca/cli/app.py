@@ -10,6 +10,7 @@ import typer
 
 from loca.cli.bench import bench
 from loca.cli.data import check, convert, generate, show
+from loca.cli.exports import export, verify
 from loca.cli.failures import Commands
 from loca.cli.figures import figures
 from loca.cli.inversion import invert
@@ -25,7 +26,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 COMMANDS = (
-    generate, convert, show, check, train, choose, calibrate, evaluate, predict, invert, figures, inspect, reproduce,
+    generate, convert, show, check, train, choose, calibrate, evaluate, predict, invert, figures, inspect, export,
+    verify, reproduce,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)

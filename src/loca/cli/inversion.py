@@ -132,7 +132,7 @@ def read_observations(path: Path, operator: Operator, noise: list[float] | None)
     if operator.signature is None:
         raise ValueError("the model does not know its coordinates; use `loca.invert` in Python")
     names = [variable.name for variable in operator.outputs]
-    columns = read_columns(path)
+    columns = {name: values for name, (_, values) in read_columns(path).items()}
     measured = [name for name in names if name in columns]
     if not measured:
         raise ValueError(f"expected a column {' or '.join(names)}, found {', '.join(columns) or 'none'}")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,14 +25,12 @@ from loca.cli.arguments import (
     printed_warnings,
 )
 from loca.cli.failures import concerning
+from loca.cli.tables import artifact_table, header_table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from loca.data import Records, Variable
+    from loca.data import Records
     from loca.models import Operator
     from loca.prediction import QueryGrid, QueryPoints
-    from loca.saving import Header
 
 
 def calibrate(
@@ -114,7 +111,7 @@ def predict(
     ] = None,
     at: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Predict at the points of a .csv, .parquet or .nc file, by coordinate."),
+        typer.Option(metavar="FILE", help="Predict at the points or on the grid of a .csv, .parquet or .nc file."),
     ] = None,
     inputs: InputsOption = None,
     outputs: OutputsOption = None,
@@ -155,6 +152,8 @@ def choose_queries(
     operator: Operator, records: Records, model: Path, counts: list[int] | None, at: Path | None
 ) -> QueryGrid | QueryPoints | None:
     """The queries of the options --grid and --at; None without these."""
+    import dataclasses
+
     from loca.data import Variable
     from loca.prediction import QueryGrid, read_points
     from loca.saving import inspect as inspect_file
@@ -164,7 +163,8 @@ def choose_queries(
     if operator.signature is not None:
         coordinates = operator.signature.query_coordinates
     if at is not None:
-        return read_points(at, coordinates)
+        found = read_points(at, coordinates)
+        return dataclasses.replace(found, domain=domain) if isinstance(found, QueryGrid) else found
     return None if counts is None else QueryGrid.even(domain, counts, coordinates)
 
 
@@ -208,65 +208,23 @@ def parse_grid(grid: str | None) -> list[int] | None:
 def inspect(model: ModelArgument, classes: ClassOption = None) -> None:
     """Print what a model file holds: structure, sizes, channels, origin and errors. Every bit of the file is checked.
 
+    For a program that `loca export` wrote, print what it takes and returns, and the model that it was made from.
+
     With --class, the model is also loaded, to check that it can be built from these classes.
     """
     from rich.console import Console
 
+    from loca.exporting import SUFFIXES, read_artifact
     from loca.saving import ModelFileError
     from loca.saving import inspect as inspect_file
 
     try:
+        if model.suffix in SUFFIXES:
+            Console().print(artifact_table(read_artifact(model)))
+            return
         header = inspect_file(model_file(model))
     except (ModelFileError, OSError) as problem:
         raise typer.BadParameter(str(problem), param_hint="MODEL") from problem
     if classes:
         load_model(model, classes)
     Console().print(header_table(header))
-
-
-def header_table(header: Header) -> Table:
-    """The header of a model file as a table."""
-    from rich.table import Column, Table
-
-    def listed(variables: tuple[Variable, ...]) -> str:
-        return ", ".join(f"{v.name} ({v.unit})" if v.unit else v.name for v in variables)
-
-    rows = {
-        "model": header.model,
-        "parameters": f"{header.parameters:,}" if header.parameters else f"none trained; {num_values(header):,} values",
-        "inputs": listed(header.inputs),
-        "outputs": listed(header.outputs),
-        "domain": header.described_domain,
-        **({"transforms": ", ".join(f"{v}={t}" for v, t in header.transforms.items())} if header.transforms else {}),
-        **{name: f"{value:.4g}" for name, value in header.metrics.items()},
-        "made with": ", ".join(f"{name} {version}" for name, version in header.versions.items()),
-        "from": "\n".join(provenance_lines(header.provenance)),
-        "size": f"{header.size:,} bytes",
-        "sha256": header.digest,
-    }
-    table = Table("name", Column("value", overflow="fold"), show_header=False, box=None)
-    for name, value in rows.items():
-        table.add_row(name, value)
-    return table
-
-
-def num_values(header: Header) -> int:
-    """The number of values in all arrays of a model."""
-    import math
-
-    return sum(math.prod(entry.shape) for entry in header.arrays.values())
-
-
-def provenance_lines(values: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each table of a model's provenance, without the fields that are None."""
-    import json
-
-    plain = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            if inner := " ".join(provenance_lines(value)):
-                yield f"{name}: {inner}"
-        elif value is not None:
-            plain[name] = value
-    if plain:
-        yield ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in plain.items())

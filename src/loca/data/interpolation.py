@@ -50,7 +50,7 @@ def neighbors(
 ) -> tuple[tuple[Int[Array, " P"], Int[Array, " P"]], tuple[Float[Array, " P"], Float[Array, " P"]]]:
     """The two neighbors of each coordinate on an axis, and their weights."""
     if axis.shape[0] == 1:
-        zero, one = jnp.zeros(len(y), int), jnp.ones_like(y)
+        zero, one = jnp.zeros(y.shape[0], int), jnp.ones_like(y)
         return (zero, zero), (one, 0.0 * one)
     order = jnp.argsort(axis)  # an axis may run downwards, such as latitude from the north
     knots = axis[order]

@@ -87,12 +87,13 @@ class Normalization(Fixed):
 
     def restore_input(self, u: Input) -> Input:
         """u from ũ."""
-        parts = values_of(u)
-        ends = np.cumsum([part.shape[-1] for part in parts])
-        shifts, scales = (jnp.split(each, ends[:-1]) for each in (self.u_shift, self.u_scale))
-        parts = [a + b * part for part, a, b in zip(parts, shifts, scales, strict=True)]
-        left = iter(self.u_transforms)
-        return with_values(u, [invert(tuple(itertools.islice(left, v.shape[-1])), v) for v in parts])
+        parts, start = [], 0
+        for part in values_of(u):
+            channels = slice(start, start + part.shape[-1])
+            of_part = OutputNormalization(self.u_shift[channels], self.u_scale[channels], self.u_transforms[channels])
+            parts.append(of_part.restore(part))
+            start = channels.stop
+        return with_values(u, parts)
 
     def standardize_output(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
         """s̃ from s, if no transform depends on the location."""

@@ -172,7 +172,7 @@ class PerLocation(Transform):
             axes = [jnp.moveaxis(grid[..., i], i, 0).reshape(n, -1)[:, 0] for i, n in enumerate(self.shape)]
             return multilinear(axes, self.periods, y)
         index = nearest(self._in_space(y), self._in_space(self.y))
-        return Interpolation(index[None], jnp.ones((1, len(y))))
+        return Interpolation(index[None], jnp.ones((1, y.shape[0])))
 
     def _in_space(self, y: Float[Array, "P d_y"]) -> Float[Array, "P _"]:
         """Locations in a space without periods: longitudes on the sphere, and periodic coordinates on circles."""

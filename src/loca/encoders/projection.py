@@ -81,7 +81,7 @@ class Projection(Encoder):
         for i, K in enumerate(self.modes):
             k = jnp.arange(K)
             factors.append(jnp.where(k == 0, 1.0, math.sqrt(2)) * jnp.cos(math.pi * k * t[:, i : i + 1]))
-        return functools.reduce(lambda b, b_: (b[:, :, None] * b_[:, None, :]).reshape(len(x), -1), factors)
+        return functools.reduce(lambda b, b_: (b[:, :, None] * b_[:, None, :]).reshape(x.shape[0], -1), factors)
 
     def _measurements(self, u: Input) -> Measurements:
         if not isinstance(u, Measurements):

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
+from jax.export import is_symbolic_dim
 from jaxtyping import Array, Float
 
 Batch = Float[Array, "B ..."]
@@ -60,10 +61,14 @@ def batched(f: Callable[[Any, Batch], Batch]) -> Callable[[Any, Batch], Batch]:
 
 
 def in_chunks(f: Callable[[Batch], Batch], u: Batch, size: int) -> Batch:
-    """f(u), `size` functions at a time: memory stays bounded and a chunk stays in the cache."""
-    if len(u) <= size:
+    """f(u), `size` functions at a time: memory stays bounded and a chunk stays in the cache.
+
+    All at once if their number is free, as in `loca.export`.
+    """
+    count = u.shape[0]
+    if is_symbolic_dim(count) or count <= size:
         return f(u)
-    whole = len(u) // size * size
+    whole = count // size * size
     s = jax.lax.map(f, u[:whole].reshape(-1, size, *u.shape[1:]))
     s = s.reshape(whole, *s.shape[2:])
-    return s if whole == len(u) else jnp.concatenate([s, f(u[whole:])])
+    return s if whole == count else jnp.concatenate([s, f(u[whole:])])

@@ -159,7 +159,7 @@ def _scatter(s: Scattering1D, u: Float[Array, "B m"]) -> Float[Array, "B paths m
             c_v = jnp.fft.fft(v)
             seconds = [average(_propagate(c_v, b.psi, b.step - band.step), b.step) for b in followers]
             second = jnp.concatenate(seconds, axis=2)  # (B, paths, followers, m_J)
-            orders[2].append(second.reshape(len(u), -1, second.shape[-1]))
+            orders[2].append(second.reshape(u.shape[0], -1, second.shape[-1]))
     return jnp.concatenate([p for paths in orders for p in paths], axis=1)
 
 

@@ -100,7 +100,7 @@ class GridFeatures(LocationFeatures):
         return jnp.asarray(np.ravel_multi_index(places, [len(axis) for axis in self.axes]), jnp.int32)
 
     def __call__(self, y: Float[Array, "P d_y"]) -> Float[Array, "P r"]:
-        h = jnp.ones((len(y), self.rank), y.dtype)
+        h = jnp.ones((y.shape[0], self.rank), y.dtype)
         for i, (axis, projection, period) in enumerate(zip(self.axes, self.projections, self.periods, strict=True)):
             h = h * (along_axis(y[:, i], axis, self.rates[i], period) @ projection)[:, self.index[i]]
         return h

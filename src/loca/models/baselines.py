@@ -99,7 +99,7 @@ class Regression(Operator, Fixed):
         fields = jnp.einsum("nk,kmd->nmd", codes, self.responses)
         if isinstance(queries, Shared):
             return fields[:, nearest(queries.y, self.y)]
-        rows = jax.vmap(lambda y: nearest(y, self.y))(queries.locations(len(codes)))
+        rows = jax.vmap(lambda y: nearest(y, self.y))(queries.locations(codes.shape[0]))
         return jnp.take_along_axis(fields, rows[:, :, None], axis=1)
 
     def at(self, y: Float[Array, "P d_y"]) -> RegressionAtQueries:
@@ -151,7 +151,7 @@ class Proportional(Operator, Fixed):
         return u * self.factors
 
     def respond(self, codes: Float[Array, "N m d"], queries: Queries) -> Float[Array, "N P d"]:
-        rows = jax.vmap(lambda y: nearest(y, self.x))(queries.locations(len(codes)))
+        rows = jax.vmap(lambda y: nearest(y, self.x))(queries.locations(codes.shape[0]))
         return jnp.take_along_axis(codes, rows[:, :, None], axis=1)
 
     def at(self, y: Float[Array, "P d_y"]) -> ProportionalAtQueries:

@@ -8,9 +8,20 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.export import is_symbolic_dim
 from jaxtyping import Array, Float
 
-from loca.data import Free, Interpolation, Normalization, OutputNormalization, Queries, Samples, Shared, TransformNames
+from loca.data import (
+    Free,
+    Indexed,
+    Interpolation,
+    Normalization,
+    OutputNormalization,
+    Queries,
+    Samples,
+    Shared,
+    TransformNames,
+)
 from loca.models.grid import Grid
 from loca.models.operator import Function, Halves, Operator, Signature
 from loca.models.spectral import SpectralLayer, at_every_point
@@ -129,11 +140,12 @@ class FNO(Operator):
         return jnp.concatenate([jnp.broadcast_to(p, (*self.grid.shape, p.shape[-1])) for p in parts], axis=-1)
 
     def respond(self, codes: Float[Array, "N *grid c"], queries: Queries) -> Float[Array, "N P d_s"]:
-        if len(queries.points) > len(codes) * queries.count:
-            queries = Free(queries.locations(len(codes)))
+        functions, count = codes.shape[0], queries.count
+        if isinstance(queries, Indexed) and len(queries.y) > functions * count:
+            queries = Free(queries.locations(functions))
         near = self.grid.interpolation(queries.points)
         index, weight = (jax.vmap(queries.gather)(part) for part in (near.index, near.weight))
-        corners, count = len(index), queries.count
+        corners = len(index)
 
         def in_rows(part: Array) -> Array:
             """One row per corner of each query, with one entry for all functions or one per function."""
@@ -145,9 +157,9 @@ class FNO(Operator):
 
         h = self.hidden(codes)
         # the projection has many channels: it is applied only around the queries if that is less than the whole grid
-        few = corners * count < math.prod(self.grid.shape)
+        few = not is_symbolic_dim(count) and corners * count < math.prod(self.grid.shape)
         values = self.project(pick(h)) if few else pick(at_every_point(self.project, h))
-        s = (in_rows(weight) * values).reshape(corners, count, len(codes), -1).sum(axis=0)
+        s = (in_rows(weight) * values).reshape(corners, count, functions, -1).sum(axis=0)
         return jnp.swapaxes(s, 0, 1)
 
     def hidden(self, codes: Float[Array, "N *grid c"]) -> Float[Array, "w N *grid"]:

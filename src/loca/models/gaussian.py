@@ -86,7 +86,7 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
             case Indexed(y, index):
                 return jnp.take_along_axis(self._spread(codes, y), index[:, :, None], axis=1)
             case _:
-                y = queries.locations(len(codes))
+                y = queries.locations(codes.shape[0])
                 return jax.vmap(lambda z, y: self._spread(z[None], y)[0])(codes, y)
 
     def _spread(self, z: Float[Array, "N d"], y: Float[Array, "P d_y"]) -> Float[Array, "N P d_s"]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.export import is_symbolic_dim
 from jaxtyping import Array, Float
 
 from loca.attention import Channels, expectation
@@ -67,7 +68,7 @@ class SeparableOperator(Operator):
                 # all M locations first and then a choice: φ is not repeated, and one product serves all functions
                 return jnp.take_along_axis(self._respond_shared(v, y), index[:, :, None], axis=1)
             case _:
-                y = queries.locations(len(codes))
+                y = queries.locations(codes.shape[0])
                 if self.is_pointwise:
                     phi = self.weights(y.reshape(-1, y.shape[-1]))
                     phi = tuple(phi_s.reshape(*y.shape[:2], -1) for phi_s in phi)
@@ -88,10 +89,14 @@ class SeparableOperator(Operator):
         return self._in_blocks(lambda y: expectation(phi(y), v), y, axis=1)
 
     def _in_blocks(self, function: Callable[[Array], PyTree], y: Float[Array, "P d_y"], axis: int) -> PyTree:
-        """Evaluate a function of the queries block by block if there are many; `axis` is that of the queries."""
-        if len(y) <= BLOCK or not self.is_pointwise:
+        """Evaluate a function of the queries block by block if there are many; `axis` is that of the queries.
+
+        All at once if their number is free, as in `loca.export`.
+        """
+        count = y.shape[0]
+        if is_symbolic_dim(count) or count <= BLOCK or not self.is_pointwise:
             return function(y)
-        whole = len(y) - len(y) % BLOCK
+        whole = count - count % BLOCK
 
         def join(blocks: Array, *rest: Array) -> Array:
             blocks = jnp.moveaxis(blocks, 0, axis)
@@ -99,7 +104,7 @@ class SeparableOperator(Operator):
             return jnp.concatenate([merged, *rest], axis)
 
         blocks = jax.lax.map(function, y[:whole].reshape(-1, BLOCK, y.shape[-1]))
-        rest = [function(y[whole:])] if whole < len(y) else []
+        rest = [function(y[whole:])] if whole < count else []
         return jax.tree.map(join, blocks, *rest)
 
     def _features_of_many(self, u: Input) -> Float[Array, "N d_s n"]:

@@ -12,7 +12,7 @@ import numpy as np
 from loca.data import Variable
 from loca.durable import write_atomically
 from loca.models import canonical_name
-from loca.prediction.grid import QueryPoints, names_and_attributes
+from loca.prediction.grid import QueryGrid, QueryPoints, names_and_attributes
 
 if TYPE_CHECKING:
     import pandas
@@ -60,8 +60,10 @@ def as_table(found: xarray.Dataset) -> pandas.DataFrame:
     return table.reindex(columns=[*columns, *outputs])
 
 
-def read_points(path: Path, coordinates: Sequence[Variable]) -> QueryPoints:
-    """Read query locations from a table, or from variables of a NetCDF file along one dimension.
+def read_points(path: Path, coordinates: Sequence[Variable]) -> QueryPoints | QueryGrid:
+    """Read query locations from a table, or from variables of a NetCDF file.
+
+    Variables along one dimension are points; if each has a dimension of its own, they are the axes of a grid.
 
     **Arguments:**
 
@@ -70,34 +72,41 @@ def read_points(path: Path, coordinates: Sequence[Variable]) -> QueryPoints:
     """
     columns = read_columns(path)
     names, attributes = names_and_attributes(coordinates)
-    found = {canonical_name(name): values for name, values in columns.items()}
+    found = {canonical_name(name): column for name, column in columns.items()}
     missing = [name for name in names if canonical_name(name) not in found]
     if missing:
         listed = ", ".join(columns) or "none"
         raise ValueError(f"{path} has no column {', '.join(missing)}; expected {', '.join(names)}, found {listed}")
-    values = [found[canonical_name(name)] for name in names]
+    dims, values = zip(*(found[canonical_name(name)] for name in names), strict=True)
+    for name, column in zip(names, values, strict=True):
+        if not np.isfinite(column).all():
+            row = int(np.flatnonzero(~np.isfinite(column))[0]) + 1
+            raise ValueError(f"{path} has missing coordinates: {name} in row {row}")
+    if len(set(dims)) == len(dims) > 1 and all(map(len, values)):
+        return QueryGrid(names, values, attributes)
     if len({len(column) for column in values}) > 1 or not len(values[0]):
         sizes = ", ".join(f"{name}: {len(column)}" for name, column in zip(names, values, strict=True))
         raise ValueError(f"{path} must have one or more values of every coordinate, equally many; found {sizes}")
-    y = np.stack(values, axis=-1)
-    if not np.isfinite(y).all():
-        raise ValueError(f"{path} has missing coordinates in row {int(np.flatnonzero(~np.isfinite(y).all(1))[0]) + 1}")
-    return QueryPoints(names, y, attributes)
+    return QueryPoints(names, np.stack(values, axis=-1), attributes)
 
 
-def read_columns(path: Path) -> dict[str, np.ndarray]:
-    """The columns of a table, or the one-dimensional variables of a NetCDF file, that hold numbers."""
+def read_columns(path: Path) -> dict[str, tuple[str, np.ndarray]]:
+    """The columns of a table, or the one-dimensional variables of a NetCDF file, that hold numbers.
+
+    Each comes with the dimension that it is along.
+    """
     if path.suffix == ".nc":
         import xarray
 
         with xarray.open_dataset(path, engine="h5netcdf") as found:
-            arrays = {str(name): array.to_numpy() for name, array in found.variables.items() if array.ndim == 1}
+            variables = [(str(name), each) for name, each in found.variables.items() if each.ndim == 1]
+            arrays = {name: (str(each.dims[0]), each.to_numpy()) for name, each in variables}
     elif path.suffix in (".csv", ".parquet"):
         import pandas
 
         check_suffix(path)
         table = pandas.read_csv(path, skipinitialspace=True) if path.suffix == ".csv" else pandas.read_parquet(path)
-        arrays = {str(name).strip(): table[name].to_numpy() for name in table.columns}
+        arrays = {str(name).strip(): ("row", table[name].to_numpy()) for name in table.columns}
     else:
         raise ValueError(f"expected points in a file that ends in .csv, .parquet or .nc, got {path.name}")
-    return {name: array.astype(np.float64) for name, array in arrays.items() if array.dtype.kind in "fiu"}
+    return {name: (dim, a.astype(np.float64)) for name, (dim, a) in arrays.items() if a.dtype.kind in "fiu"}

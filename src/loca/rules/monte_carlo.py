@@ -71,4 +71,4 @@ class OwnQueries(Rule):
     follows_queries = True
 
     def __call__(self, y: Float[Array, "P d_y"]) -> tuple[Float[Array, "P d_y"], Float[Array, " P"]]:
-        return y, jnp.full(len(y), self.domain.volume / len(y), dtype=y.dtype)
+        return y, jnp.full(y.shape[0], self.domain.volume, dtype=y.dtype) / y.shape[0]

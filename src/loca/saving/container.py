@@ -225,7 +225,9 @@ def read_header(file: IO[bytes], size: int) -> bytes:
         raise ModelFileError(f"the header claims {length} bytes, at most {MAX_HEADER} are allowed")
     header = file.read(length)
     if not header.startswith(BEGINNING):
-        raise ModelFileError("this is not a model file of loca; `loca.save` writes them")
+        raise ModelFileError(
+            "this is not a model file of loca, nor an exported program; `loca.save` and `loca.export` write them"
+        )
     return header
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from loca.models import Operator
 from loca.saving.container import (
     Arrays,
     Container,
+    Entry,
     entry_of,
     open_container,
     parse_header,
@@ -47,14 +49,27 @@ def save(
     - `metrics`: errors of the model, such as `{"relative_l2": 0.01}`.
     - `provenance`: the origin of the model, in any form that JSON can hold.
     """
-    path = Path(path)
     arrays: Arrays = {}
     structure = describe(model, "", arrays)
+    document = write_document(model, structure, data, metrics or {}, provenance or {})
+    write_arrays(Path(path), document, arrays, check=functools.partial(read_document, digest="", size=0))
+
+
+def write_arrays(
+    path: Path, document: str, arrays: Arrays, check: Callable[[str, Mapping[str, Entry]], object]
+) -> None:
+    """Write a JSON document and arrays to one file in the form of a model file, atomically.
+
+    **Arguments:**
+
+    - `path`: the file.
+    - `document`, `arrays`: its contents.
+    - `check`: reads the document, given the entries of the arrays too; what cannot be read is not written.
+    """
     # wide numbers first: then every array begins at a multiple of the width of its numbers
     arrays = dict(sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize))
-    entries = {place: entry_of(array, place) for place, array in arrays.items()}
-    header = write_header(write_document(model, structure, data, metrics or {}, provenance or {}), entries)
-    read_document(*parse_header(header[8:]), digest="", size=0)  # what cannot be read is not written
+    header = write_header(document, {place: entry_of(array, place) for place, array in arrays.items()})
+    check(*parse_header(header[8:]))
     write_atomically(path, lambda file: write_container(file, header, arrays.values()))
     sync(path.parent)
 

@@ -98,7 +98,7 @@ class Calibrated(Uncertain):
 
     def spread(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
         """Half the width of the pointwise 68.3 % band: σ of the operator times a factor for each channel."""
-        sigma = jnp.ones((len(codes), queries.count, len(self.outputs)))
+        sigma = jnp.ones((codes.shape[0], queries.count, len(self.outputs)))
         if isinstance(self.operator, Uncertain):
             sigma = jnp.maximum(self.operator.spread(codes, queries), FLOOR)
         return self._unit * sigma

@@ -85,8 +85,7 @@ class Familiarity(Fixed):
 
     def p_value(self, u: Input) -> Float[Array, ""]:
         """The p-value of one function."""
-        below = jnp.searchsorted(self.held, self.score(u), side="left")
-        return (1.0 + len(self.held) - below) / (1.0 + len(self.held))
+        return (1.0 + jnp.sum(self.held >= self.score(u))) / (1.0 + len(self.held))
 
 
 def flat(normalization: Normalization, encoder: Encoder | None, u: Input) -> Float[Array, " D"]:

@@ -1,0 +1,238 @@
+"""Exported files: a program for other software, with everything that its users need to know about it.
+
+A StableHLO file is a safetensors file like a model file, whose array `program` has the bytes of the program. An ONNX
+file holds the same facts in its metadata: `loca` is the JSON document, and `arrays` the arrays in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pydantic
+
+from loca.durable import sync, write_atomically
+from loca.exporting.onnx import read_metadata, run_onnx, with_metadata
+from loca.exporting.program import Port
+from loca.exporting.stablehlo import run_stablehlo
+from loca.saving import ModelFileError, Strict, first_problem, open_container, parse, write_arrays
+from loca.typing import Numbers
+
+FORMAT = 1
+"""Version of the format; to be raised when an older reader would misread a newer file."""
+
+SUFFIXES = (".stablehlo", ".onnx")
+"""The endings of exported files."""
+
+PROGRAM, PROBE, EXPECTED = "program", "probe.", "expected."
+"""The array with a program in StableHLO, and the beginnings of the names of probe inputs and expected outputs."""
+
+
+class Named(Strict):
+    """A variable or a coordinate."""
+
+    name: str
+    unit: str
+
+
+class Array(Strict):
+    """An input or output of the program; axes with a free size have letters."""
+
+    name: str
+    shape: list[int | str]
+    dtype: str
+
+
+class Space(Strict):
+    """Y: the range of every coordinate, and its period if it has one."""
+
+    description: str
+    bounds: list[tuple[float, float]]
+    periods: list[float | None]
+
+
+class Model(Strict):
+    """The model that was exported; `sha256` is that of its file, if it came from one."""
+
+    name: str
+    parameters: pydantic.NonNegativeInt
+    sha256: str | None
+    metrics: dict[str, float]
+    provenance: dict[str, Any]
+
+
+class About(Strict):
+    """The JSON document of an exported file; keys are written in this order.
+
+    **Arguments:**
+
+    - `export`: version of the format.
+    - `kind`: of the program.
+    - `versions`: of the packages that wrote the file.
+    - `inputs`, `outputs`: the arrays that the program takes and returns, in their order.
+    - `input_variables`, `output_variables`: names and units of the channels of u, and of the outputs.
+    - `sensor_coordinates`: of each field; empty if unknown.
+    - `query_coordinates`: of the columns of y.
+    - `domain`: Y.
+    - `normalization`, `transforms`: for information; the program takes and returns values in the units of the data.
+    - `level`: of the bands from `lower` to `upper`; None if there are none.
+    - `gradients`: whether the program can be differentiated.
+    - `platforms`: where the program runs.
+    - `model`: what was exported.
+    """
+
+    export: Literal[1]
+    kind: Literal["stablehlo", "onnx"]
+    versions: dict[str, str]
+    inputs: list[Array]
+    outputs: list[Array]
+    input_variables: list[Named]
+    output_variables: list[Named]
+    sensor_coordinates: list[list[Named]]
+    query_coordinates: list[Named]
+    domain: Space
+    normalization: dict[str, list[float]]
+    transforms: dict[str, str]
+    level: float | None
+    gradients: bool
+    platforms: list[str]
+    model: Model
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Artifact:
+    """An exported program. It can be called: `artifact(u=u, y=y)["mean"]`.
+
+    **Arguments:**
+
+    - `about`: the facts about it.
+    - `program`: its bytes: serialized by `jax.export`, or the complete ONNX file.
+    - `arrays`: the locations of sensors (`sensors`), fixed queries (`queries`), the inputs of a probe (`probe.u`, …),
+      and the outputs that the model has for it (`expected.mean`, …).
+    - `digest`: SHA-256 of the file; empty before it is written.
+    - `size`: of the file, in bytes.
+    """
+
+    about: About
+    program: bytes
+    arrays: Mapping[str, np.ndarray]
+    digest: str = ""
+    size: int = 0
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """The arrays that the program takes."""
+        return tuple(Port(each.name, tuple(each.shape), each.dtype) for each in self.about.inputs)
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """The arrays that the program returns."""
+        return tuple(Port(each.name, tuple(each.shape), each.dtype) for each in self.about.outputs)
+
+    @property
+    def probe(self) -> dict[str, np.ndarray]:
+        """The inputs of the probe, by name."""
+        return {port.name: self.arrays[PROBE + port.name] for port in self.inputs}
+
+    @property
+    def expected(self) -> dict[str, np.ndarray]:
+        """The outputs that the model has for the probe, by name."""
+        return {port.name: self.arrays[EXPECTED + port.name] for port in self.outputs}
+
+    def __call__(self, **inputs: Numbers) -> dict[str, np.ndarray]:
+        """Run the program on inputs by name."""
+        if missing := [port.name for port in self.inputs if port.name not in inputs]:
+            raise ValueError(f"the program takes {', '.join(p.name for p in self.inputs)}; {missing[0]} is missing")
+        given = {port.name: np.asarray(inputs[port.name], port.dtype) for port in self.inputs}
+        if self.about.kind == "onnx":
+            return run_onnx(self.program, given)
+        return run_stablehlo(self.program, list(given.values()))
+
+    def write(self, path: Path) -> None:
+        """Write the artifact to a new file, atomically."""
+        if path.exists():
+            raise FileExistsError(f"{path} already exists; choose another name, or delete it first")
+        document = self.about.model_dump_json()
+        if self.about.kind == "stablehlo":
+            program = {PROGRAM: np.frombuffer(self.program, np.uint8)}
+            write_arrays(path, document, {**self.arrays, **program}, check=lambda text, entries: read_about(text))
+            return
+        read_about(document)  # what cannot be read is not written
+        metadata = {"loca": document, "arrays": json.dumps({name: as_text(a) for name, a in self.arrays.items()})}
+        contents = with_metadata(self.program, metadata)
+        write_atomically(path, lambda file: file.write(contents))
+        sync(path.parent)
+
+
+def read_artifact(path: Path) -> Artifact:
+    """Read an exported file; every bit of it is checked, and nothing in it is executed.
+
+    Raise `ModelFileError` for anything but a complete and valid file.
+    """
+    try:
+        if path.suffix == ".onnx":
+            return read_onnx(path.read_bytes())
+        with open_container(path) as container:
+            about = read_about(container.text)
+            arrays = {name: np.asarray(container.read(name)) for name in container.entries}
+            check_arrays(about, arrays)
+            program = arrays.pop(PROGRAM).tobytes()
+            return Artifact(about, program, arrays, container.digest, container.size)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}") from error
+
+
+def read_onnx(contents: bytes) -> Artifact:
+    """An artifact from the bytes of an ONNX file."""
+    metadata, digest = read_metadata(contents)
+    about, stored = read_about(metadata.get("loca", "{}")), parse(metadata.get("arrays", "{}"))
+    try:
+        arrays = {name: as_array(described) for name, described in stored.items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ModelFileError("the arrays in the metadata are not valid; export the file again") from error
+    check_arrays(about, arrays)
+    return Artifact(about, contents, arrays, digest, len(contents))
+
+
+def read_about(text: str) -> About:
+    """The document of an exported file, from JSON of any origin."""
+    parsed = parse(text)
+    match parsed:
+        case {"export": int(found)} if found == FORMAT:
+            pass
+        case {"export": int(found)}:
+            raise ModelFileError(
+                f"the file has format {found}, but this version of loca reads format {FORMAT}; use the version of loca "
+                "that wrote it, or export the model again"
+            )
+        case _:
+            raise ModelFileError("this file holds no exported program; `loca export` writes them")
+    try:
+        return About.model_validate_json(text)
+    except pydantic.ValidationError as error:
+        raise ModelFileError(first_problem(error)) from None
+
+
+def check_arrays(about: About, arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise unless all arrays exist that a document promises."""
+    promised = [PROBE + each.name for each in about.inputs] + [EXPECTED + each.name for each in about.outputs]
+    promised += [PROGRAM] if about.kind == "stablehlo" else []
+    if missing := [name for name in promised if name not in arrays]:
+        raise ModelFileError(f"the file has no array {missing[0]}; export the model again")
+
+
+def as_text(array: np.ndarray) -> dict[str, Any]:
+    """An array for JSON."""
+    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    return {"dtype": str(array.dtype), "shape": list(array.shape), "data": data}
+
+
+def as_array(described: Any) -> np.ndarray:
+    """The array that JSON describes."""
+    values = np.frombuffer(base64.b64decode(described["data"], validate=True), np.dtype(described["dtype"]))
+    return values.reshape(described["shape"])

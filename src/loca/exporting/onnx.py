@@ -1,0 +1,200 @@
+"""ONNX files: conversion by jax2onnx in an environment of its own, metadata, and predictions by ONNX Runtime."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from loca.exporting.program import Program, named_arrays
+from loca.saving import Classes, ModelFileError, save
+
+VARIABLE = "LOCA_JAX2ONNX"
+"""The environment variable with the path of a Python interpreter that has jax2onnx."""
+
+JAX2ONNX = "0.17.1"
+"""The version of jax2onnx that the conversion was tested with; it calls parts that are not documented."""
+
+RECIPE = """\
+    python -m venv ~/jax2onnx
+    ~/jax2onnx/bin/pip install loca-jax=={loca} jax=={jax} flax dm-pix onnx onnx-ir onnxruntime
+    ~/jax2onnx/bin/pip install --no-deps jax2onnx=={jax2onnx}
+    export {variable}=~/jax2onnx/bin/python"""
+"""How to make the environment. jax2onnx pins an Orbax that does not work with our JAX, hence `--no-deps`."""
+
+ASK = """
+import json
+from importlib.metadata import PackageNotFoundError, version
+found = {}
+for name in ("loca-jax", "jax", "jax2onnx", "onnx", "onnxruntime"):
+    try:
+        found[name] = version(name)
+    except PackageNotFoundError:
+        pass
+print(json.dumps(found))
+"""
+"""Prints the versions of an environment, which is quicker than importing them."""
+
+
+class Converted(NamedTuple):
+    """An ONNX model, what ONNX Runtime computes with it for the probe inputs, and the versions that were used."""
+
+    model: bytes
+    outputs: dict[str, np.ndarray]
+    versions: dict[str, str]
+
+
+def convert(program: Program, probe: Mapping[str, np.ndarray], classes: Classes = ()) -> Converted:
+    """Convert a program to ONNX in another process, whose environment has jax2onnx.
+
+    **Arguments:**
+
+    - `program`: to be converted.
+    - `probe`: inputs to run the model on.
+    - `classes`: your own classes and activations that the model is made of; the other process imports them.
+    """
+    python, versions = environment()
+    names = [f"{each.__module__}:{each.__qualname__}" for each in classes]  # pyright: ignore[reportAttributeAccessIssue]
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        save(program.operator, folder / "operator.safetensors")
+        (folder / "request.json").write_text(json.dumps({"level": program.level, "classes": names}))
+        example = {name: np.asarray(array) for name, array, _ in named_arrays(program.example)}
+        np.savez(folder / "example.npz", **example)  # pyright: ignore[reportArgumentType]
+        if program.y is not None:
+            np.save(folder / "queries.npy", program.y)
+        np.savez(folder / "probe.npz", **probe)  # pyright: ignore[reportArgumentType]
+        run(python, "from loca.exporting.onnx_worker import main; main()", place)
+        with np.load(folder / "outputs.npz") as outputs:
+            return Converted((folder / "model.onnx").read_bytes(), dict(outputs), versions)
+
+
+def environment() -> tuple[str, dict[str, str]]:
+    """The interpreter of the environment with jax2onnx, and the versions there; raise with instructions if none."""
+    recipe = RECIPE.format(loca=version("loca-jax"), jax=version("jax"), jax2onnx=JAX2ONNX, variable=VARIABLE)
+    python = os.environ.get(VARIABLE)
+    if not python:
+        raise RuntimeError(
+            f"ONNX files are made by jax2onnx, which needs an environment of its own, but {VARIABLE} is not set; make "
+            f"the environment once (from a checkout, install its path instead of loca-jax):\n{recipe}"
+        )
+    path = Path(python).expanduser()
+    if not path.exists():
+        raise RuntimeError(f"{VARIABLE} is {python}, which does not exist; make the environment:\n{recipe}")
+    found = json.loads(run(str(path), ASK))
+    expected = {"loca-jax": version("loca-jax"), "jax2onnx": JAX2ONNX, "onnxruntime": found.get("onnxruntime", "any")}
+    if wrong := [f"{name} {found.get(name, 'is missing')}" for name, at in expected.items() if found.get(name) != at]:
+        raise RuntimeError(
+            f"the environment of {VARIABLE}={python} does not fit: {', '.join(wrong)}; expected "
+            f"{', '.join(f'{name} {at}' for name, at in expected.items())}; make it anew:\n{recipe}"
+        )
+    return str(path), found
+
+
+def run(python: str, code: str, *arguments: str) -> str:
+    """The output of another interpreter; raise with its last words if it fails."""
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # its own packages only
+    done = subprocess.run([python, "-c", code, *arguments], capture_output=True, text=True, env=variables)
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or ["no message"]
+        raise RuntimeError(f"{python} failed: {said[-1]}")
+    return done.stdout
+
+
+def run_onnx(model: bytes, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Predictions by ONNX Runtime."""
+    try:
+        import onnxruntime
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            "running an ONNX file needs ONNX Runtime; install it with `pip install loca-jax[onnx]`"
+        ) from error
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    names = [each.name for each in session.get_outputs()]
+    found = session.run(names, dict(inputs))
+    return {name: np.asarray(values) for name, values in zip(names, found, strict=True)}
+
+
+# ---- metadata --------------------------------------------------------------------------------------------------------
+#
+# An ONNX file is a protocol buffer, `ModelProto`. Its field 14, `metadata_props`, holds pairs of text, each a message
+# with the fields 1 and 2. In this format, appending a field to the bytes of a message adds it to the message, so
+# metadata is written and read without the package onnx. The last pair is the SHA-256 of the file with zeros in its
+# place.
+
+KEY, VALUE, PAIR = (1 << 3) | 2, (2 << 3) | 2, (14 << 3) | 2
+"""The tags of these fields, all of which begin with their length."""
+
+
+def with_metadata(model: bytes, pairs: Mapping[str, str]) -> bytes:
+    """An ONNX file with metadata and, as the last 64 bytes, its digest."""
+    contents = b"".join([model, *(encoded(PAIR, pair(name, text)) for name, text in pairs.items())])
+    contents += ENDING
+    return contents + hashlib.sha256(contents + NO_DIGEST).hexdigest().encode()
+
+
+def read_metadata(contents: bytes) -> tuple[dict[str, str], str]:
+    """The metadata of an ONNX file that `with_metadata` wrote, and its digest; raise if it is damaged."""
+    digest = hashlib.sha256(contents[:-64] + NO_DIGEST).hexdigest()
+    if contents[-64 - len(ENDING) : -64] != ENDING:
+        raise ModelFileError("this is not an ONNX file of loca, or it was truncated; `loca export` writes them")
+    if contents[-64:] != digest.encode():
+        raise ModelFileError("the file does not match its SHA-256: it is damaged or was altered; export it again")
+    try:
+        pairs = [dict(fields(message)) for tag, message in fields(contents) if tag == PAIR]
+        return {each[KEY].decode(): each[VALUE].decode() for each in pairs}, digest
+    except (IndexError, KeyError, UnicodeDecodeError) as error:
+        raise ModelFileError("this is not a valid protocol buffer; export the file again") from error
+
+
+def pair(name: str, text: str) -> bytes:
+    """A pair of texts as a message."""
+    return encoded(KEY, name.encode()) + encoded(VALUE, text.encode())
+
+
+def encoded(tag: int, contents: bytes) -> bytes:
+    """A field that begins with its length."""
+    return bytes([tag]) + varint(len(contents)) + contents
+
+
+def varint(number: int) -> bytes:
+    """A number in groups of seven bits, the lowest first; all bytes but the last have their highest bit set."""
+    groups = []
+    while number > 0x7F:
+        groups.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*groups, number])
+
+
+def fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """Tags and contents of the fields of a message that begin with their length; numbers are skipped."""
+    place = 0
+
+    def number() -> int:
+        nonlocal place
+        value = shift = 0
+        while True:
+            value |= (message[place] & 0x7F) << shift
+            place, shift = place + 1, shift + 7
+            if message[place - 1] < 0x80:
+                return value
+
+    while place < len(message):
+        tag = number()
+        size = number()  # of a field of numbers, its value
+        if tag & 7 == 2:
+            yield tag, message[place : place + size]
+            place += size
+
+
+NO_DIGEST = b"0" * 64
+ENDING = encoded(PAIR, pair("sha256", NO_DIGEST.decode()))[:-64]
+"""The bytes before the digest of a file."""

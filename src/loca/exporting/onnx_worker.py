@@ -1,0 +1,97 @@
+"""The process that converts a program to ONNX; it runs in an environment with jax2onnx.
+
+    python -c "from loca.exporting.onnx_worker import main; main()" <folder>
+
+`loca.exporting.onnx.convert` writes the operator, the request, an example of an input, queries if they are fixed, and
+the inputs of the probe to the folder, and reads model.onnx and outputs.npz from it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from loca.exporting.onnx import run_onnx
+from loca.exporting.program import Outputs, Program, input_of
+from loca.models import LEVEL
+from loca.saving import load
+from loca.typing import Array
+
+OPSET = 21
+"""The version of ONNX's operators: that of ONNX 1.16 and ONNX Runtime 1.18, of 2024."""
+
+
+def main() -> None:
+    """Convert what the folder holds."""
+    folder = Path(sys.argv[1])
+    request = json.loads((folder / "request.json").read_text())
+    sys.path.insert(0, str(Path.cwd()))
+    operator = load(folder / "operator.safetensors", classes=[imported(name) for name in request["classes"]])
+    y = np.load(folder / "queries.npy") if (folder / "queries.npy").exists() else None
+    with np.load(folder / "example.npz") as example:
+        program = Program.of(operator, y, request["level"] or LEVEL, input_of(example))
+    model = to_onnx(program)
+    (folder / "model.onnx").write_bytes(model)
+    with np.load(folder / "probe.npz") as probe:
+        np.savez(folder / "outputs.npz", **run_onnx(model, dict(probe)))  # pyright: ignore[reportArgumentType]
+
+
+def imported(name: str) -> Any:
+    """A class or a function given as MODULE:NAME."""
+    module, _, path = name.partition(":")
+    return getattr(importlib.import_module(module), path)
+
+
+def to_onnx(program: Program) -> bytes:
+    """A program as an ONNX model."""
+    logging.disable(logging.WARNING)  # about plugins for other packages
+    import jax2onnx  # pyright: ignore[reportMissingImports]
+
+    register_custom_vmap()
+    function = program.function(in_chunks=False)
+    names = [port.name for port in program.outputs]
+
+    def ordered(*arrays: Array) -> tuple[Array, ...]:
+        found: Outputs = function(*arrays)
+        return tuple(found[name] for name in names)
+
+    model = jax2onnx.to_onnx(
+        ordered,
+        list(program.specifications()),
+        model_name="loca",
+        opset=OPSET,
+        input_names=[port.name for port in program.inputs],
+        output_names=names,
+    )
+    return model.SerializeToString()
+
+
+def register_custom_vmap() -> None:
+    """Teach jax2onnx a primitive that it does not know: a function with its own rule for `jax.vmap`, as scattering."""
+    from jax2onnx.plugins.jax.lax._control_flow_utils import lower_jaxpr_eqns  # pyright: ignore[reportMissingImports]
+    from jax2onnx.plugins.plugin_system import (  # pyright: ignore[reportMissingImports]
+        PrimitiveLeafPlugin,
+        register_primitive,
+    )
+
+    class CustomVmap(PrimitiveLeafPlugin):
+        """The body of the function in place of its call."""
+
+        def lower(self, ctx: Any, eqn: Any) -> None:
+            body, constants = eqn.params["call"].jaxpr, eqn.params["call"].consts
+            for variable, value in zip(body.constvars, constants, strict=True):
+                ctx.bind_const_for_var(variable, np.asarray(value))
+            for outside, inside in zip(eqn.invars, body.invars, strict=True):
+                ctx.bind_value_for_var(inside, ctx.get_value_for_var(outside))
+            lower_jaxpr_eqns(ctx, body, source="custom_vmap")
+            for outside, inside in zip(eqn.outvars, body.outvars, strict=True):
+                ctx.bind_value_for_var(outside, ctx.get_value_for_var(inside))
+
+    facts = {"jax_doc": "", "onnx": [], "since": "", "context": "", "component": "custom_vmap", "testcases": []}
+    register_primitive(jaxpr_primitive="custom_vmap_call", **facts)(CustomVmap)
