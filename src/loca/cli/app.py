@@ -14,6 +14,7 @@ from loca.cli.failures import Commands
 from loca.cli.figures import figures
 from loca.cli.models import calibrate, evaluate, inspect, predict
 from loca.cli.runs import choose, reproduce, train
+from loca.cli.serving import serve
 
 app = typer.Typer(
     name="loca",
@@ -23,7 +24,9 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
-COMMANDS = (generate, convert, show, check, train, choose, calibrate, evaluate, predict, figures, inspect, reproduce)
+COMMANDS = (
+    generate, convert, show, check, train, choose, calibrate, evaluate, predict, figures, inspect, reproduce, serve,
+)  # fmt: skip
 for command in COMMANDS:
     app.command()(command)
 app.add_typer(bench, name="bench")

@@ -1,0 +1,301 @@
+"""A model that is ready to serve: its tensors, its fixed queries, and programs that are compiled for few sizes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from loca.data import Variable
+from loca.domains import Domain
+from loca.models import Halves, Operator, TilePredictor, Uncertain
+from loca.prediction import QueryGrid, QueryPoints
+from loca.saving import Header
+from loca.serving.protocol import Limits, RequestError, Tensor
+from loca.serving.tensors import input_tensors, named
+from loca.typing import Input, Measurements, MultiInput, PyTree
+from loca.uncertainty import Calibrated
+
+SIZES = (1, 4, 16, 32)
+"""Numbers of functions that programs are compiled for. Batches are padded to the next one."""
+
+QUERY_SIZES = (64, 1024)
+"""Numbers of free queries that programs are compiled for. More queries are answered in blocks of the last one."""
+
+SENSOR_SIZES = (64, 256, 1024, 4096, 16384)
+"""Numbers of sensors that functions with sensors of their own are padded to."""
+
+TOLERANCE = 1e-4
+"""How far outside the domain a query may lie before the response reports it, in units of the domain's extent."""
+
+BARS = ("s", "s_std", "s_lower", "s_upper")
+"""The outputs of a model that knows its error, in the order of `loca.models.ErrorBars`."""
+
+
+class Work(NamedTuple):
+    """The checked content of a request.
+
+    **Arguments:**
+
+    - `arrays`: the tensors of the input functions, in the order of `ServedModel.input_names`.
+    - `y`: free queries; None for the fixed ones.
+    - `wanted`: names of outputs.
+    - `notes`: what the response reports besides.
+    """
+
+    arrays: tuple[np.ndarray, ...]
+    y: Float[np.ndarray, "P d_y"] | None
+    wanted: frozenset[str]
+    notes: dict[str, Any]
+
+    @property
+    def functions(self) -> int:
+        """N."""
+        return len(self.arrays[0])
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for requests that can be answered together."""
+        return self.wanted, None if self.y is None else self.y.tobytes(), *(a.shape[1:] for a in self.arrays)
+
+
+@eqx.filter_jit
+def predict_at(halves: Halves, parts: list[PyTree], u: Input) -> Float[Array, "N P c"]:
+    """Predictions at queries on which all work is done, block by block."""
+    functions = halves.of_functions(u)
+    return jnp.concatenate([halves.together(functions, part) for part in parts], axis=1)
+
+
+@eqx.filter_jit
+def apply(function: PyTree, *arguments: PyTree) -> PyTree:
+    """The value of a function whose arrays are arguments too."""
+    return function(*arguments)
+
+
+class ServedModel:
+    """An operator, its tensors and its compiled programs. It never changes; another version is another object.
+
+    **Arguments:**
+
+    - `name`, `version`: what clients call it.
+    - `operator`, `header`: the model and the header of its file.
+    - `queries`: fixed queries, of requests that have none; None if every request must have some.
+    - `level`: of bands.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        version: int,
+        operator: Operator,
+        header: Header,
+        queries: QueryGrid | QueryPoints | None,
+        level: float,
+    ):
+        self.name, self.version, self.operator, self.header = name, version, operator, header
+        self.queries, self.level = queries, level
+        self.domain = operator.domain or header.domain
+        self.is_calibrated = isinstance(operator, Calibrated)
+        self.fields, self.scalars, inputs = input_tensors(operator)
+        self.input_names = tuple(tensor.name for tensor in inputs)
+        y = None if queries is None else jnp.asarray(queries.points(tuple(slice(0, n) for n in queries.shape)))
+        self.is_free = operator.is_pointwise and self.domain is not None
+        if y is None and not self.is_free:
+            raise ValueError(
+                f"{name}: the model knows no query locations of its own, and it cannot take any from requests; give "
+                "them with --at FILE"
+            )
+        some = y if y is not None else jnp.zeros((1, 1 if self.domain is None else self.domain.dimension))
+        has_bars = isinstance(operator, Uncertain) and bool(np.isfinite(np.asarray(operator.radius(level))).all())
+        levels = {"s": None, **({"bars": level} if has_bars else {})}
+        predictors = {kind: TilePredictor(operator, some, level) for kind, level in levels.items()}
+        self.halves = {kind: each.halves for kind, each in predictors.items()}
+        self.fixed = {} if y is None else {kind: each.of_queries(y) for kind, each in predictors.items()}
+        self.inputs = {tensor.name: tensor for tensor in (*inputs, *self._query_tensor())}
+        self.outputs = {tensor.name: tensor for tensor in self._output_tensors(has_bars)}
+
+    def _query_tensor(self) -> tuple[Tensor, ...]:
+        if not self.is_free or self.domain is None:
+            return ()
+        names = [variable.name for variable in self.query_coordinates]
+        return (
+            Tensor("y", "FP32", (-1, self.domain.dimension), {"optional": self.queries is not None, "columns": names}),
+        )
+
+    def _output_tensors(self, has_bars: bool) -> list[Tensor]:
+        P = -1 if self.is_free or self.queries is None else self.queries.count
+        shape, names = (-1, P, len(self.operator.outputs)), named(self.operator.outputs)
+        found = [Tensor("s", "FP32", shape, names)]
+        if has_bars:
+            found += [Tensor(bar, "FP32", shape, {**names, "level": self.level}) for bar in BARS[1:]]
+        return [*found, Tensor("in_distribution", "FP32", (-1,))] if self.is_calibrated else found
+
+    @property
+    def query_coordinates(self) -> tuple[Variable, ...]:
+        """Names and units of the columns of y."""
+        if self.operator.signature is not None:
+            return self.operator.signature.query_coordinates
+        domain = self.domain
+        return () if domain is None else tuple(map(Variable, domain.coordinate_names, domain.coordinate_units))
+
+    def metadata(self, versions: Sequence[int]) -> dict[str, Any]:
+        """The metadata of the protocol."""
+        return {
+            "name": self.name,
+            "versions": [str(version) for version in versions],
+            "platform": "loca_safetensors",
+            "inputs": [tensor.to_json() for tensor in self.inputs.values()],
+            "outputs": [tensor.to_json() for tensor in self.outputs.values()],
+            "parameters": {"model": self.header.model, "digest": self.header.digest, "version": str(self.version)},
+        }
+
+    def work(self, inputs: Mapping[str, np.ndarray], wanted: Sequence[str], limits: Limits) -> Work:
+        """The tensors of a request, checked against each other and padded to equal numbers of sensors."""
+        found = self._with_masks(inputs)
+        if missing := [name for name in self.input_names if name not in found]:
+            raise RequestError(400, f"missing input {', '.join(missing)}; the model needs {', '.join(self.inputs)}")
+        counts = {name: len(found[name]) for name in self.input_names}
+        if len(set(counts.values())) > 1:
+            raise RequestError(400, f"inputs have different numbers of functions in their first axis: {counts}")
+        y, notes = self._queries(inputs.get("y"), limits)
+        P = len(y) if y is not None else 0 if self.queries is None else self.queries.count
+        total = len(found[self.input_names[0]]) * P * len(self.operator.outputs) * len(wanted)
+        if total > limits.values:
+            raise RequestError(
+                413, f"the response would have {total} values, at most {limits.values} are allowed", "values"
+            )
+        self._check_transforms(found)
+        return Work(tuple(found[name] for name in self.input_names), y, frozenset(wanted), notes)
+
+    def _with_masks(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The tensors of the input functions; fields with sensors of their own get masks and are padded."""
+        found = {name: array for name, array in inputs.items() if name != "y"}
+        for values, locations, mask in self.fields:
+            if locations is None or mask is None or values not in found or locations not in found:
+                continue
+            found.setdefault(mask, np.ones(found[values].shape[:2], bool))
+            shapes = {name: found[name].shape[:2] for name in (values, locations, mask)}
+            if len(set(shapes.values())) > 1:
+                raise RequestError(
+                    400, f"{values}, {locations} and {mask} must agree in their first axes, got {shapes}"
+                )
+            sensors = found[values].shape[1]
+            if sensors > SENSOR_SIZES[-1] or not found[mask].any(axis=1).all():
+                raise RequestError(
+                    400, f"{values} needs 1 to {SENSOR_SIZES[-1]} sensors per function that its mask counts"
+                )
+            more = next(size for size in SENSOR_SIZES if size >= sensors) - sensors
+            for name in shapes:
+                found[name] = np.pad(found[name], [(0, 0), (0, more), *[(0, 0)] * (found[name].ndim - 2)])
+        return found
+
+    def _queries(
+        self, y: Float[np.ndarray, "P d_y"] | None, limits: Limits
+    ) -> tuple[Float[np.ndarray, "P d_y"] | None, dict[str, Any]]:
+        if y is None:
+            if self.queries is None:
+                raise RequestError(400, "missing input y: the model has no fixed queries")
+            return None, {}
+        if len(y) > limits.queries:
+            raise RequestError(413, f"{len(y)} queries, at most {limits.queries} are allowed", "queries")
+        count = 0 if self.domain is None else num_outside(self.domain, y)
+        return y, {"queries_outside_the_domain": count} if count else {}
+
+    def _check_transforms(self, found: Mapping[str, np.ndarray]) -> None:
+        """Refuse values that cannot be transformed, such as the logarithm of a negative number."""
+        if not self.operator.normalization.u_transforms:
+            return
+        fields = tuple(
+            found[each.values] if each.mask is None else np.where(found[each.mask][..., None], found[each.values], 1.0)
+            for each in self.fields
+        )
+        is_single = len(fields) == 1 and self.scalars is None
+        u = fields[0] if is_single else MultiInput(fields, None if self.scalars is None else found[self.scalars])  # pyright: ignore[reportArgumentType]
+        try:
+            self.operator.normalization.check_input(u, self.operator.inputs)  # pyright: ignore[reportArgumentType]
+        except ValueError as error:
+            raise RequestError(400, str(error)) from None
+
+    def input_of(self, arrays: Sequence[np.ndarray]) -> Input:
+        """The input functions of the operator, from their tensors."""
+        found = dict(zip(self.input_names, arrays, strict=True))
+        fields = tuple(
+            found[each.values]
+            if each.locations is None or each.mask is None
+            else Measurements(found[each.values], found[each.locations], found[each.mask])  # pyright: ignore[reportArgumentType]
+            for each in self.fields
+        )
+        if not self.operator.signature or not self.operator.signature.fields:
+            return fields[0]  # pyright: ignore[reportReturnType]
+        return MultiInput(fields, None if self.scalars is None else found[self.scalars])  # pyright: ignore[reportArgumentType]
+
+    def run(self, work: Work) -> dict[str, np.ndarray]:
+        """All wanted outputs."""
+        pieces = [self._run_some(piece) for piece in in_pieces(work)]
+        return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+
+    def _run_some(self, work: Work) -> dict[str, np.ndarray]:
+        """The outputs of at most as many functions as programs are compiled for."""
+        sizes = SIZES if work.y is None else (SIZES[0], SIZES[-1])
+        size = next(size for size in sizes if size >= work.functions)
+        u = self.input_of([padded(array, size) for array in work.arrays])
+        kind = "bars" if work.wanted.intersection(BARS[1:]) else "s"
+        found: dict[str, np.ndarray] = {}
+        if work.wanted.intersection(BARS):
+            s = self._fixed_queries(kind, u) if work.y is None else self._free_queries(kind, u, work.y)
+            parts = np.split(s[: work.functions], 4, axis=-1) if kind == "bars" else [s[: work.functions]]
+            found = {bar: np.ascontiguousarray(part) for bar, part in zip(BARS, parts, strict=False)}
+        if "in_distribution" in work.wanted and isinstance(self.operator, Calibrated):
+            found["in_distribution"] = np.asarray(self.operator.in_distribution(u))[: work.functions]
+        return {name: found[name] for name in work.wanted}
+
+    def _fixed_queries(self, kind: str, u: Input) -> Float[np.ndarray, "N P c"]:
+        return np.asarray(predict_at(self.halves[kind], self.fixed[kind], u))
+
+    def _free_queries(self, kind: str, u: Input, y: Float[np.ndarray, "P d_y"]) -> Float[np.ndarray, "N P c"]:
+        halves = self.halves[kind]
+        functions, found = apply(halves.of_functions, u), []
+        for start in range(0, len(y), QUERY_SIZES[-1]):
+            block = y[start : start + QUERY_SIZES[-1]]
+            size = next(size for size in QUERY_SIZES if size >= len(block))
+            part = apply(halves.of_queries, padded(block, size))
+            found.append(np.asarray(apply(halves.together, functions, part))[:, : len(block)])
+        return np.concatenate(found, axis=1)
+
+    def compile(self) -> None:
+        """Run every program once, so that no request waits for a compilation."""
+        shapes = [tuple(64 if n < 0 else n for n in self.inputs[name].shape[1:]) for name in self.input_names]
+        wanted = [("s",), *([BARS] if "bars" in self.halves else []), *([("in_distribution",)] * self.is_calibrated)]
+        free = [np.zeros((size, self.inputs["y"].shape[1]), np.float32) for size in QUERY_SIZES * self.is_free]
+        sizes = [(size, None) for size in SIZES if self.queries is not None]
+        for size, y in (*sizes, *itertools.product((SIZES[0], SIZES[-1]), free)):
+            arrays = tuple(
+                np.ones((size, *shape), np.float32 if self.inputs[name].datatype == "FP32" else bool)
+                for name, shape in zip(self.input_names, shapes, strict=True)
+            )
+            for names in wanted:
+                self.run(Work(arrays, y, frozenset(names), {}))
+
+
+def num_outside(domain: Domain, y: Float[np.ndarray, "P d_y"]) -> int:
+    """The number of queries outside the domain."""
+    inside: Bool[np.ndarray, " P"] = np.asarray(domain.contains(y.astype(np.float64), TOLERANCE))
+    return int((~inside).sum())
+
+
+def padded(array: np.ndarray, size: int) -> np.ndarray:
+    """Rows up to a number; those that are added repeat the first one."""
+    if len(array) == size:
+        return array
+    return np.concatenate([array, np.broadcast_to(array[:1], (size - len(array), *array.shape[1:]))])
+
+
+def in_pieces(work: Work) -> list[Work]:
+    """Work in pieces of at most as many functions as programs are compiled for."""
+    starts = range(0, work.functions, SIZES[-1])
+    return [work._replace(arrays=tuple(array[i : i + SIZES[-1]] for array in work.arrays)) for i in starts]
