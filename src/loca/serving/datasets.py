@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import xarray
 from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
@@ -17,9 +18,6 @@ from loca.prediction import QueryGrid, QueryPoints
 from loca.serving.protocol import RequestError
 from loca.serving.served_model import ServedModel
 from loca.typing import Measurements, MultiInput
-
-if TYPE_CHECKING:
-    import xarray
 
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 """The name of a variable or dimension."""
@@ -98,7 +96,6 @@ def parse_dataset(given: Mapping[str, Any], model: ServedModel) -> DatasetReques
 
 def dataset_of(document: DatasetDocument) -> xarray.Dataset:
     """The data set; values must be numbers, coordinates may also be text."""
-    import xarray
 
     def variable(name: str, array: ArrayDocument) -> xarray.Variable:
         values = np.asarray(array.data)
@@ -152,8 +149,6 @@ def queries_of(given: Mapping[str, Sequence[float]], model: ServedModel) -> Floa
 
 def write_dataset(request: DatasetRequest, model: ServedModel, results: Mapping[str, np.ndarray], notes: Any) -> bytes:
     """Predictions as a data set in the form of `to_dict`, with the coordinates of the functions and of the queries."""
-    import xarray
-
     y = request.inputs.get("y")
     coordinates = model.query_coordinates
     if y is not None:

@@ -9,8 +9,7 @@ from typing import Any
 
 from loca.models import LEVEL, Operator
 from loca.prediction import QueryGrid, QueryPoints, own_queries, read_points
-from loca.runs import MODEL_FILE
-from loca.saving import Classes, ModelFileError, inspect, load
+from loca.saving import MODEL_FILE, Classes, ModelFileError, inspect, load
 from loca.serving.protocol import RequestError
 from loca.serving.served_model import ServedModel
 from loca.uncertainty import Calibrated

@@ -6,25 +6,27 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from loca.data import Variable
+from loca.data import Shared, Variable
 from loca.domains import Domain
-from loca.models import Halves, Operator, TilePredictor, Uncertain
+from loca.models import Operator, Predictor, Uncertain, predict, predict_error_bars
 from loca.prediction import QueryGrid, QueryPoints
 from loca.saving import Header
 from loca.serving.protocol import Limits, RequestError, Tensor
 from loca.serving.tensors import input_tensors, named
-from loca.typing import Input, Measurements, MultiInput, PyTree
+from loca.typing import Input, Measurements, MultiInput
 from loca.uncertainty import Calibrated
 
-SIZES = (1, 4, 16, 32)
-"""Numbers of functions that programs are compiled for. Batches are padded to the next one."""
+SIZES = (1, 8, 16, 32)
+"""Numbers of functions that predictions at fixed queries are compiled for. Batches are padded to the next one."""
 
-QUERY_SIZES = (64, 1024)
+FEW_SIZES = (SIZES[0], SIZES[-1])
+"""Numbers of functions that everything else is compiled for."""
+
+QUERY_SIZES = (128, 2048)
 """Numbers of free queries that programs are compiled for. More queries are answered in blocks of the last one."""
 
 SENSOR_SIZES = (64, 256, 1024, 4096, 16384)
@@ -64,19 +66,6 @@ class Work(NamedTuple):
         return self.wanted, None if self.y is None else self.y.tobytes(), *(a.shape[1:] for a in self.arrays)
 
 
-@eqx.filter_jit
-def predict_at(halves: Halves, parts: list[PyTree], u: Input) -> Float[Array, "N P c"]:
-    """Predictions at queries on which all work is done, block by block."""
-    functions = halves.of_functions(u)
-    return jnp.concatenate([halves.together(functions, part) for part in parts], axis=1)
-
-
-@eqx.filter_jit
-def apply(function: PyTree, *arguments: PyTree) -> PyTree:
-    """The value of a function whose arrays are arguments too."""
-    return function(*arguments)
-
-
 class ServedModel:
     """An operator, its tensors and its compiled programs. It never changes; another version is another object.
 
@@ -103,21 +92,19 @@ class ServedModel:
         self.is_calibrated = isinstance(operator, Calibrated)
         self.fields, self.scalars, inputs = input_tensors(operator)
         self.input_names = tuple(tensor.name for tensor in inputs)
-        y = None if queries is None else jnp.asarray(queries.points(tuple(slice(0, n) for n in queries.shape)))
         self.is_free = operator.is_pointwise and self.domain is not None
-        if y is None and not self.is_free:
+        if queries is None and not self.is_free:
             raise ValueError(
                 f"{name}: the model knows no query locations of its own, and it cannot take any from requests; give "
                 "them with --at FILE"
             )
-        some = y if y is not None else jnp.zeros((1, 1 if self.domain is None else self.domain.dimension))
-        has_bars = isinstance(operator, Uncertain) and bool(np.isfinite(np.asarray(operator.radius(level))).all())
-        levels = {"s": None, **({"bars": level} if has_bars else {})}
-        predictors = {kind: TilePredictor(operator, some, level) for kind, level in levels.items()}
-        self.halves = {kind: each.halves for kind, each in predictors.items()}
-        self.fixed = {} if y is None else {kind: each.of_queries(y) for kind, each in predictors.items()}
+        radius = operator.radius(level) if isinstance(operator, Uncertain) else None
+        self.radius = None if radius is None or not np.isfinite(np.asarray(radius)).all() else radius
+        if queries is not None:
+            self.fixed = Shared(jnp.asarray(queries.points(tuple(slice(0, n) for n in queries.shape))))
+            self.predictor = Predictor(operator, self.fixed)
         self.inputs = {tensor.name: tensor for tensor in (*inputs, *self._query_tensor())}
-        self.outputs = {tensor.name: tensor for tensor in self._output_tensors(has_bars)}
+        self.outputs = {tensor.name: tensor for tensor in self._output_tensors()}
 
     def _query_tensor(self) -> tuple[Tensor, ...]:
         if not self.is_free or self.domain is None:
@@ -127,11 +114,11 @@ class ServedModel:
             Tensor("y", "FP32", (-1, self.domain.dimension), {"optional": self.queries is not None, "columns": names}),
         )
 
-    def _output_tensors(self, has_bars: bool) -> list[Tensor]:
+    def _output_tensors(self) -> list[Tensor]:
         P = -1 if self.is_free or self.queries is None else self.queries.count
         shape, names = (-1, P, len(self.operator.outputs)), named(self.operator.outputs)
         found = [Tensor("s", "FP32", shape, names)]
-        if has_bars:
+        if self.radius is not None:
             found += [Tensor(bar, "FP32", shape, {**names, "level": self.level}) for bar in BARS[1:]]
         return [*found, Tensor("in_distribution", "FP32", (-1,))] if self.is_calibrated else found
 
@@ -221,9 +208,9 @@ class ServedModel:
         except ValueError as error:
             raise RequestError(400, str(error)) from None
 
-    def input_of(self, arrays: Sequence[np.ndarray]) -> Input:
-        """The input functions of the operator, from their tensors."""
-        found = dict(zip(self.input_names, arrays, strict=True))
+    def input_of(self, arrays: Sequence[np.ndarray], sizes: Sequence[int]) -> Input:
+        """The input functions of the operator from their tensors, padded to one of some numbers of functions."""
+        found = {name: padded(array, sizes) for name, array in zip(self.input_names, arrays, strict=True)}
         fields = tuple(
             found[each.values]
             if each.locations is None or each.mask is None
@@ -241,39 +228,35 @@ class ServedModel:
 
     def _run_some(self, work: Work) -> dict[str, np.ndarray]:
         """The outputs of at most as many functions as programs are compiled for."""
-        sizes = SIZES if work.y is None else (SIZES[0], SIZES[-1])
-        size = next(size for size in sizes if size >= work.functions)
-        u = self.input_of([padded(array, size) for array in work.arrays])
-        kind = "bars" if work.wanted.intersection(BARS[1:]) else "s"
+        has_bars = bool(work.wanted.intersection(BARS[1:]))
+        is_fast = work.y is None and not has_bars
+        u = self.input_of(work.arrays, SIZES if is_fast else FEW_SIZES)
         found: dict[str, np.ndarray] = {}
-        if work.wanted.intersection(BARS):
-            s = self._fixed_queries(kind, u) if work.y is None else self._free_queries(kind, u, work.y)
-            parts = np.split(s[: work.functions], 4, axis=-1) if kind == "bars" else [s[: work.functions]]
-            found = {bar: np.ascontiguousarray(part) for bar, part in zip(BARS, parts, strict=False)}
+        if is_fast and "s" in work.wanted:
+            found["s"] = self.predictor(u, self.fixed)
+        elif work.wanted.intersection(BARS):
+            blocks = [self.fixed] if work.y is None else [Shared(y) for y in in_blocks(work.y)]
+            parts = zip(*(self._predict(u, block, has_bars) for block in blocks), strict=True)
+            count = self.fixed.count if work.y is None else len(work.y)
+            found = {bar: np.concatenate(each, axis=1)[:, :count] for bar, each in zip(BARS, parts, strict=False)}
         if "in_distribution" in work.wanted and isinstance(self.operator, Calibrated):
-            found["in_distribution"] = np.asarray(self.operator.in_distribution(u))[: work.functions]
-        return {name: found[name] for name in work.wanted}
+            inputs = self.input_of(work.arrays, FEW_SIZES) if is_fast else u
+            found["in_distribution"] = np.asarray(self.operator.in_distribution(inputs))
+        return {name: found[name][: work.functions] for name in work.wanted}
 
-    def _fixed_queries(self, kind: str, u: Input) -> Float[np.ndarray, "N P c"]:
-        return np.asarray(predict_at(self.halves[kind], self.fixed[kind], u))
-
-    def _free_queries(self, kind: str, u: Input, y: Float[np.ndarray, "P d_y"]) -> Float[np.ndarray, "N P c"]:
-        halves = self.halves[kind]
-        functions, found = apply(halves.of_functions, u), []
-        for start in range(0, len(y), QUERY_SIZES[-1]):
-            block = y[start : start + QUERY_SIZES[-1]]
-            size = next(size for size in QUERY_SIZES if size >= len(block))
-            part = apply(halves.of_queries, padded(block, size))
-            found.append(np.asarray(apply(halves.together, functions, part))[:, : len(block)])
-        return np.concatenate(found, axis=1)
+    def _predict(self, u: Input, queries: Shared, has_bars: bool) -> tuple[Float[Array, "N P d_s"], ...]:
+        """Predictions with or without error bars, without any work done in advance."""
+        if has_bars and self.radius is not None and isinstance(self.operator, Uncertain):
+            return predict_error_bars(self.operator, u, queries, self.radius)
+        return (predict(self.operator, u, queries),)
 
     def compile(self) -> None:
         """Run every program once, so that no request waits for a compilation."""
         shapes = [tuple(64 if n < 0 else n for n in self.inputs[name].shape[1:]) for name in self.input_names]
-        wanted = [("s",), *([BARS] if "bars" in self.halves else []), *([("in_distribution",)] * self.is_calibrated)]
+        wanted = [("s",), *([BARS] if self.radius is not None else []), *([("in_distribution",)] * self.is_calibrated)]
         free = [np.zeros((size, self.inputs["y"].shape[1]), np.float32) for size in QUERY_SIZES * self.is_free]
         sizes = [(size, None) for size in SIZES if self.queries is not None]
-        for size, y in (*sizes, *itertools.product((SIZES[0], SIZES[-1]), free)):
+        for size, y in (*sizes, *itertools.product(FEW_SIZES, free)):
             arrays = tuple(
                 np.ones((size, *shape), np.float32 if self.inputs[name].datatype == "FP32" else bool)
                 for name, shape in zip(self.input_names, shapes, strict=True)
@@ -288,14 +271,19 @@ def num_outside(domain: Domain, y: Float[np.ndarray, "P d_y"]) -> int:
     return int((~inside).sum())
 
 
-def padded(array: np.ndarray, size: int) -> np.ndarray:
-    """Rows up to a number; those that are added repeat the first one."""
-    if len(array) == size:
-        return array
-    return np.concatenate([array, np.broadcast_to(array[:1], (size - len(array), *array.shape[1:]))])
+def padded(array: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """An array with the next of some numbers of rows; those that are added repeat the first one."""
+    more = next(size for size in sizes if size >= len(array)) - len(array)
+    return np.concatenate([array, np.broadcast_to(array[:1], (more, *array.shape[1:]))]) if more else array
 
 
 def in_pieces(work: Work) -> list[Work]:
     """Work in pieces of at most as many functions as programs are compiled for."""
     starts = range(0, work.functions, SIZES[-1])
     return [work._replace(arrays=tuple(array[i : i + SIZES[-1]] for array in work.arrays)) for i in starts]
+
+
+def in_blocks(y: Float[np.ndarray, "P d_y"]) -> list[Array]:
+    """Queries in blocks of the sizes that programs are compiled for; the last one is padded."""
+    size = QUERY_SIZES[-1]
+    return [jnp.asarray(padded(y[start : start + size], QUERY_SIZES)) for start in range(0, len(y), size)]
