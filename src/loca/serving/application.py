@@ -153,9 +153,7 @@ class Application:
         """Count a request and log it, if it failed or all are logged."""
         model = exchange.model.name if exchange.model else ""
         self.metrics.waiting.set(self.batcher.waiting)
-        self.metrics.requests.labels(model, status).inc()
-        if model:
-            self.metrics.seconds.labels(model).observe(seconds)
+        self.metrics.count(model, status, seconds)
         if error or self.logs_all:
             report(
                 "request",
@@ -186,29 +184,23 @@ class Application:
         is_large = not length.isdigit() or int(length) > self.limits.body
         if exchange.headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise RequestError(415, "compressed bodies are not accepted", "encoding")
-        chunks, size, more = [], 0, True
-        reserved = 0
+        chunks, size, reserved, more = [], 0, 0, True
         try:
-            async with asyncio.timeout_at(exchange.deadline):
-                while more and size <= self.limits.body + DISCARDED:
-                    message = await exchange.receive()
-                    if message["type"] != "http.request":
-                        raise Disconnected
-                    chunk, more = message.get("body", b""), message.get("more_body", False)
-                    size += len(chunk)
-                    if is_large or size > self.limits.body:
-                        chunks.clear()
-                        continue
-                    reserved += len(chunk)
-                    self._body_bytes += len(chunk)
-                    if self._body_bytes > BODIES * self.limits.body:
-                        exchange.is_broken = more
-                        raise RequestError(429, "too many large requests at the same time; try again later", "bodies")
-                    chunks.append(chunk)
-        except TimeoutError:
-            exchange.is_broken = True
-            reason = f"the body did not arrive within {self.limits.timeout:g} s"
-            raise RequestError(408, reason, "slow_body") from None
+            while more and size <= self.limits.body + DISCARDED:
+                message = await exchange.receive()  # until the deadline of the connection
+                if message["type"] != "http.request":
+                    raise Disconnected
+                chunk, more = message.get("body", b""), message.get("more_body", False)
+                size += len(chunk)
+                if is_large or size > self.limits.body:
+                    chunks.clear()
+                    continue
+                reserved += len(chunk)
+                self._body_bytes += len(chunk)
+                if self._body_bytes > BODIES * self.limits.body:
+                    exchange.is_broken = more
+                    raise RequestError(429, "too many large requests at the same time; try again later", "bodies")
+                chunks.append(chunk)
         finally:
             self._body_bytes -= reserved
         if is_large or size > self.limits.body:

@@ -14,6 +14,9 @@ import numpy as np
 from loca.serving.protocol import Limits, RequestError
 from loca.serving.served_model import SIZES, ServedModel, Work
 
+SWEEP = 0.1
+"""Seconds between looks for jobs that have waited too long."""
+
 Results = dict[str, np.ndarray]
 """The outputs of a request, by name."""
 
@@ -24,6 +27,7 @@ class Job:
 
     model: ServedModel
     work: Work
+    deadline: float
     future: asyncio.Future[Results]
     is_cancelled: bool = False
 
@@ -43,7 +47,9 @@ class Batcher:
     def __init__(self, limits: Limits, observe: Callable[[int], object]):
         self.limits, self.observe = limits, observe
         self.waiting = 0
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._open: dict[Job, None] = {}  # in the order of their deadlines
+        self._new: list[Job] = []
+        self._jobs: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._serve, name="models", daemon=True)
 
@@ -51,6 +57,7 @@ class Batcher:
         """Start the thread; call this in the event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
+        self._expire()
 
     def stop(self) -> None:
         """End the thread after the jobs that are queued."""
@@ -66,32 +73,40 @@ class Batcher:
                 f"{self.waiting} functions are waiting and at most {self.limits.queue} may; try again later",
                 "queue",
             )
-        job = Job(model, work, self._loop.create_future())
+        job = Job(model, work, deadline, self._loop.create_future())
         self.waiting += work.functions
-        timer = self._loop.call_at(deadline, self._expire, job)
-        self._jobs.put(job)
+        self._open[job] = None
+        if not self._new:
+            self._loop.call_soon(self._submit)  # after all requests that have arrived are parsed
+        self._new.append(job)
         try:
             return await job.future
         finally:
             job.is_cancelled = True
-            timer.cancel()
+            del self._open[job]
             self.waiting -= work.functions
 
-    def _expire(self, job: Job) -> None:
-        if not job.future.done():
-            reason = f"no result within {self.limits.timeout:g} s; try again later, or send fewer functions"
-            job.future.set_exception(RequestError(408, reason, "timeout"))
+    def _submit(self) -> None:
+        self._jobs.put(self._new)
+        self._new = []
+
+    def _expire(self) -> None:
+        """End jobs that have waited too long, now and then."""
+        assert self._loop is not None
+        now, reason = self._loop.time(), f"no result within {self.limits.timeout:g} s; try again later, or send less"
+        for job in list(itertools.takewhile(lambda job: job.deadline < now, self._open)):
+            if not job.future.done():
+                job.future.set_exception(RequestError(408, reason, "timeout"))
+        self._loop.call_later(SWEEP, self._expire)
 
     def _serve(self) -> None:
         """Run whatever is queued, until the end of the queue."""
-        while (first := self._jobs.get()) is not None:
-            jobs, last = [first], False
-            while not self._jobs.empty():
-                job = self._jobs.get()
-                if job is None:
-                    last = True
-                    break
-                jobs.append(job)
+        while (jobs := self._jobs.get()) is not None:
+            last = False
+            while not self._jobs.empty() and not last:
+                more = self._jobs.get()
+                last = more is None
+                jobs = jobs + (more or [])
             for group in groups(jobs):
                 self._run(group)
             if last:

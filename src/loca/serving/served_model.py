@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from loca.data import Shared, Variable
 from loca.domains import Domain
-from loca.models import Operator, Predictor, Uncertain, predict, predict_error_bars
+from loca.models import Operator, Uncertain, at_queries, predict, predict_error_bars
 from loca.prediction import QueryGrid, QueryPoints
 from loca.saving import Header
 from loca.serving.protocol import Limits, RequestError, Tensor
 from loca.serving.tensors import input_tensors, named
-from loca.typing import Input, Measurements, MultiInput
+from loca.typing import Input, Measurements, MultiInput, PyTree
 from loca.uncertainty import Calibrated
 
 SIZES = (1, 8, 16, 32)
@@ -66,6 +69,36 @@ class Work(NamedTuple):
         return self.wanted, None if self.y is None else self.y.tobytes(), *(a.shape[1:] for a in self.arrays)
 
 
+class Structure:
+    """A pytree without its arrays. Structures of models that differ in their arrays alone are equal.
+
+    A call of a compiled function with a list of arrays and a structure takes 0.4 ms less than one with the pytree, and
+    another version of a model needs no compilation.
+    """
+
+    def __init__(self, tree: PyTree):
+        arrays, others = eqx.partition(tree, eqx.is_array)
+        self.arrays, (self.others, self.rest) = jax.tree.structure(arrays), jax.tree.flatten(others)
+
+    def __hash__(self) -> int:
+        return hash(self.arrays)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, Structure):
+            return self is other
+        return (self.arrays, self.rest, self.others) == (other.arrays, other.rest, other.others)
+
+    def rebuild(self, leaves: Sequence[Array]) -> PyTree:
+        """The tree with other arrays."""
+        return eqx.combine(jax.tree.unflatten(self.arrays, leaves), jax.tree.unflatten(self.rest, self.others))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def predict_at(structure: Structure, leaves: list[Array], u: Input) -> Float[Array, "N P d_s"]:
+    """Predictions of an operator at fixed queries."""
+    return jax.vmap(structure.rebuild(leaves))(u)
+
+
 class ServedModel:
     """An operator, its tensors and its compiled programs. It never changes; another version is another object.
 
@@ -90,6 +123,9 @@ class ServedModel:
         self.queries, self.level = queries, level
         self.domain = operator.domain or header.domain
         self.is_calibrated = isinstance(operator, Calibrated)
+        # attributes of modules are slow to look up
+        self.channels, self.has_transforms = len(operator.outputs), bool(operator.normalization.u_transforms)
+        self.has_many_fields = operator.signature is not None and bool(operator.signature.fields)
         self.fields, self.scalars, inputs = input_tensors(operator)
         self.input_names = tuple(tensor.name for tensor in inputs)
         self.is_free = operator.is_pointwise and self.domain is not None
@@ -102,7 +138,8 @@ class ServedModel:
         self.radius = None if radius is None or not np.isfinite(np.asarray(radius)).all() else radius
         if queries is not None:
             self.fixed = Shared(jnp.asarray(queries.points(tuple(slice(0, n) for n in queries.shape))))
-            self.predictor = Predictor(operator, self.fixed)
+            at = at_queries(operator, self.fixed.y)
+            self._structure, self._leaves = Structure(at), jax.tree.leaves(eqx.filter(at, eqx.is_array))
         self.inputs = {tensor.name: tensor for tensor in (*inputs, *self._query_tensor())}
         self.outputs = {tensor.name: tensor for tensor in self._output_tensors()}
 
@@ -151,7 +188,7 @@ class ServedModel:
             raise RequestError(400, f"inputs have different numbers of functions in their first axis: {counts}")
         y, notes = self._queries(inputs.get("y"), limits)
         P = len(y) if y is not None else 0 if self.queries is None else self.queries.count
-        total = len(found[self.input_names[0]]) * P * len(self.operator.outputs) * len(wanted)
+        total = len(found[self.input_names[0]]) * P * self.channels * len(wanted)
         if total > limits.values:
             raise RequestError(
                 413, f"the response would have {total} values, at most {limits.values} are allowed", "values"
@@ -195,14 +232,17 @@ class ServedModel:
 
     def _check_transforms(self, found: Mapping[str, np.ndarray]) -> None:
         """Refuse values that cannot be transformed, such as the logarithm of a negative number."""
-        if not self.operator.normalization.u_transforms:
+        if not self.has_transforms:
             return
         fields = tuple(
             found[each.values] if each.mask is None else np.where(found[each.mask][..., None], found[each.values], 1.0)
             for each in self.fields
         )
-        is_single = len(fields) == 1 and self.scalars is None
-        u = fields[0] if is_single else MultiInput(fields, None if self.scalars is None else found[self.scalars])  # pyright: ignore[reportArgumentType]
+        u = (
+            fields[0]
+            if not self.has_many_fields
+            else MultiInput(fields, None if self.scalars is None else found[self.scalars])
+        )  # pyright: ignore[reportArgumentType]
         try:
             self.operator.normalization.check_input(u, self.operator.inputs)  # pyright: ignore[reportArgumentType]
         except ValueError as error:
@@ -217,7 +257,7 @@ class ServedModel:
             else Measurements(found[each.values], found[each.locations], found[each.mask])  # pyright: ignore[reportArgumentType]
             for each in self.fields
         )
-        if not self.operator.signature or not self.operator.signature.fields:
+        if not self.has_many_fields:
             return fields[0]  # pyright: ignore[reportReturnType]
         return MultiInput(fields, None if self.scalars is None else found[self.scalars])  # pyright: ignore[reportArgumentType]
 
@@ -233,7 +273,7 @@ class ServedModel:
         u = self.input_of(work.arrays, SIZES if is_fast else FEW_SIZES)
         found: dict[str, np.ndarray] = {}
         if is_fast and "s" in work.wanted:
-            found["s"] = self.predictor(u, self.fixed)
+            found["s"] = np.asarray(predict_at(self._structure, self._leaves, u))
         elif work.wanted.intersection(BARS):
             blocks = [self.fixed] if work.y is None else [Shared(y) for y in in_blocks(work.y)]
             parts = zip(*(self._predict(u, block, has_bars) for block in blocks), strict=True)

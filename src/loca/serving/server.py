@@ -10,10 +10,12 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import uvicorn
+from pydantic_core import to_json
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from loca.serving.application import Application
@@ -38,16 +40,12 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Begin, or refuse to, if too many connections are open."""
         super().connection_made(transport)
-        limits = self.limits
+        assert isinstance(self.config.app, Application)
+        self.application, self.limits = self.config.app, self.config.app.limits
         self._is_in_headers, self._header_bytes = True, 0
-        self._timer: asyncio.TimerHandle | None = self.loop.call_later(limits.timeout, self._expire)
-        if len(self.connections) > limits.connections:
+        self._timer: asyncio.TimerHandle | None = self.loop.call_later(self.limits.timeout, self._expire)
+        if len(self.connections) > self.limits.connections:
             transport.abort()
-
-    @property
-    def limits(self) -> Any:
-        """The limits of the application."""
-        return self.config.app.limits  # pyright: ignore[reportAttributeAccessIssue, reportFunctionMemberAccess]
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
@@ -59,29 +57,25 @@ class Connection(HttpToolsProtocol):
         super().data_received(data)
         if self._is_in_headers:
             self._header_bytes += len(data)
-            if self._header_bytes > HEADER_BYTES and not self.transport.is_closing():
-                self._refuse(b"431 Request Header Fields Too Large")
+            if self._header_bytes > HEADER_BYTES:
+                self._refuse(431, f"the header has more than {HEADER_BYTES} bytes", "header")
 
     def on_message_begin(self) -> None:
         """A request begins; its headers must be complete in time."""
         super().on_message_begin()
         self._is_in_headers, self._header_bytes = True, 0
-        self._start_timer(self.limits.timeout)
+        self._stop_timer()
+        self._timer = self.loop.call_later(self.limits.timeout, self._expire)
 
     def on_headers_complete(self) -> None:
-        """A body follows. The application has its own deadline for it, and this one is for what it does not read."""
+        """A body may follow, which must be complete at the same time."""
         super().on_headers_complete()
         self._is_in_headers = False
-        self._start_timer(2.0 * self.limits.timeout)
 
     def on_message_complete(self) -> None:
         """The request is complete."""
         super().on_message_complete()
         self._stop_timer()
-
-    def _start_timer(self, seconds: float) -> None:
-        self._stop_timer()
-        self._timer = self.loop.call_later(seconds, self._expire)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -89,15 +83,25 @@ class Connection(HttpToolsProtocol):
             self._timer = None
 
     def _expire(self) -> None:
-        if self.transport.is_closing():
-            return
-        if self._is_in_headers and self._header_bytes:
-            self._refuse(b"408 Request Timeout")
-        else:
+        """The request is not complete in time: it is refused, and the application learns that it ended."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_started and not self._is_in_headers:
+            self._refuse(408, f"the body did not arrive within {self.limits.timeout:g} s", "slow_body")
+            cycle.disconnected = True
+            cycle.message_event.set()
+        elif self._is_in_headers and self._header_bytes:
+            self._refuse(408, f"the header did not arrive within {self.limits.timeout:g} s", "slow_header")
+        elif not self.transport.is_closing():
             self.transport.close()
 
-    def _refuse(self, status: bytes) -> None:
-        self.transport.write(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+    def _refuse(self, status: int, reason: str, kind: str) -> None:
+        if self.transport.is_closing():
+            return
+        self.application.metrics.refusals.labels(kind).inc()
+        self.application.metrics.count("", status, 0.0)
+        body = to_json({"error": reason})
+        head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+        self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
         self.transport.close()
 
 

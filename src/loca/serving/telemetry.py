@@ -75,6 +75,16 @@ class Metrics:
         )
         self.models = Counter("loca_model_events_total", "Loaded, removed, failed", ["event"], registry=registry)
 
+        self._labeled: dict[tuple[str, int], tuple[Any, Any]] = {}
+
+    def count(self, model: str, status: int, seconds: float) -> None:
+        """Count a request; the model is empty if it has none."""
+        if (model, status) not in self._labeled:  # as many as there are models and kinds of errors
+            self._labeled[model, status] = self.requests.labels(model, status), self.seconds.labels(model)
+        requests, times = self._labeled[model, status]
+        requests.inc()
+        times.observe(seconds)
+
     def write(self) -> tuple[bytes, str]:
         """All metrics as text, and its content type."""
         registry = self.registry
