@@ -105,7 +105,9 @@ class Client:
             self.received[number] += data
             if self.length is None and b"\r\n\r\n" in self.received[number]:
                 head, _, _ = self.received[number].partition(b"\r\n\r\n")
-                size = next(int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length"))
+                size = next(
+                    int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
+                )
                 self.length = len(head) + 4 + size  # equal for all responses
             if len(self.received[number]) == self.length:
                 times.append(time.perf_counter() - self.began[number])
@@ -206,7 +208,8 @@ def measure(arguments):
     expected = np.asarray(model.predict(data.u, data.y.points))
     found = {
         "date": datetime.date.today().isoformat(),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, JAX {jax.__version__}",
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "versions": f"Python {platform.python_version()}, JAX {jax.__version__}",
         "shared": arguments.shared,
         "values": [data.u[0].size, int(expected[0].size)],
         "connections": arguments.connections,
