@@ -25,7 +25,7 @@ import loca
 from commands import command, words
 from loca.models import Regression
 from loca.serving import Limits, RequestError, Tensor, find_models
-from loca.serving.protocol import parse_request
+from loca.serving.protocol import Plans, parse_request
 from loca.serving.tensors import count_sensors
 
 Y = np.array([[0.1], [0.55], [0.9]], np.float32)
@@ -223,14 +223,17 @@ def test_a_wrong_number_of_bytes_is_refused(server, difference):
 
 def test_a_parsed_request_is_the_one_that_was_sent():
     u = np.random.default_rng(0).normal(size=(2, 7, 1)).astype(np.float32)
-    known = {"u": Tensor("u", "FP32", (-1, 7, 1))}
+    plans = Plans({"u": Tensor("u", "FP32", (-1, 7, 1))}, ["s"])
     body, headers = binary_request({"u": u})
     length = int(headers["Inference-Header-Content-Length"])
-    assert (parse_request(body, length, known, ["s"], Limits()).inputs["u"] == u).all()
+    for _ in range(2):  # the second time its JSON is known
+        assert (parse_request(body, length, plans, Limits()).inputs["u"] == u).all()
+    with pytest.raises(RequestError, match="at most 10 are allowed"):
+        parse_request(body, length, plans, Limits(values=10))
     nested = json.dumps({"inputs": [{**tensor("u", u), "data": u.tolist()}]}).encode()
-    assert (parse_request(nested, None, known, ["s"], Limits()).inputs["u"] == u).all()
+    assert (parse_request(nested, None, plans, Limits()).inputs["u"] == u).all()
     with pytest.raises(RequestError, match="14 values in lists"):
-        parse_request(nested.replace(b"[[", b"[", 1), None, known, ["s"], Limits())
+        parse_request(nested.replace(b"[[", b"[", 1), None, plans, Limits())
 
 
 @pytest.mark.parametrize("token", [None, "wrong", TOKEN[:-1], TOKEN + "x", "ä"])

@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from loca.serving.batching import Batcher, Results
 from loca.serving.datasets import description, parse_dataset, write_dataset
+from loca.serving.exchange import Disconnected, Endpoint, Exchange, Response, document, extra_headers
 from loca.serving.protocol import Limits, RequestError, parse_json, parse_request, write_response
 from loca.serving.repository import Repository
 from loca.serving.served_model import ServedModel, Work
@@ -35,6 +36,9 @@ BODIES = 16
 
 DISCARDED = 2**26
 """Bytes of a body beyond the limit that are read and discarded, so that the client reads the response."""
+
+MOST_PATHS = 1000
+"""Paths that are known without a search."""
 
 JSON, BINARY = b"application/json", b"application/octet-stream"
 OPEN = ("/v2/health/live", "/v2/health/ready")
@@ -78,6 +82,7 @@ class Application:
         repository.report = self.report_model
         self.is_draining = False
         self._body_bytes = 0
+        self._known_paths: dict[tuple[str, str], tuple[Endpoint, dict[str, str]]] = {}
         self._reader = ThreadPoolExecutor(1, "datasets")
         model, named = "/v2/models/{model}", "/v2/models/{model}/versions/{version}"
         routes = {
@@ -112,13 +117,13 @@ class Application:
         if scope["type"] != "http":
             return
         start = time.perf_counter()
-        exchange = Exchange(self, scope, receive)
+        exchange = Exchange(scope, receive, self.repository, self.limits)
         scope["app"], scope["exchange"] = self, exchange
         error = ""
         try:
             if self.tokens and scope["path"] not in OPEN:
                 self.check_token(exchange.headers.get(b"authorization", b""))
-            await self.router(scope, receive, send)
+            await self.route(scope, receive, send)
             status, headers, body = exchange.response
         except RequestError as refusal:
             error = refusal.reason
@@ -138,6 +143,17 @@ class Application:
             status, headers, body = 500, {}, to_json({"error": "an error inside the server; its log has the reason"})
         await self.respond(send, status, headers, body, exchange)
         self.record(exchange, scope, status, time.perf_counter() - start, error)
+
+    async def route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Find the function of a path; paths that had a response before are known."""
+        key = scope["method"], scope["path"]
+        if key in self._known_paths:
+            endpoint, scope["path_params"] = self._known_paths[key]
+            await endpoint(scope, receive, send)
+            return
+        await self.router(scope, receive, send)
+        if len(self._known_paths) < MOST_PATHS:
+            self._known_paths[key] = scope["endpoint"], scope["path_params"]
 
     async def respond(
         self, send: Send, status: int, headers: Mapping[bytes, bytes], body: bytes, exchange: Exchange
@@ -226,7 +242,7 @@ class Application:
         model = exchange.find_model()
         body = await self.read_body(exchange)
         length = exchange.header_length()
-        request = parse_request(body, length, model.inputs, tuple(model.outputs), self.limits)
+        request = parse_request(body, length, model.plans, self.limits)
         work = model.work(request.inputs, tuple(request.outputs), self.limits)
         results = await self.run(exchange, model, work)
         text, header = write_response(request, model.name, str(model.version), results, work.notes)
@@ -280,63 +296,3 @@ class Application:
         """Metrics for Prometheus."""
         body, kind = self.metrics.write()
         return 200, {b"content-type": kind.encode()}, body
-
-
-Response = tuple[int, Mapping[bytes, bytes], bytes]
-"""Status, headers and body."""
-
-
-class Disconnected(Exception):  # noqa: N818 (no error: clients may)
-    """The client has closed the connection."""
-
-
-class Exchange:
-    """One request and its response."""
-
-    def __init__(self, application: Application, scope: Scope, receive: Receive):
-        self.application, self.scope, self.receive = application, scope, receive
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.deadline = asyncio.get_running_loop().time() + application.limits.timeout
-        self.model: ServedModel | None = None
-        self.is_broken = False
-        """Whether the rest of the request will not be read, so that the connection must be closed."""
-        self.response: Response = 500, {}, b""
-
-    def find_model(self) -> ServedModel:
-        """The model of the path; the request keeps this version."""
-        parameters = self.scope["path_params"]
-        self.model = self.application.repository.get(parameters["model"], parameters.get("version"))
-        return self.model
-
-    def header_length(self) -> int | None:
-        """The length of the JSON before the bytes of tensors; None if there are none."""
-        given = self.headers.get(b"inference-header-content-length")
-        if given is None:
-            return None
-        if not given.isdigit() or len(given) > 12:
-            raise RequestError(400, "Inference-Header-Content-Length must be the number of bytes of the JSON")
-        return int(given)
-
-
-class Endpoint:
-    """A function of the application as the end of a route."""
-
-    def __init__(self, function: Any):
-        self.function = function
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Keep the response for the application, which sends it."""
-        exchange = scope["exchange"]
-        exchange.response = await self.function(exchange)
-
-
-def document(value: Any, status: int = 200) -> Response:
-    """A JSON response."""
-    return status, {}, to_json(value)
-
-
-def extra_headers(status: int) -> dict[bytes, bytes]:
-    """The headers that a status needs."""
-    if status == HTTPStatus.UNAUTHORIZED:
-        return {b"www-authenticate": b"Bearer"}
-    return {b"retry-after": b"1"} if status == HTTPStatus.TOO_MANY_REQUESTS else {}

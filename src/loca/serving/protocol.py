@@ -17,6 +17,10 @@ LONGEST_NAME = 256
 """Characters of an identifier that a response repeats, at most."""
 
 
+LONGEST_KNOWN, MOST_KNOWN = 1000, 256
+"""Bytes of the JSON of a request that is kept, and how many are kept, at most."""
+
+
 class RequestError(Exception):
     """A request that is refused, with its HTTP status and the reason.
 
@@ -77,38 +81,95 @@ class InferRequest(NamedTuple):
     outputs: dict[str, bool]
 
 
-def parse_request(
-    body: bytes, header_length: int | None, inputs: Mapping[str, Tensor], outputs: Sequence[str], limits: Limits
-) -> InferRequest:
+class Planned(NamedTuple):
+    """An input whose values are in the JSON or follow it as bytes."""
+
+    tensor: Tensor
+    shape: tuple[int, ...]
+    values: np.ndarray | None
+
+    @property
+    def size(self) -> int:
+        """Bytes that follow the JSON."""
+        return 0 if self.values is not None else math.prod(self.shape) * DATATYPES[self.tensor.datatype].itemsize
+
+
+class Plan(NamedTuple):
+    """The JSON of a request, checked; a client repeats it with other bytes."""
+
+    id: str | None
+    inputs: tuple[Planned, ...]
+    outputs: dict[str, bool]
+
+
+class Plans:
+    """The plans of requests for one model.
+
+    **Arguments:**
+
+    - `inputs`, `outputs`: those of the model.
+    """
+
+    def __init__(self, inputs: Mapping[str, Tensor], outputs: Sequence[str]):
+        self.inputs, self.outputs = inputs, tuple(outputs)
+        self._known: dict[tuple[bytes, Limits], Plan] = {}
+
+    def __call__(self, text: bytes, limits: Limits) -> Plan:
+        """The plan of a request; those without values in the JSON are kept."""
+        plan = self._known.get((text, limits))
+        if plan is None:
+            plan = parse_header(text, self.inputs, self.outputs, limits)
+            if len(text) <= LONGEST_KNOWN and all(each.values is None for each in plan.inputs):
+                if len(self._known) >= MOST_KNOWN:
+                    self._known.clear()
+                self._known[text, limits] = plan
+        return plan
+
+
+def parse_request(body: bytes, header_length: int | None, plans: Plans, limits: Limits) -> InferRequest:
     """Parse and check the body of an inference request; raise `RequestError` if anything is wrong with it.
 
     **Arguments:**
 
     - `body`: JSON, followed by the bytes of tensors if there is a header length.
     - `header_length`: the length of the JSON, from the header Inference-Header-Content-Length; None if all is JSON.
-    - `inputs`, `outputs`: those of the model.
+    - `plans`: of the model.
     - `limits`: of tensors.
     """
-    length = len(body) if header_length is None else header_length
-    if not 0 < length <= len(body):
-        raise RequestError(400, f"the JSON header has {length} bytes, but the body has {len(body)}")
-    given = parse_json(body[:length])
+    start = len(body) if header_length is None else header_length
+    if not 0 < start <= len(body):
+        raise RequestError(400, f"the JSON header has {start} bytes, but the body has {len(body)}")
+    plan, found = plans(body[:start], limits), {}
+    for each in plan.inputs:
+        array, size, name = each.values, each.size, each.tensor.name
+        if array is None:
+            if len(body) < start + size:
+                raise RequestError(400, f"input {name!r} needs {size} bytes, but only {len(body) - start} are left")
+            dtype = DATATYPES[each.tensor.datatype]
+            array = np.frombuffer(body, dtype, size // dtype.itemsize, start).reshape(each.shape)
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise RequestError(400, f"input {name!r} has values that are NaN or infinite", "not_finite")
+        found[name], start = array, start + size
+    if len(body) > start:
+        raise RequestError(400, f"the body has {len(body) - start} bytes more than its tensors; check binary_data_size")
+    return InferRequest(plan.id, found, plan.outputs)
+
+
+def parse_header(text: bytes, inputs: Mapping[str, Tensor], outputs: Sequence[str], limits: Limits) -> Plan:
+    """Parse and check the JSON of a request."""
+    given = parse_json(text)
     name, tensors, requested = given.get("id"), given.get("inputs"), given.get("outputs", [])
     if name is not None and (not isinstance(name, str) or len(name) > LONGEST_NAME):
         raise RequestError(400, f"`id` must be a string of at most {LONGEST_NAME} characters")
     if not isinstance(tensors, list) or not tensors or not isinstance(requested, list):
         raise RequestError(400, "expected a list of `inputs` that is not empty and, optionally, a list of `outputs`")
-    raw, found = memoryview(body)[length:], {}
-    for each in tensors:
-        tensor, array, raw = parse_input(each, inputs, raw, limits)
-        if tensor in found:
-            raise RequestError(400, f"input {tensor!r} is given twice")
-        found[tensor] = array
-    if len(raw):
-        raise RequestError(400, f"the body has {len(raw)} bytes more than its tensors; check their binary_data_size")
+    planned = tuple(parse_input(each, inputs, limits) for each in tensors)
+    names = [each.tensor.name for each in planned]
+    if len(set(names)) < len(names):
+        raise RequestError(400, f"an input is given twice: {', '.join(names)}")
     all_binary = flag(parameters_of(given), "binary_data_output")
     chosen = dict(parse_output(each, outputs, all_binary) for each in requested)
-    return InferRequest(name, found, chosen or dict.fromkeys(outputs, all_binary))
+    return Plan(name, planned, chosen or dict.fromkeys(outputs, all_binary))
 
 
 def parse_json(text: bytes) -> dict[str, Any]:
@@ -122,10 +183,8 @@ def parse_json(text: bytes) -> dict[str, Any]:
     return found
 
 
-def parse_input(
-    given: Any, known: Mapping[str, Tensor], raw: memoryview, limits: Limits
-) -> tuple[str, np.ndarray, memoryview]:
-    """The name and the values of an input, and the bytes that are left."""
+def parse_input(given: Any, known: Mapping[str, Tensor], limits: Limits) -> Planned:
+    """An input in the JSON of a request."""
     if not isinstance(given, dict) or not isinstance(given.get("name"), str):
         raise RequestError(400, "every input must be an object with a `name`")
     if given["name"] not in known:
@@ -134,25 +193,18 @@ def parse_input(
     if given.get("datatype") != tensor.datatype:
         found = str(given.get("datatype"))[:LONGEST_NAME]
         raise RequestError(400, f"input {tensor.name!r} has datatype {found}, expected {tensor.datatype}")
-    shape = parse_shape(given.get("shape"), tensor, limits)
-    parameters, dtype = parameters_of(given), DATATYPES[tensor.datatype]
+    shape, parameters = parse_shape(given.get("shape"), tensor, limits), parameters_of(given)
     if "shared_memory_region" in parameters:
         raise RequestError(400, "this server has no shared memory; send the values")
-    size = parameters.get("binary_data_size")
+    size, planned = parameters.get("binary_data_size"), Planned(tensor, shape, None)
     if size is None:
-        array = parse_values(given.get("data"), dtype, shape, tensor.name)
-    else:
-        expected = math.prod(shape) * dtype.itemsize
-        if size != expected or isinstance(size, bool | float) or "data" in given:
-            raise RequestError(
-                400, f"input {tensor.name!r} of shape {list(shape)} needs {expected} bytes and no `data`, got {size!r}"
-            )
-        if len(raw) < expected:
-            raise RequestError(400, f"input {tensor.name!r} needs {expected} bytes, but only {len(raw)} are left")
-        array, raw = np.frombuffer(raw[:expected], dtype).reshape(shape), raw[expected:]
-    if dtype.kind == "f" and not np.isfinite(array).all():
-        raise RequestError(400, f"input {tensor.name!r} has values that are NaN or infinite", "not_finite")
-    return tensor.name, array, raw
+        values = parse_values(given.get("data"), DATATYPES[tensor.datatype], shape, tensor.name)
+        return Planned(tensor, shape, values)
+    if size != planned.size or isinstance(size, bool | float) or "data" in given:
+        raise RequestError(
+            400, f"input {tensor.name!r} of shape {list(shape)} needs {planned.size} bytes and no `data`, got {size!r}"
+        )
+    return planned
 
 
 def parse_shape(given: Any, tensor: Tensor, limits: Limits) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from loca.domains import Domain
 from loca.models import Operator, Uncertain, at_queries, predict, predict_error_bars
 from loca.prediction import QueryGrid, QueryPoints
 from loca.saving import Header
-from loca.serving.protocol import Limits, RequestError, Tensor
+from loca.serving.protocol import Limits, Plans, RequestError, Tensor
 from loca.serving.tensors import input_tensors, named
 from loca.typing import Input, Measurements, MultiInput, PyTree
 from loca.uncertainty import Calibrated
@@ -142,6 +142,7 @@ class ServedModel:
             self._structure, self._leaves = Structure(at), jax.tree.leaves(eqx.filter(at, eqx.is_array))
         self.inputs = {tensor.name: tensor for tensor in (*inputs, *self._query_tensor())}
         self.outputs = {tensor.name: tensor for tensor in self._output_tensors()}
+        self.plans = Plans(self.inputs, tuple(self.outputs))
 
     def _query_tensor(self) -> tuple[Tensor, ...]:
         if not self.is_free or self.domain is None:
