@@ -86,6 +86,12 @@ class Server:
         """The JSON of the response to an inference request."""
         return self.json("POST", f"/v2/models/{model}/infer", body, status=status)
 
+    def close(self):
+        """Read the rest of the log."""
+        self.process.wait()
+        self._reader.join()
+        self.process.stderr.close()
+
     def stop(self):
         """End the process as systems do; return its exit code."""
         self.process.send_signal(signal.SIGTERM)
@@ -110,6 +116,7 @@ def running(*arguments, environment=None):
                 process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
+        server.close()
 
 
 def tensor(name, array, **parameters):

@@ -89,6 +89,7 @@ def serve(
     application = Application(repository, limits=limits, tokens=known, logs_all=log == "all")
     if not is_loopback(host) and certificate is None:
         report("not_encrypted", advice="tokens and data are readable on the network; use --certificate, or a proxy")
-    listener = bind(host, port, is_shared=line is not None)
-    repository.load_all()
-    run_server(application, listener, certificate=certificate, key=key, line=None if line is None else line_of(line))
+    with bind(host, port, is_shared=line is not None) as listener:
+        repository.load_all()
+        supervisor = None if line is None else line_of(line)
+        run_server(application, listener, certificate=certificate, key=key, line=supervisor)

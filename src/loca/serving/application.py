@@ -40,6 +40,9 @@ DISCARDED = 2**26
 MOST_PATHS = 1000
 """Paths that are known without a search."""
 
+EXTENSIONS = ["binary_tensor_data", "model_repository(index)"]
+"""Extensions of the protocol; of the last one, only the list of models."""
+
 JSON, BINARY = b"application/json", b"application/octet-stream"
 OPEN = ("/v2/health/live", "/v2/health/ready")
 """Paths that need no token: balancers and Kubernetes send none."""
@@ -80,6 +83,7 @@ class Application:
         self.metrics = Metrics()
         self.batcher = Batcher(limits, self.metrics.batch.observe)
         repository.report = self.report_model
+        self.version = version_of("loca-jax")
         self.is_draining = False
         self._body_bytes = 0
         self._known_paths: dict[tuple[str, str], tuple[Endpoint, dict[str, str]]] = {}
@@ -262,8 +266,7 @@ class Application:
 
     async def server_metadata(self, exchange: Exchange) -> Response:
         """Name, version and extensions of the server."""
-        extensions = ["binary_tensor_data", "model_repository(index)"]
-        return document({"name": "loca", "version": version_of("loca-jax"), "extensions": extensions})
+        return document({"name": "loca", "version": self.version, "extensions": EXTENSIONS})
 
     async def live(self, exchange: Exchange) -> Response:
         """Whether the process responds."""

@@ -216,6 +216,7 @@ def bind(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
     - `host`, `port`: the address; port 0 for any that is free.
     - `is_shared`: whether several processes may bind the same address, and the system distributes connections.
     """
+    found = None
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, socket.SOCK_STREAM)
@@ -224,8 +225,9 @@ def bind(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         found.bind(address)
     except OSError as error:
+        if found is not None:
+            found.close()
         raise ValueError(f"cannot listen at {host}:{port}: {error.strerror}; choose another --host or --port") from None
-    found.set_inheritable(False)
     return found
 
 
