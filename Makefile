@@ -14,7 +14,7 @@ PYTHONS ?= python3.12 python3.13
 SETTINGS := antiderivative darcy-128 darcy-1024 mechanical-mnist shallow-water climate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types layers test gate full versions mutants claims docs wheel bench tour examples results parity peers lock print-lock format clean
+.PHONY: help setup check lint types layers test gate full versions mutants claims docs wheel bench load tour examples results parity peers lock print-lock format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ wheel:  ## Build the wheel into dist/
 
 bench:  ## Time one training step in every setting: ours, bare JAX, the paper's layout
 	@for setting in $(SETTINGS); do $(BIN)/loca bench step --setting $$setting --json || exit 1; done
+
+load:  ## Load the server: throughput against the bare model, response times, memory; writes studies/load.json
+	$(BIN)/python tools/load.py --out studies/load.json
 
 tour: wheel  ## Write docs/tour.md: a first run, in a fresh environment with only the wheel
 	$(BIN)/python tools/tour.py

@@ -16,6 +16,7 @@ from loca.cli.figures import figures
 from loca.cli.inversion import invert
 from loca.cli.models import calibrate, evaluate, inspect, predict
 from loca.cli.runs import choose, reproduce, train
+from loca.cli.serving import serve
 
 app = typer.Typer(
     name="loca",
@@ -27,7 +28,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     generate, convert, show, check, train, choose, calibrate, evaluate, predict, invert, figures, inspect, export,
-    verify, reproduce,
+    verify, reproduce, serve,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)

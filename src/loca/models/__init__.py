@@ -20,6 +20,7 @@ from loca.models.operator import Operator as Operator
 from loca.models.operator import Signature as Signature
 from loca.models.predictor import Predictor as Predictor
 from loca.models.predictor import TilePredictor as TilePredictor
+from loca.models.predictor import at_queries as at_queries
 from loca.models.predictor import encode_functions as encode_functions
 from loca.models.predictor import predict as predict
 from loca.models.predictor import predict_encoded as predict_encoded
@@ -65,6 +66,7 @@ __all__ = [
     "TilePredictor",
     "Uncertain",
     "adapt",
+    "at_queries",
     "canonical_name",
     "encode_functions",
     "interpolation_between",

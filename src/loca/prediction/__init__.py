@@ -2,6 +2,7 @@
 
 from loca.prediction.grid import QueryGrid as QueryGrid
 from loca.prediction.grid import QueryPoints as QueryPoints
+from loca.prediction.grid import own_queries as own_queries
 from loca.prediction.predict import predict_dataset as predict_dataset
 from loca.prediction.predict import predict_to as predict_to
 from loca.prediction.tables import check_suffix as check_suffix
@@ -13,6 +14,7 @@ __all__ = [
     "QueryGrid",
     "QueryPoints",
     "check_suffix",
+    "own_queries",
     "predict_dataset",
     "predict_to",
     "read_columns",
