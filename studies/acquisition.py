@@ -49,7 +49,7 @@ def errors(problem, seed, choice, first, batch, most):
         left = np.setdiff1d(order, chosen, assume_unique=True)
         count = min(batch, most - len(chosen))
         if choice == "acquire":
-            rows = loca.acquire(operator, pool[left], count=count, key=jax.random.key(seed)).rows
+            rows = loca.acquire(operator, pool[left], count=count).rows
         else:
             rows = np.random.default_rng([seed, len(chosen)]).choice(len(left), count, replace=False)
         chosen += list(left[rows])

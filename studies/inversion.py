@@ -29,7 +29,7 @@ from blackjax.diagnostics import effective_sample_size
 from scipy.stats import chi2
 
 import loca
-from loca.data import Shared
+from loca.data import Log, Shared
 from loca.inversion import InversionWarning, Prior, surrogate_covariance
 from loca.problems import Darcy
 from loca.problems.darcy import flow
@@ -54,6 +54,7 @@ class Case:
             print(report)
             loca.save(operator, file, data=self.train)
         self.operator = loca.load(file)
+        assert isinstance(self.operator.normalization.u_transforms[0], Log), "the prior must be that of log u"
         self.prior = Prior.fit(self.operator.normalization, self.train.u)
         inside = np.flatnonzero(np.all((self.problem.x > 0.0) & (self.problem.x < 1.0), axis=1))
         self.rows = np.sort(np.random.default_rng(0).choice(inside, SENSORS, replace=False))
@@ -103,20 +104,22 @@ def solver(case: Case, s, found, steps: int, number: int):
     """The posterior with the solver itself: Metropolis steps with the covariance of the Laplace approximation."""
     rng = np.random.default_rng([2, number])
     scales, mean = np.asarray(case.prior.scales, np.float64), np.asarray(case.prior.mean, np.float64)
-    decode = jax.jit(case.prior)
     equation = flow(case.problem.resolution)
+    # log u is linear in ξ, since the operator has the logarithm of the permeability
+    fields = np.log(np.asarray(jax.vmap(case.prior)(jnp.eye(len(mean) + 1, len(mean), -1)), np.float64))[..., 0]
+    steps_of_log_u = fields[1:] - fields[0]
 
     def density(xi):
-        u = np.asarray(decode(jnp.asarray(xi, jnp.float32)), np.float64)[:, 0]
-        misfit = (s - equation.solve(u[None])[0, case.rows]) / case.noise
-        return -0.5 * (np.sum(xi**2) + np.sum(misfit**2)), np.log(u)
+        log_u = fields[0] + xi @ steps_of_log_u
+        misfit = (s - equation.solve(np.exp(log_u)[None])[0, case.rows]) / case.noise
+        return -0.5 * (np.sum(xi**2) + np.sum(misfit**2)), log_u
 
     draws = (found.coordinates - mean) / scales
     root = 2.38 / np.sqrt(draws.shape[1]) * np.linalg.cholesky(np.cov(draws.T))
     start = time.perf_counter()
     xi = draws.mean(axis=0)
     value, field = density(xi)
-    chain, fields, accepted = [], 0.0, 0
+    chain, total, accepted = [], 0.0, 0
     for step in range(steps):
         proposal = xi + root @ rng.normal(size=len(xi))
         new, new_field = density(proposal)
@@ -124,13 +127,13 @@ def solver(case: Case, s, found, steps: int, number: int):
             xi, value, field, accepted = proposal, new, new_field, accepted + 1
         if step >= steps // 10:
             chain.append(xi)
-            fields = fields + field
+            total = total + field
     effective = float(np.min(effective_sample_size(np.stack(chain)[None])))
     return {
         "seconds": time.perf_counter() - start,
         "effective": effective,
         "acceptance": accepted / steps,
-    }, fields / len(chain)
+    }, total / len(chain)
 
 
 def compare(case: Case, s, number: int, steps: int, found, draws):

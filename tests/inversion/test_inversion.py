@@ -154,22 +154,42 @@ def test_correlations_are_shrunk_as_far_as_chance_explains_them():
     assert not shrunk_covariance(np.zeros((20, 3))).any()  # where a boundary condition holds exactly
 
 
+@pytest.fixture(scope="module")
+def solved(train):
+    hyper = loca.solving.Hyperparameters(length=2.0, noise=1e-3, location_lengths=(0.3,))
+    return loca.solve(train.take(jnp.arange(12)), hyperparameters=hyper, progress=False)[0]
+
+
 @pytest.mark.slow
-def test_a_gaussian_operator_knows_its_error(train):
-    few = train.take(jnp.arange(12))
-    hyper = loca.solving.Hyperparameters(noise=1e-3, location_lengths=(0.3,))
-    solved, _ = loca.solve(few, hyperparameters=hyper, progress=False)
-    y, prior = jnp.asarray(Y), Prior.fit(solved.normalization, train.u)
-    found = surrogate_covariance(solved, y, prior, key=jax.random.key(0))
-    z = jax.vmap(solved.encode)(jax.vmap(prior)(jax.random.normal(jax.random.key(1), (300, prior.size))))
-    f, h, noise = solved.f(z), solved.h(y), solved.noise
-    expected = solved.variance * jnp.einsum("na,ab,pb,qb->pq", f**2, noise / (solved.power + noise), h, h) / len(z)
-    expected = np.asarray(expected) * float(solved.normalization.s_scale[0]) ** 2
-    assert np.linalg.norm(found - expected) < 0.5 * np.linalg.norm(expected)  # 16 draws for 16 inputs
-    post = loca.invert(solved, (Y, np.zeros(9)), noise=NOISE, prior=train, method="laplace")
-    np.testing.assert_allclose(post.surrogate_std.ravel() ** 2, np.diag(found), rtol=0.5)
+def test_a_gaussian_operator_knows_the_covariance_of_its_error(solved, train):
+    """The posterior covariance of the Gaussian process from the covariance of all labels, label by label."""
+    y = jnp.concatenate([train.y.points, jnp.asarray(Y)])
+    z = jax.vmap(solved.encode)(train.u[:15])  # 12 of them are known
+    k_u = np.asarray(solved.f.kernel.matrix(z, z), np.float64)
+    h = np.asarray(solved.h(y), np.float64)
+    k_y, labels = h @ h.T, train.y.count
+    prior = np.kron(k_u, k_y).reshape(15, len(y), 15, len(y))
+    known = prior[:12, :labels, :12, :labels].reshape(12 * labels, -1) + 1e-3 * np.eye(12 * labels)
+    cross = prior[12:, labels:, :12, :labels].reshape(3 * 9, -1)
+    exact = prior[12:, labels:, 12:, labels:].reshape(27, 27) - cross @ np.linalg.solve(known, cross.T)
+    exact = exact.reshape(3, 9, 3, 9)
+    scale = np.abs(exact).max()
+    over_y = np.asarray(solved.location_covariance(z[12:], y[labels:]))
+    np.testing.assert_allclose(over_y, np.einsum("ipiq->pq", exact) / 3, atol=0.01 * scale)
+    over_u = np.asarray(solved.input_covariance(z[12:], y[labels:], jnp.full(9, 1 / 9)))
+    np.testing.assert_allclose(over_u, np.einsum("ipjp->ij", exact) / 9, atol=0.01 * scale)
+
+
+@pytest.mark.slow
+def test_operators_that_know_their_error_need_no_held_out_functions(solved, train):
+    given = {"noise": NOISE, "prior": train, "method": "laplace"}
+    found = loca.invert(solved, (Y, np.zeros(9)), **given)
+    prior = Prior.fit(solved.normalization, train.u)
+    u = jax.vmap(prior)(jax.random.normal(jax.random.key(5), (200, prior.size)))
+    std = np.stack([solved.std(one, Y) for one in u[:20]])
+    assert np.mean(found.surrogate_std**2) == pytest.approx(np.mean(std**2), rel=0.5)  # other draws from the prior
     with pytest.raises(ValueError, match=r"Calibrated does not know how its errors .* held="):
-        loca.invert(loca.calibrate(operator(train), train), (Y, np.zeros(9)), noise=NOISE, prior=train)
+        loca.invert(loca.calibrate(operator(train), train), (Y, np.zeros(9)), **given)
 
     chosen = loca.acquire(solved, train.take(jnp.arange(40)), count=3)
     assert set(chosen.rows) & set(range(12)) == set()  # those are known already

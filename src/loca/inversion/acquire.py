@@ -7,15 +7,15 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from loca.data import Samples, Shared, as_input, as_numbers
 from loca.domains import area_weights
-from loca.inversion.errors import draws_of
+from loca.inversion.errors import inner_of, knows_correlations, rescaled
 from loca.inversion.prior import loaded
-from loca.models import Operator, Uncertain, predict, predict_error_bars
-from loca.typing import Key, MultiInput, Numbers
-from loca.uncertainty import Offset
+from loca.models import GaussianOperator, Operator, Uncertain, encode_functions
+from loca.typing import Input, MultiInput, Numbers
+from loca.uncertainty import Ensemble
 
 QUERIES = 256
 """Locations over which the variance is integrated, at most, unless given."""
@@ -29,7 +29,7 @@ class Acquisition:
 
     - `rows`: their numbers among the candidates.
     - `variances`: the variance that is left after each of them: the mean of σ² over candidates, locations and outputs,
-      in standard deviations of the outputs.
+      in standardized units.
     - `before`: the same before the first.
     """
 
@@ -49,8 +49,6 @@ def acquire(
     *,
     count: int,
     y: Numbers | None = None,
-    draws: int = 64,
-    key: Key | None = None,
 ) -> Acquisition:
     """Choose inputs one after another, each of which reduces the variance of all predictions most.
 
@@ -64,9 +62,7 @@ def acquire(
     - `operator`: knows its error: a `GaussianOperator`, an `Ensemble`, or one of them after `calibrate`.
     - `candidates`: input functions that could be simulated; `Samples` may have outputs, which are ignored.
     - `count`: the number of inputs to choose; none is chosen twice.
-    - `y`: where σ counts; by default some of the locations of the training data.
-    - `draws`: operators from the posterior, whose predictions have the correlations of C; its diagonal is σ².
-    - `key`: for draws; `jax.random.key(0)` by default.
+    - `y`: where errors count; by default some of the locations of the training data, weighted by area.
     """
     if isinstance(candidates, Samples):
         u = loaded(operator, candidates).u
@@ -75,30 +71,37 @@ def acquire(
     total = len(jax.tree.leaves(u)[0])
     if not 0 < count <= total:
         raise ValueError(f"cannot choose {count} of {total} candidates; pass a count from 1 to {total}")
-    drawn = draws_of(operator, jax.random.key(0) if key is None else key, draws)
-    if not isinstance(operator, Uncertain) or not drawn or any(isinstance(draw, Offset) for draw in drawn):
+    if not isinstance(operator, Uncertain) or not knows_correlations(operator):
         raise ValueError(
             f"{type(operator).__name__} does not know how its errors for different inputs are correlated; pass a "
             "Gaussian operator from `loca.solve`, or an `Ensemble`"
         )
     points = locations_of(operator) if y is None else as_numbers(y, "y", "(P, d_y)", "(P,)")
-    queries = Shared(points)
-    domain = operator.domain
-    weights = np.ones(len(points)) if domain is None or y is not None else area_weights(domain, np.asarray(points))
-    weights = np.asarray(weights, np.float64) / np.sum(weights)
-    scale = np.asarray(operator.normalization.s_scale, np.float64)
-    bars = predict_error_bars(operator, u, queries, jnp.zeros(len(scale)))
-    variance = np.einsum("npc,p->n", (np.asarray(bars.std, np.float64) / scale) ** 2, weights)
-    center = np.asarray(bars.mean, np.float64)
-    root = np.sqrt(weights)[:, None] / scale
-    deviations = np.stack([(np.asarray(predict(draw, u, queries)) - center) * root for draw in drawn])
-    rows = deviations.transpose(1, 0, 2, 3).reshape(total, -1)
-    size = np.sqrt(np.sum(rows**2, axis=1))
-    rows = rows * (np.sqrt(variance) / np.where(size > 0.0, size, 1.0))[:, None]
-    return greedy(rows @ rows.T, count)
+    weights = np.ones(len(points))
+    if operator.domain is not None and y is None:
+        weights = np.asarray(area_weights(operator.domain, np.asarray(points)))
+    weights = jnp.asarray(weights / weights.sum(), jnp.float32)
+    return greedy(np.asarray(covariance(operator, u, points, weights), np.float64), count)
 
 
-def locations_of(operator: Operator) -> Float[jax.Array, "P d_y"]:
+def covariance(
+    operator: Uncertain, u: Input, y: Float[Array, "P d_y"], weights: Float[Array, " P"]
+) -> Float[np.ndarray, "N N"]:
+    """C, in standardized units."""
+    codes, queries, inner = encode_functions(operator, u), Shared(y), inner_of(operator)
+    variances = jnp.einsum("npc,p->n", operator.spread(codes, queries) ** 2, weights)
+    if isinstance(inner, GaussianOperator):
+        found = inner.input_covariance(codes, y, weights)
+    else:
+        assert isinstance(inner, Ensemble)
+        each = jnp.stack([inner.member(i).respond(codes, queries) for i in range(inner.size)])
+        rows = (each - jnp.mean(each, axis=0)) * jnp.sqrt(weights)[:, None]
+        rows = jnp.moveaxis(rows, 1, 0).reshape(len(codes), -1)
+        found = rows @ rows.T
+    return rescaled(np.asarray(found, np.float64), np.asarray(variances, np.float64))
+
+
+def locations_of(operator: Operator) -> Float[Array, "P d_y"]:
     """Some of the locations of an operator's training data."""
     known = None if operator.signature is None else operator.signature.y
     if known is None:

@@ -12,9 +12,9 @@ from jaxtyping import Array, Bool, Float
 
 from loca.data import Records, Samples, Shared, as_numbers, shared_array
 from loca.inversion.prior import Prior, loaded
-from loca.models import Operator, Uncertain, interpolation_between, predict, predict_error_bars
+from loca.models import GaussianOperator, Operator, Uncertain, interpolation_between, predict, predict_error_bars
 from loca.typing import Input, Key, Numbers
-from loca.uncertainty import Calibrated, Ensemble, Offset
+from loca.uncertainty import Calibrated, Ensemble
 
 FEWEST = 10
 """Held-out functions at least."""
@@ -22,8 +22,8 @@ FEWEST = 10
 BLOCK = 100
 """Held-out functions at once."""
 
-INPUTS, DRAWS = 16, 16
-"""Inputs from the prior, and operators from the posterior of an operator that knows its own error."""
+INPUTS = 64
+"""Inputs from the prior, for an operator that knows its own error."""
 
 
 class Observations(NamedTuple):
@@ -147,14 +147,14 @@ def surrogate_covariance(
 
     With held-out functions u is replaced by what the prior can represent of it, so that variation of the inputs outside
     of the prior counts as an error. Between the labels of held-out functions errors are interpolated linearly. Without
-    them the operator must know its error: correlations are then those of its draws, variances the mean of σ², both for
-    inputs from the prior.
+    them the operator must know its error, as Gaussian operators and ensembles do: their covariance is then the mean
+    over inputs from the prior.
 
     **Arguments:**
 
     - `operator`, `y`, `prior`: of the inversion.
     - `held`: functions that were not used to train or choose the operator, labeled at the same locations.
-    - `key`: for draws.
+    - `key`: for inputs from the prior.
     """
     if held is None:
         return own_covariance(operator, y, prior, key)
@@ -204,31 +204,42 @@ def projected(prior: Prior, u: Input) -> Input:
 
 
 def own_covariance(operator: Operator, y: Float[Array, "P d_y"], prior: Prior, key: Key) -> Float[np.ndarray, "n n"]:
-    """The covariance of the error as the operator knows it, at inputs from the prior."""
-    for_inputs, for_draws = jax.random.split(key)
-    draws = draws_of(operator, for_draws, DRAWS)
-    if not isinstance(operator, Uncertain) or not draws or any(isinstance(draw, Offset) for draw in draws):
+    """The covariance of the error as the operator knows it, on average over inputs from the prior."""
+    if not isinstance(operator, Uncertain) or not knows_correlations(operator):
         raise ValueError(
             f"the error of the surrogate belongs to the noise, but {type(operator).__name__} does not know how its "
             "errors at different locations are correlated; pass held-out functions, held=..., or surrogate_error=0.0 "
             "to take its predictions as exact"
         )
-    u = jax.vmap(prior)(jax.random.normal(for_inputs, (INPUTS, prior.size)))
-    errors = np.stack([np.asarray(predict(draw, u, Shared(y))) for draw in draws])
-    bars = predict_error_bars(operator, u, Shared(y), jnp.zeros(len(operator.outputs)))
-    rows = (errors - np.asarray(bars.mean)).reshape(len(draws) * INPUTS, -1)
+    u = jax.vmap(prior)(jax.random.normal(key, (INPUTS, prior.size)))
+    inner, channels = inner_of(operator), len(operator.outputs)
+    bars = predict_error_bars(operator, u, Shared(y), jnp.zeros(channels))
+    if isinstance(inner, GaussianOperator):
+        shared = np.asarray(inner.location_covariance(jax.vmap(inner.encode)(u), y), np.float64)
+        found = np.kron(shared, np.eye(channels))
+    else:
+        assert isinstance(inner, Ensemble)
+        each = [np.asarray(predict(inner.member(i), u, Shared(y))) for i in range(inner.size)]
+        found = shrunk_covariance((np.stack(each) - np.asarray(bars.mean)).reshape(inner.size * INPUTS, -1))
     std = np.sqrt(np.mean(np.asarray(bars.std, np.float64) ** 2, axis=0)).ravel()
-    shrunk = shrunk_covariance(rows)
-    size = np.sqrt(np.diag(shrunk))
-    return shrunk * np.outer(*[std / np.where(size > 0.0, size, 1.0)] * 2) + np.diag(np.where(size > 0.0, 0.0, std**2))
+    return rescaled(found, std**2)
 
 
-def draws_of(operator: Operator, key: Key, count: int) -> tuple[Operator, ...]:
-    """At most `count` operators that may be the truth; none of an operator that does not know its error."""
-    inner = operator.operator if isinstance(operator, Calibrated) else operator
-    if not isinstance(operator, Uncertain) or not isinstance(inner, Uncertain):
-        return ()
-    return inner.draws(key, min(count, inner.size) if isinstance(inner, Ensemble) else count)
+def inner_of(operator: Operator) -> Operator:
+    """The operator that a calibrated one consists of, or the operator itself."""
+    return operator.operator if isinstance(operator, Calibrated) else operator
+
+
+def knows_correlations(operator: Operator) -> bool:
+    """Whether an operator knows how its errors at different locations, and for different inputs, are correlated."""
+    return isinstance(inner_of(operator), GaussianOperator | Ensemble)
+
+
+def rescaled(covariance: Float[np.ndarray, "n n"], variances: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n n"]:
+    """The same correlations with other variances."""
+    size = np.sqrt(np.diag(covariance))
+    factor = np.sqrt(variances) / np.where(size > 0.0, size, 1.0)
+    return covariance * np.outer(factor, factor) + np.diag(np.where(size > 0.0, 0.0, variances))
 
 
 def shrunk_covariance(rows: Float[np.ndarray, "N n"]) -> Float[np.ndarray, "n n"]:
