@@ -127,7 +127,7 @@ def read_observations(path: Path, operator: Operator, noise: list[float] | None)
 
     from loca.data import Variable
     from loca.inversion import Observations
-    from loca.prediction import read_columns, read_points
+    from loca.prediction import QueryPoints, read_columns, read_points
 
     if operator.signature is None:
         raise ValueError("the model does not know its coordinates; use `loca.invert` in Python")
@@ -137,7 +137,10 @@ def read_observations(path: Path, operator: Operator, noise: list[float] | None)
     if not measured:
         raise ValueError(f"expected a column {' or '.join(names)}, found {', '.join(columns) or 'none'}")
     coordinates = tuple(Variable(each.name, each.unit) for each in operator.signature.query_coordinates)
-    y = read_points(path, coordinates).y
+    points = read_points(path, coordinates)
+    if not isinstance(points, QueryPoints):
+        raise ValueError(f"expected one row for each observation in {path}, found the axes of a grid")
+    y = points.y
     missing = np.full(len(y), np.nan)
     s = np.stack([columns.get(name, missing) for name in names], axis=-1)
     own = [name for name in measured if f"{name}_noise" in columns]
