@@ -102,18 +102,18 @@ def test_training_with_derivatives_gives_better_derivatives():
     data, du, ds = quadratic(4, mean=0.0, spread=1.0)
     test, test_du, test_ds = quadratic(20, directions=1, seed=1, mean=0.0, spread=1.0)
     start = Form(Normalization.fit(data), jnp.zeros((5, 3, 3)), signature=Signature.of(data))
-    options = {"steps": 2000, "progress": False, "optimizer": optax.adam(0.02)}
+    options = {"steps": 2000, "progress": False, "optimizer": optax.adam(0.05)}
     plain, _ = loca.fit(start, data, **options)
     trained, history = loca.fit(*tangents(start, data, du, ds), **options)
     assert isinstance(trained, Tangent)
-    assert history.moments[-1].loss < 1e-4
+    assert history.moments[-1].loss < 1e-6
 
     def error(model):
         found = [model.jvp(u, du[0], Y)[:, 0] for u, du in zip(test.u, test_du, strict=True)]
         return np.linalg.norm(np.stack(found) - test_ds[:, 0]) / np.linalg.norm(test_ds)
 
-    assert error(plain) > 0.2
-    assert error(trained.operator) < 0.02
+    assert error(plain) > 0.1  # though its values are exact
+    assert error(trained.operator) < 1e-3
 
 
 def test_several_inputs_and_data_in_another_order():

@@ -101,7 +101,7 @@ def tangents(
     - `data`: N pairs (u, s).
     - `du`: K directions for each function, shape (N, K, m, d_u), or (N, K, m) for one channel; with several inputs a
       `MultiInput` of such arrays, whose scalars have shape (N, K, k). Draws from the distribution of the inputs minus
-      their mean are good directions; one or two for each function suffice, if they differ between functions.
+      their mean are good directions.
     - `ds`: the derivatives at the labels of the data, shape (N, K, P, d_s), or (N, K, P) for one channel.
     - `weight`: of the derivatives.
     """
