@@ -76,6 +76,7 @@ def file(tmp_path_factory, model):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")  # sizes that are free are no integers
 def test_programs_equal_the_package_in_a_process_without_it(tmp_path):
     rng, files, expected = np.random.default_rng(1), [], {}
     for name in NAMES:
@@ -162,7 +163,7 @@ def test_gradients_are_those_of_the_model(tmp_path, model):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * float(jnp.abs(expected).max()))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_several_fields_scalars_and_own_sensors_are_inputs_by_name(tmp_path, data):
     rng = np.random.default_rng(2)
 
