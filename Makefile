@@ -7,7 +7,6 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 # One thread per worker, for XLA and for OpenBLAS, whose threads spin while they wait for a busy core.
 PYTEST := NPROC=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
-CLAIMS := tests/claims/test_claims.py
 # Python 3.11 stops at an older JAX than 3.12 and later do, so there are two lock files.
 LOCK := requirements/$(shell $(PYTHON) -c 'import sys; print("py311" if sys.version_info < (3, 12) else "py312")').txt
 # The other supported versions, for `make full`.
@@ -15,7 +14,7 @@ PYTHONS ?= python3.12 python3.13
 SETTINGS := antiderivative darcy-128 darcy-1024 mechanical-mnist shallow-water climate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types layers test gate full versions mutants claims docs wheel bench tour examples results parity peers lock print-lock format clean
+.PHONY: help setup check lint types layers test gate full versions mutants claims docs wheel bench load tour examples results parity peers lock print-lock format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,7 +46,7 @@ gate:  ## The tests of the gate: fast and slow ones
 	$(PYTEST) --durations=20
 
 full: lint types docs claims  ## Everything: all products and kills, claims, other Pythons, parity (hours)
-	LOCA_FULL=1 $(PYTEST) --ignore $(CLAIMS) --durations=40
+	LOCA_FULL=1 $(PYTEST) --ignore tests/claims/test_claims.py --durations=40
 	$(MAKE) versions parity
 
 versions:  ## The tests of the gate on the other supported versions of Python
@@ -58,9 +57,9 @@ versions:  ## The tests of the gate on the other supported versions of Python
 mutants:  ## Plant defects one at a time: does the gate catch them?
 	$(BIN)/python tools/mutants.py --workers $(WORKERS) --at-least 95
 
-# without run-time type checks, as users run them
-claims:  ## All claims of the paper at their quick presets: are the verdicts still the committed ones?
-	LOCA_FULL=1 $(PYTEST) $(CLAIMS) --override-ini addopts= --durations=0 --durations-min=1
+# without run-time type checks and with optimization, as users run them
+claims:  ## All claims of the paper at their quick presets: are the verdicts, and bits of golden files, still the same?
+	XLA_FLAGS= LOCA_FULL=1 $(PYTEST) tests/claims/test_claims.py tests/golden --override-ini addopts= --durations=0 --durations-min=1
 
 docs:  ## Build the documentation site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
@@ -70,6 +69,9 @@ wheel:  ## Build the wheel into dist/
 
 bench:  ## Time one training step in every setting: ours, bare JAX, the paper's layout
 	@for setting in $(SETTINGS); do $(BIN)/loca bench step --setting $$setting --json || exit 1; done
+
+load:  ## Load the server: throughput against the bare model, response times, memory; writes studies/load.json
+	$(BIN)/python tools/load.py --out studies/load.json
 
 tour: wheel  ## Write docs/tour.md: a first run, in a fresh environment with only the wheel
 	$(BIN)/python tools/tour.py

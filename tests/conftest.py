@@ -1,5 +1,6 @@
 """Shared by all tests: tiers, a compilation cache, single precision, reproducible examples and fresh random keys."""
 
+import collections
 import itertools
 import os
 from importlib.metadata import version
@@ -10,42 +11,48 @@ CACHE = Path(__file__).parents[1] / ".jax-cache"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-# Most time goes into compiling: without optimization it takes a fifth. The full tests compile as users do.
-if not os.environ.get("LOCA_FULL"):
-    flags = ["--xla_backend_optimization_level=0"]
-    flags += ["--xla_cpu_use_fusion_emitters=false"] if version("jaxlib").startswith("0.10.") else []
-    os.environ.setdefault("XLA_FLAGS", " ".join(flags))
+# Most time goes into compiling: without optimization it takes a fifth. With XLA_FLAGS= tests compile as users do.
+flags = ["--xla_backend_optimization_level=0"]
+flags += ["--xla_cpu_use_fusion_emitters=false"] if version("jaxlib").startswith("0.10.") else []
+os.environ.setdefault("XLA_FLAGS", " ".join(flags))
 
 import hypothesis
 import jax
 import jaxtyping
 import pytest
 
-examples = 100 if os.environ.get("LOCA_FULL") else 25
+examples = 100 if os.environ.get("LOCA_FULL") else 10
 hypothesis.settings.register_profile("loca", deadline=None, derandomize=True, print_blob=True, max_examples=examples)
 hypothesis.settings.load_profile("loca")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Leave out tests marked `full` unless LOCA_FULL=1; run slow tests first, so that no worker ends alone with one.
+    """Leave out tests marked `full` unless LOCA_FULL=1, and give every file to one worker, the longest files first.
 
-    Tests that share a module fixture stay on one worker, so that it is prepared once.
+    Tests of one file share fixtures and compiled programs. Files with slow tests are long, and then those with many.
+    With the full tests, some files take a quarter of the time: there, only tests with common fixtures stay together.
     """
-    if not os.environ.get("LOCA_FULL"):
+    is_full = bool(os.environ.get("LOCA_FULL"))
+    if not is_full:
         left_out = [item for item in items if "full" in item.keywords]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if "full" not in item.keywords]
-    items.sort(key=lambda item: "slow" not in item.keywords)
+    tests = collections.Counter(item.path for item in items)
+    slow = collections.Counter(item.path for item in items if "slow" in item.keywords)
+    items.sort(key=lambda item: (-slow[item.path], -tests[item.path]))
     for item in items:
-        shared = (definition[-1] for definition in item._fixtureinfo.name2fixturedefs.values())
-        if any(definition.scope == "module" for definition in shared):
+        definitions = (each[-1] for each in item._fixtureinfo.name2fixturedefs.values())
+        if not is_full or any(definition.scope == "module" for definition in definitions):
             item.add_marker(pytest.mark.xdist_group(item.module.__name__))
 
 
-def pytest_runtest_teardown(item, nextitem):
-    """Compiled programs are forgotten after each file: with thousands of them alive, the next compile slower."""
-    if nextitem is None or nextitem.path != item.path:
+TESTS = itertools.count(1)
+
+
+def pytest_runtest_teardown():
+    """Compiled programs are forgotten after a hundred tests: with thousands of them alive, the next compile slower."""
+    if next(TESTS) % 100 == 0:
         jax.clear_caches()
 
 

@@ -23,8 +23,12 @@ SOURCES = sorted((ROOT / "src/loca").rglob("*.py"))
 
 
 def run_fresh(code: str, text: str = "", timeout: float = 240.0) -> str:
-    """The output of a new process in its own directory, given `text` as input. It may write bytecode."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    """The output of a new process in its own directory, given `text` as input.
+
+    It may write bytecode. With the full tests, it compiles with optimization: the documentation trains for minutes.
+    """
+    dropped = {"PYTHONDONTWRITEBYTECODE", *(["XLA_FLAGS"] if os.environ.get("LOCA_FULL") else [])}
+    environment = {name: value for name, value in os.environ.items() if name not in dropped}
     with tempfile.TemporaryDirectory() as place:
         busy = "ignore:Error reading persistent compilation cache entry"  # if another test is writing the entry
         line = [sys.executable, "-W", "error", "-W", busy, "-c", code]
@@ -137,7 +141,7 @@ def failed_blocks() -> dict[str, str]:
     """The tracebacks of blocks that failed. All run in one process, which imports and compiles everything once."""
     blocks = blocks_to_run()
     if not os.environ.get("LOCA_FULL"):  # few steps and functions show as well that the code runs
-        blocks = {name: re.sub(r"(steps(?:=|', '))\d{3,}", r"\g<1>20", code) for name, code in blocks.items()}
+        blocks = {name: re.sub(r"(steps(?:=|', '))\d{3,}", r"\g<1>2", code) for name, code in blocks.items()}
         blocks = {name: re.sub(r"(\.key\(\d\), )1000\b", r"\g<1>100", code) for name, code in blocks.items()}
     return json.loads(run_fresh(RUN_BLOCKS, json.dumps(blocks), timeout=1800.0).splitlines()[-1])
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from loca import exporting as exporting
     from loca import figures as figures
     from loca import gaussian as gaussian
+    from loca import inversion as inversion
     from loca import kernels as kernels
     from loca import losses as losses
     from loca import metrics as metrics
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from loca import rules as rules
     from loca import runs as runs
     from loca import saving as saving
+    from loca import sensitivity as sensitivity
     from loca import solving as solving
     from loca import training as training
     from loca import typing as typing
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
     from loca.data import Samples as Samples
     from loca.evaluation import evaluate as evaluate
     from loca.exporting import export as export
+    from loca.inversion import acquire as acquire
+    from loca.inversion import design as design
+    from loca.inversion import invert as invert
     from loca.models import FNO as FNO
     from loca.models import LOCA as LOCA
     from loca.models import DeepONet as DeepONet
@@ -65,11 +70,14 @@ _HOMES = {
     "Operator": "models",
     "Probabilistic": "uncertainty",
     "Samples": "data",
+    "acquire": "inversion",
     "calibrate": "uncertainty",
     "choose": "solving",
+    "design": "inversion",
     "evaluate": "evaluation",
     "export": "exporting",
     "fit": "training",
+    "invert": "inversion",
     "load": "saving",
     "save": "saving",
     "solve": "solving",
@@ -85,6 +93,7 @@ __all__ = [
     "Operator",
     "Probabilistic",
     "Samples",
+    "acquire",
     "attention",
     "benchmarks",
     "calibrate",
@@ -92,6 +101,7 @@ __all__ = [
     "choose",
     "claims",
     "data",
+    "design",
     "devices",
     "domains",
     "encoders",
@@ -102,6 +112,8 @@ __all__ = [
     "figures",
     "fit",
     "gaussian",
+    "inversion",
+    "invert",
     "kernels",
     "load",
     "losses",
@@ -116,6 +128,7 @@ __all__ = [
     "runs",
     "save",
     "saving",
+    "sensitivity",
     "solve",
     "solving",
     "training",

@@ -61,6 +61,7 @@ def test_log_normal_values_become_normal():
     np.testing.assert_allclose(norm.standardize_input(data.u), expected, atol=1e-4)
     np.testing.assert_allclose(norm.standardize_output(data.s), expected, atol=1e-4)
     np.testing.assert_allclose(norm.restore_output(expected), data.s, rtol=1e-4)
+    np.testing.assert_allclose(norm.restore_input(expected), data.u, rtol=1e-4)
 
 
 def test_asinh_is_linear_below_its_width_and_logarithmic_above():
@@ -70,7 +71,7 @@ def test_asinh_is_linear_below_its_width_and_logarithmic_above():
     np.testing.assert_allclose(transform.apply(jnp.array([3e4])), np.log([2e4]), rtol=1e-5)
 
 
-@pytest.mark.parametrize("labels", [12, 6])
+@pytest.mark.parametrize("labels", [pytest.param(12, marks=pytest.mark.full), 6])
 def test_values_at_every_location_have_mean_0_and_deviation_1(labels):
     """A fixed field plus noise of a fixed scale, for all labels or some, of outputs and of inputs."""
     data = functions(count=200).observe(KEY, labels)
@@ -155,7 +156,9 @@ CREATE = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CREATE)
+@pytest.mark.parametrize(
+    "name", [name if name in ("loca", "ridge") else pytest.param(name, marks=pytest.mark.full) for name in CREATE]
+)
 def test_every_model_predicts_in_the_units_of_the_data(name, tmp_path):
     """All forms of prediction are respond() undone at the queries by hand, on the grid and between its points."""
     data = functions()

@@ -14,6 +14,7 @@ from loca.encoders import (
     Scattering1D,
     Scattering2D,
     Sensors,
+    Standardized,
     Wavelet,
 )
 from loca.encoders.scattering import modulus
@@ -119,3 +120,11 @@ def test_harmonics_of_values_come_in_pairs():
     """With an odd number of them the size promised would not be the size of the code."""
     with pytest.raises(ValueError, match="must be even, got 3; pass 2"):
         HarmonicSensors(4, num_frequencies=3)
+
+
+def test_damped_codes_have_deviations_that_are_powers_of_their_own():
+    u = noise(1000, 3, 1) * jnp.array([4.0, 2.0, 0.5])[:, None]
+    deviations = {p: np.std(jax.vmap(Standardized.fit(Sensors(3), u, damping=p))(u), axis=0) for p in (0.0, 1.0, 2.0)}
+    b = np.std(u, axis=0).ravel()
+    for p, found in deviations.items():
+        np.testing.assert_allclose(found, (b / b.max()) ** p, rtol=1e-4)

@@ -54,7 +54,9 @@ def predict(operator, u, queries):
 
 
 @pytest.mark.parametrize(
-    "domain", [Box((0.0, 1.0), (2.0, 4.0)), Torus.unit(2), Sphere()], ids=lambda d: type(d).__name__
+    "domain",
+    [Box((0.0, 1.0), (2.0, 4.0)), *(pytest.param(each, marks=pytest.mark.full) for each in (Torus.unit(2), Sphere()))],
+    ids=lambda d: type(d).__name__,
 )
 def test_weights_lie_on_the_simplex(getkey, domain):
     phi = jnp.stack(model(data(getkey(), domain=domain)).weights(domain.sample(getkey(), 50)))
@@ -104,7 +106,7 @@ def test_own_queries_do_depend_on_their_company(getkey):
 
 @pytest.mark.parametrize(
     ("count", "own"),
-    [(2, False), (10, True), *(pytest.param(*pair, marks=pytest.mark.full) for pair in ((2, True), (10, False)))],
+    [(2, True), *(pytest.param(*pair, marks=pytest.mark.full) for pair in ((2, False), (10, True), (10, False)))],
 )
 def test_query_forms_agree(getkey, count, own):
     """Whether φ is evaluated at all M locations or at the N·P asked for is a matter of cost alone."""

@@ -71,7 +71,10 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("loca", "fno", "outside") else pytest.param(name, marks=pytest.mark.full) for name in MODELS],
+)
 def test_an_operator_knows_the_data_it_was_made_for(name):
     data = waves()
     model = MODELS[name](data)
@@ -89,7 +92,10 @@ def test_without_a_signature_names_are_numbered_and_the_rest_is_unknown():
     assert (model.inputs, model.outputs) == ((Variable("u1"),), (Variable("s1"), Variable("s2")))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.full) if name in ("deeponet", "proportional") else name for name in MODELS],
+)
 def test_fixed_queries_halves_and_blocks_predict_the_same(name):
     data = waves()
     model = MODELS[name](data)
@@ -104,7 +110,7 @@ def test_fixed_queries_halves_and_blocks_predict_the_same(name):
     np.testing.assert_allclose(np.concatenate(parts), expected, **tolerance)
 
 
-@pytest.mark.parametrize("form", ["indexed", "free"])
+@pytest.mark.parametrize("form", ["indexed", pytest.param("free", marks=pytest.mark.full)])
 def test_a_block_is_padded_with_its_own_queries(form):
     data = waves()
     index = jax.random.randint(KEY, (7, 5), 0, 24)

@@ -23,7 +23,7 @@ from loca.benchmarks import measure_streamed_prediction
 from loca.cli.app import app
 from loca.data import Free, Indexed, Labeled, Part, Records, Samples, Shared, convert
 from loca.domains import Box, Sphere, Torus
-from loca.durable import files as work
+from loca.durable import lock
 from loca.encoders import Sensors
 from loca.models import FNO, LOCA, DeepONet
 from loca.prediction import QueryGrid, partial, predict_to, tiles
@@ -132,7 +132,7 @@ def small_own_tiles(monkeypatch):
     monkeypatch.setattr(tiles, "MOST_QUERIES", 5)
 
 
-@pytest.mark.parametrize("build", [loca, pytest.param(deeponet, marks=pytest.mark.full), fno])
+@pytest.mark.parametrize("build", [loca, *(pytest.param(build, marks=pytest.mark.full) for build in (deeponet, fno))])
 def test_the_file_holds_the_predictions_of_the_model(build, tmp_path, small_tiles):
     data = Labeled(weather(), "air", ["pres", "air"], "time")
     model, seen = build(data.load()), []
@@ -164,7 +164,9 @@ def test_what_is_missing_in_the_data_is_missing_in_the_prediction(tmp_path, smal
 
 
 @pytest.mark.parametrize("build", [loca, pytest.param(deeponet, marks=pytest.mark.full)])
-@pytest.mark.parametrize("form", [pytest.param("shared", marks=pytest.mark.full), "indexed", "free"])
+@pytest.mark.parametrize(
+    "form", ["indexed", *(pytest.param(form, marks=pytest.mark.full) for form in ("shared", "free"))]
+)
 def test_all_forms_of_queries(build, form, tmp_path, request):
     y = jax.random.uniform(jax.random.key(3), (90, 2))
     index = jax.random.randint(jax.random.key(4), (11, 9), 0, 20)
@@ -356,7 +358,7 @@ def test_other_requests_are_refused(tmp_path):
         predict_to(model, data, tmp_path / "else.zarr")
     with pytest.raises(ValueError, match=r"outputs pres .*, air .*, but the model was made for pres"):
         predict_to(model, Labeled(weather(), "air", ["pres", "air"], "time"), tmp_path / "q.zarr")
-    with work.lock(tmp_path / "q.zarr.partial"), pytest.raises(RuntimeError, match="another process"):
+    with lock(tmp_path / "q.zarr.partial"), pytest.raises(RuntimeError, match="another process"):
         predict_to(model, data, tmp_path / "q.zarr")
 
 

@@ -13,8 +13,10 @@ from loca.cli.data import check, convert, generate, show
 from loca.cli.exports import export, verify
 from loca.cli.failures import Commands
 from loca.cli.figures import figures
+from loca.cli.inversion import invert
 from loca.cli.models import calibrate, evaluate, inspect, predict
 from loca.cli.runs import choose, reproduce, train
+from loca.cli.serving import serve
 
 app = typer.Typer(
     name="loca",
@@ -25,8 +27,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 COMMANDS = (
-    generate, convert, show, check, train, choose, calibrate, evaluate, predict, figures, inspect, export, verify,
-    reproduce,
+    generate, convert, show, check, train, choose, calibrate, evaluate, predict, invert, figures, inspect, export,
+    verify, reproduce, serve,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)

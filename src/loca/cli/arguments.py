@@ -229,14 +229,16 @@ def open_records(source: Source, model: Path, operator: Operator, *, regrid: boo
 
 @contextlib.contextmanager
 def printed_warnings() -> Iterator[None]:
-    """Print warnings about queries outside the domain and unfamiliar inputs as lines, each once."""
+    """Print warnings about queries outside the domain, unfamiliar inputs and inversions as lines, each once."""
     import warnings
 
     from loca.domains import OutsideDomainWarning
+    from loca.inversion import InversionWarning
     from loca.uncertainty import UnfamiliarInputWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("default", OutsideDomainWarning)
+        warnings.simplefilter("default", InversionWarning)
         warnings.simplefilter("default", UnfamiliarInputWarning)
         warnings.showwarning = lambda message, *_: typer.echo(f"warning: {message}", err=True)
         yield

@@ -50,7 +50,9 @@ def as_input(u: Numbers | Measurements | MultiInput, *, many: bool) -> Input:
         return as_measurements(u, *shapes)
     given = getattr(u, "shape", ())
     if not many and len(given) == 3:
-        raise ValueError(f"expected u of one function, got shape {given}; use `predict` for many functions")
+        raise ValueError(
+            f"expected u of one function, got shape {given}; use `predict` for many functions, or jax.vmap"
+        )
     return as_numbers(u, "u", *(shape.format("d_u") for shape in shapes))
 
 

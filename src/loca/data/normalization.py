@@ -140,10 +140,7 @@ class OutputNormalization(Fixed):
 
     def restore(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
         """s from s̃."""
-        s = self.shift + self.scale * s
-        if not self.transforms:
-            return s
-        return jnp.stack([transform.invert(s[..., i]) for i, transform in enumerate(self.transforms)], axis=-1)
+        return invert(self.transforms, self.shift + self.scale * s)
 
 
 def at(transforms: tuple[Transform, ...], queries: Queries) -> tuple[Transform, ...]:
@@ -156,6 +153,13 @@ def apply(transforms: tuple[Transform, ...], values: Float[Array, "*N d"]) -> Fl
     if not transforms:
         return values
     return jnp.stack([transform.apply(values[..., i]) for i, transform in enumerate(transforms)], axis=-1)
+
+
+def invert(transforms: tuple[Transform, ...], values: Float[Array, "*N d"]) -> Float[Array, "*N d"]:
+    """Undo the transform of every channel; there may be no transforms."""
+    if not transforms:
+        return values
+    return jnp.stack([transform.invert(values[..., i]) for i, transform in enumerate(transforms)], axis=-1)
 
 
 def transform_input(transforms: tuple[Transform, ...], u: Input) -> Input:

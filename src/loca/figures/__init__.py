@@ -16,6 +16,7 @@ from loca.figures.error_bars import reliability as reliability
 from loca.figures.fields import draw_predictions as draw_predictions
 from loca.figures.fields import fields as fields
 from loca.figures.fields import sheet as sheet
+from loca.figures.posterior import posterior as posterior
 from loca.figures.style import INK as INK
 from loca.figures.style import PALETTE as PALETTE
 from loca.figures.style import log_axis as log_axis
@@ -35,6 +36,7 @@ __all__ = [
     "error_bars",
     "fields",
     "log_axis",
+    "posterior",
     "reliability",
     "series",
     "sheet",

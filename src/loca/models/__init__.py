@@ -11,6 +11,7 @@ from loca.models.fno import FieldAtQueries as FieldAtQueries
 from loca.models.gaussian import Conditions as Conditions
 from loca.models.gaussian import GaussianOperator as GaussianOperator
 from loca.models.grid import Grid as Grid
+from loca.models.grid import interpolation_between as interpolation_between
 from loca.models.loca import LOCA as LOCA
 from loca.models.matching import canonical_name as canonical_name
 from loca.models.matching import is_numbered as is_numbered
@@ -19,6 +20,7 @@ from loca.models.operator import Operator as Operator
 from loca.models.operator import Signature as Signature
 from loca.models.predictor import Predictor as Predictor
 from loca.models.predictor import TilePredictor as TilePredictor
+from loca.models.predictor import at_queries as at_queries
 from loca.models.predictor import encode_functions as encode_functions
 from loca.models.predictor import predict as predict
 from loca.models.predictor import predict_encoded as predict_encoded
@@ -64,8 +66,10 @@ __all__ = [
     "TilePredictor",
     "Uncertain",
     "adapt",
+    "at_queries",
     "canonical_name",
     "encode_functions",
+    "interpolation_between",
     "is_numbered",
     "normal_radius",
     "predict",

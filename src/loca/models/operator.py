@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from loca.data import Free, Normalization, Queries, Samples, Shared, Variable, as_input, as_numbers, as_queries
 from loca.domains import Domain, warn_outside
+from loca.models.derivatives import Differentiable
 from loca.parameters import Fixed
 from loca.typing import Input, Measurements, MultiInput, Numbers, PyTree, SensorLocations
 
@@ -155,7 +156,7 @@ class Function(eqx.Module):
         return hash((type(self), *((array.shape, array.dtype) for array in arrays)))
 
 
-class Operator(Function):
+class Operator(Function, Differentiable):
     """F : u ↦ s, from input functions to output functions that can be evaluated anywhere.
 
     An evaluation has two steps, so that training performs the first only once: `encode` contains everything that
@@ -247,10 +248,7 @@ class Operator(Function):
         - `u`: values (m, d_u) at the sensors, or (m,) for one channel; `Measurements`, or `MultiInput`.
         - `y`: locations (P, d_y), or (P,) for one coordinate.
         """
-        u = as_input(u, many=False)
-        queries = Shared(as_numbers(y, "y", "(P, d_y)", "(P,)"))
-        self._warn_outside(queries.points)
-        self.normalization.check_input(u, self.inputs)
+        u, queries = self._checked(u, y)
         return self.normalization.at(queries).restore(self.respond(self.encode(u)[None], queries)[0])
 
     def predict(self, u: Numbers | Measurements | MultiInput, queries: Queries | Numbers) -> Float[Array, "N P d_s"]:
@@ -266,6 +264,13 @@ class Operator(Function):
         self._warn_outside(queries.points)
         self.normalization.check_input(u, self.inputs)
         return self.normalization.at(queries).restore(self.respond(self._encode_many(u), queries))
+
+    def _checked(self, u: Numbers | Measurements | MultiInput, y: Numbers) -> tuple[Input, Shared]:
+        u = as_input(u, many=False)
+        queries = Shared(as_numbers(y, "y", "(P, d_y)", "(P,)"))
+        self._warn_outside(queries.points)
+        self.normalization.check_input(u, self.inputs)
+        return u, queries
 
     def _warn_outside(self, y: Float[Array, "P d_y"]) -> None:
         """Warn if queries lie outside the domain, where they are known: not in a compiled function."""

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
 
-from loca.data import Queries, Shared, as_input, as_numbers
+from loca.data import Queries, Shared
 from loca.models.operator import Function, Halves, Operator, unchanged
 from loca.typing import Input, Key, Measurements, MultiInput, Numbers
 
@@ -97,9 +97,7 @@ class Uncertain(Operator):
     def _error_bars(
         self, u: Numbers | Measurements | MultiInput, y: Numbers, radius: Float[Array, " d_s"]
     ) -> ErrorBars:
-        u, queries = as_input(u, many=False), Shared(as_numbers(y, "y", "(P, d_y)", "(P,)"))
-        self._warn_outside(queries.points)
-        self.normalization.check_input(u, self.inputs)
+        u, queries = self._checked(u, y)
         return ErrorBars(*(each[0] for each in self.error_bars(self.encode(u)[None], queries, radius)))
 
 

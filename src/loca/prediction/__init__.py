@@ -2,9 +2,11 @@
 
 from loca.prediction.grid import QueryGrid as QueryGrid
 from loca.prediction.grid import QueryPoints as QueryPoints
+from loca.prediction.grid import own_queries as own_queries
 from loca.prediction.predict import predict_dataset as predict_dataset
 from loca.prediction.predict import predict_to as predict_to
 from loca.prediction.tables import check_suffix as check_suffix
+from loca.prediction.tables import read_columns as read_columns
 from loca.prediction.tables import read_points as read_points
 from loca.prediction.tables import write_dataset as write_dataset
 
@@ -12,8 +14,10 @@ __all__ = [
     "QueryGrid",
     "QueryPoints",
     "check_suffix",
+    "own_queries",
     "predict_dataset",
     "predict_to",
+    "read_columns",
     "read_points",
     "write_dataset",
 ]

@@ -70,7 +70,7 @@ def read_points(path: Path, coordinates: Sequence[Variable]) -> QueryPoints | Qu
     - `path`: FILE.csv, FILE.parquet or FILE.nc with a column or variable for each coordinate.
     - `coordinates`: names and units of the coordinates, such as `model.signature.query_coordinates`.
     """
-    columns = columns_of(path)
+    columns = read_columns(path)
     names, attributes = names_and_attributes(coordinates)
     found = {canonical_name(name): column for name, column in columns.items()}
     missing = [name for name in names if canonical_name(name) not in found]
@@ -90,7 +90,7 @@ def read_points(path: Path, coordinates: Sequence[Variable]) -> QueryPoints | Qu
     return QueryPoints(names, np.stack(values, axis=-1), attributes)
 
 
-def columns_of(path: Path) -> dict[str, tuple[str, np.ndarray]]:
+def read_columns(path: Path) -> dict[str, tuple[str, np.ndarray]]:
     """The columns of a table, or the one-dimensional variables of a NetCDF file, that hold numbers.
 
     Each comes with the dimension that it is along.

@@ -29,14 +29,11 @@ from loca.runs.configuration import (
 )
 from loca.runs.models import create_model, mean_error, solve_model
 from loca.runs.sources import FileSource, RunData
-from loca.saving import save
+from loca.saving import MODEL_FILE, save
 from loca.training import Progress, default_optimizer, fit, loggers, paper_optimizer
 
 RUN_FILE = "run.json"
 """The file of a run directory with the configuration."""
-
-MODEL_FILE = "model.safetensors"
-"""The file of a run directory with the trained model."""
 
 REPORT_FILE = "report.json"
 """The file of a run directory with the errors on test data."""

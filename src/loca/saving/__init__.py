@@ -4,6 +4,7 @@ from loca.saving.container import Arrays as Arrays
 from loca.saving.container import Container as Container
 from loca.saving.container import Entry as Entry
 from loca.saving.container import open_container as open_container
+from loca.saving.file import MODEL_FILE as MODEL_FILE
 from loca.saving.file import inspect as inspect
 from loca.saving.file import load as load
 from loca.saving.file import save as save
@@ -17,6 +18,7 @@ from loca.saving.strict_json import parse as parse
 from loca.saving.structure import describe as describe
 
 __all__ = [
+    "MODEL_FILE",
     "Arrays",
     "Classes",
     "Container",

@@ -27,6 +27,9 @@ from loca.saving.registry import Classes
 from loca.saving.strict_json import ModelFileError
 from loca.saving.structure import Rebuilder, describe
 
+MODEL_FILE = "model.safetensors"
+"""The file of a run directory with the trained model."""
+
 
 def save(
     model: Operator,

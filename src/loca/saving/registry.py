@@ -36,6 +36,7 @@ PARTS = (
     "parameters",
     "positions",
     "rules",
+    "sensitivity",
     "uncertainty",
 )
 """The parts of the package that models are made of."""

@@ -1,0 +1,159 @@
+"""`loca invert`: from observations in a file to the posterior of the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loca.cli.arguments import (
+    ClassOption,
+    ModelArgument,
+    Source,
+    check_suffix,
+    load_model,
+    model_file,
+    open_records,
+    printed_warnings,
+    split_names,
+)
+from loca.cli.failures import concerning
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from loca.inversion import Observations
+    from loca.models import Operator
+
+
+def invert(
+    model: ModelArgument,
+    observations: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="A .csv, .parquet or .nc file with a column for each coordinate and for each measured output.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="POSTERIOR.nc, with mean, standard deviation, mode and draws.")],
+    noise: Annotated[
+        str | None,
+        typer.Option(metavar="STD[,STD...]", help="The standard deviation of the noise: one, or one for each output."),
+    ] = None,
+    prior: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Inputs that are plausible; the data of the run unless given."),
+    ] = None,
+    held: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Functions that were not used for training, for the error of the model."),
+    ] = None,
+    surrogate_error: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="The standard deviation of the error of the model, instead of --held."),
+    ] = None,
+    method: Annotated[str, typer.Option(help="nuts draws from the posterior; laplace is quick.")] = "nuts",
+    draws: Annotated[int, typer.Option(min=2, help="The number of draws of each chain.")] = 1000,
+    chains: Annotated[int, typer.Option(min=1, help="The number of chains of NUTS.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the draws.")] = 0,
+    figure: Annotated[Path | None, typer.Option(help="Also draw mean and standard deviation: .png or .pdf.")] = None,
+    classes: ClassOption = None,
+) -> None:
+    """Find the inputs that explain observations, with their uncertainty, and write them as NetCDF.
+
+    The file of observations has one row per location. A value that is empty or NaN was not observed. Columns
+    NAME_noise hold the standard deviation of the noise of single values, instead of --noise.
+
+    The error of the model is part of the noise: pass functions that it was not trained on as --held. A model that knows
+    its error, such as a Gaussian operator, needs none.
+    """
+    import jax
+
+    from loca.inversion import invert as invert_observations
+    from loca.prediction import write_dataset
+
+    check_suffix(out, ".nc")
+    if figure is not None:
+        check_suffix(figure, ".png", ".pdf", hint="--figure")
+    for path in filter(None, (out, figure)):
+        if path.exists():
+            raise typer.BadParameter(f"{path} already exists; choose another name, or delete it first")
+    operator = load_model(model, classes)
+    with concerning(str(observations)):
+        observed, deviations = read_observations(observations, operator, parse_noise(noise))
+    plausible = open_records(Source(prior or training_data(model)), model, operator, regrid=False, unsolved=True)
+    errors = None if held is None else open_records(Source(held), model, operator, regrid=False)
+    with printed_warnings():
+        found = invert_observations(
+            operator, observed, noise=deviations, prior=plausible, held=errors, surrogate_error=surrogate_error,
+            method=method, draws=draws, chains=chains, key=jax.random.key(seed),
+        )  # fmt: skip
+    write_dataset(found.to_dataset(), out)
+    typer.echo(f"{found}\n{out}")
+    if figure is not None:
+        from loca.figures import posterior
+
+        posterior(found).savefig(figure, dpi=300)
+        typer.echo(str(figure))
+
+
+def parse_noise(noise: str | None) -> list[float] | None:
+    """`0.1,0.2` as numbers."""
+    try:
+        return None if noise is None else [float(text) for text in split_names(noise) or ()]
+    except ValueError:
+        raise typer.BadParameter(
+            f"expected a number, or one for each output such as 0.1,0.2, got {noise!r}", param_hint="--noise"
+        ) from None
+
+
+def training_data(model: Path) -> str:
+    """The data of the run that made a model."""
+    from loca.saving import inspect as inspect_file
+
+    data = inspect_file(model_file(model)).provenance.get("data")
+    path = data.get("path") if isinstance(data, Mapping) else None
+    if not isinstance(path, str) or not Path(path).exists():
+        known = f"{path}, the data of the run, does not exist" if path else "the model does not know its training data"
+        raise typer.BadParameter(f"{known}; pass plausible inputs", param_hint="--prior")
+    return path
+
+
+def read_observations(path: Path, operator: Operator, noise: list[float] | None) -> tuple[Observations, np.ndarray]:
+    """Observations in a file, and the standard deviation of their noise."""
+    import numpy as np
+
+    from loca.data import Variable
+    from loca.inversion import Observations
+    from loca.prediction import QueryPoints, read_columns, read_points
+
+    if operator.signature is None:
+        raise ValueError("the model does not know its coordinates; use `loca.invert` in Python")
+    names = [variable.name for variable in operator.outputs]
+    columns = {name: values for name, (_, values) in read_columns(path).items()}
+    measured = [name for name in names if name in columns]
+    if not measured:
+        raise ValueError(f"expected a column {' or '.join(names)}, found {', '.join(columns) or 'none'}")
+    coordinates = tuple(Variable(each.name, each.unit) for each in operator.signature.query_coordinates)
+    points = read_points(path, coordinates)
+    if not isinstance(points, QueryPoints):
+        raise ValueError(f"expected one row for each observation in {path}, found the axes of a grid")
+    y = points.y
+    missing = np.full(len(y), np.nan)
+    s = np.stack([columns.get(name, missing) for name in names], axis=-1)
+    own = [name for name in measured if f"{name}_noise" in columns]
+    if own and noise is not None:
+        raise ValueError(f"the noise was given twice: --noise and the column {own[0]}_noise; leave out one of them")
+    if not own and noise is None:
+        raise typer.BadParameter(
+            f"give the standard deviation of the noise, or columns {', '.join(f'{name}_noise' for name in measured)}",
+            param_hint="--noise",
+        )
+    if own and len(own) < len(measured):
+        absent = ", ".join(f"{name}_noise" for name in measured if name not in own)
+        raise ValueError(f"expected a column of noise for every measured output, but {absent} is missing")
+    if own:
+        return Observations(y, s), np.stack([columns.get(f"{name}_noise", missing) for name in names], axis=-1)
+    return Observations(y, s), np.asarray(noise if len(noise or ()) > 1 else (noise or [0.0])[0])

@@ -1,0 +1,95 @@
+"""`loca serve`: models for other programs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from loca.cli.arguments import ClassOption, LevelOption, import_class
+
+
+def serve(
+    models: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...",
+            help="Run directories, model files, or directories of models with NAME/ or NAME/VERSION/ inside.",
+        ),
+    ],
+    host: Annotated[
+        str, typer.Option(help="Where to listen; other places than this machine need --tokens.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")] = 8000,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes that share the port.")] = 1,
+    at: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Fixed queries from a .csv, .parquet or .nc file, by coordinate."),
+    ] = None,
+    level: LevelOption = 0.9,
+    refuse_unfamiliar: Annotated[
+        float | None,
+        typer.Option(metavar="P", min=0.0, max=1.0, help="Refuse inputs whose p-value is below P, such as 0.01."),
+    ] = None,
+    tokens: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Tokens that clients must send, one per line.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate for TLS (PEM).")] = None,
+    key: Annotated[Path | None, typer.Option(metavar="FILE", help="The private key for TLS (PEM).")] = None,
+    max_body: Annotated[int, typer.Option(min=1024, help="Bytes of a request.")] = 2**22,
+    max_values: Annotated[int, typer.Option(min=1, help="Numbers in an input, or in all outputs together.")] = 2**22,
+    max_queries: Annotated[int, typer.Option(min=1, help="Locations in a request.")] = 2**14,
+    max_queue: Annotated[int, typer.Option(min=1, help="Input functions that wait for a model.")] = 1024,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for a request.")] = 10.0,
+    log: Annotated[str, typer.Option(metavar="errors|all", help="Requests that are logged.")] = "errors",
+    classes: ClassOption = None,
+    line: Annotated[int | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Serve models over HTTP: the Open Inference Protocol v2 with binary tensors, and xarray data sets as JSON.
+
+    Models are loaded again when their files change. Requests that wait at the same time are answered together. SIGTERM
+    and Ctrl-C end the server after the last response. With several workers, one that dies is started again.
+    """
+    from loca.serving import (
+        Application,
+        Limits,
+        Repository,
+        Supervisor,
+        bind,
+        is_loopback,
+        line_of,
+        read_tokens,
+        report,
+        start_logging,
+    )
+    from loca.serving import serve as run_server
+
+    if log not in ("errors", "all"):
+        raise typer.BadParameter(f"expected errors or all, got {log!r}", param_hint="--log")
+    if (certificate is None) != (key is None):
+        raise typer.BadParameter("TLS needs both --certificate and --key", param_hint="--certificate")
+    if not is_loopback(host) and tokens is None:
+        raise typer.BadParameter(
+            f"{host} can be reached from other machines; give --tokens FILE, or listen on 127.0.0.1",
+            param_hint="--host",
+        )
+    known = () if tokens is None else read_tokens(tokens)
+    start_logging()
+    if workers > 1:
+        bind(host, port).close()  # an address that another program uses is refused
+        with bind(host, port, is_shared=True) as reserved:
+            chosen = ["--workers", "1", "--port", str(reserved.getsockname()[1])]
+            command = [sys.executable, "-c", "from loca.cli import main; main()", *sys.argv[1:], *chosen]
+            raise typer.Exit(Supervisor(command, workers).run())
+    limits = Limits(max_body, max_values, max_queries, max_queue, timeout)
+    own = [import_class(name) for name in classes or ()]
+    repository = Repository(models, at=at, level=level, refuse_below=refuse_unfamiliar, classes=own)
+    application = Application(repository, limits=limits, tokens=known, logs_all=log == "all")
+    if not is_loopback(host) and certificate is None:
+        report("not_encrypted", advice="tokens and data are readable on the network; use --certificate, or a proxy")
+    with bind(host, port, is_shared=line is not None) as listener:
+        repository.load_all()
+        supervisor = None if line is None else line_of(line)
+        run_server(application, listener, certificate=certificate, key=key, line=supervisor)

@@ -1,0 +1,256 @@
+"""How far observations may be from predictions: noise, and the surrogate's own error at the observed locations."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from loca.data import Records, Samples, Shared, as_numbers, shared_array
+from loca.inversion.prior import Prior, loaded
+from loca.models import GaussianOperator, Operator, Uncertain, interpolation_between, predict, predict_error_bars
+from loca.typing import Input, Key, Numbers
+from loca.uncertainty import Calibrated, Ensemble
+
+FEWEST = 10
+"""Held-out functions at least."""
+
+BLOCK = 100
+"""Held-out functions at once."""
+
+INPUTS = 64
+"""Inputs from the prior, for an operator that knows its own error."""
+
+
+class Observations(NamedTuple):
+    """Measured values of an output function.
+
+    **Arguments:**
+
+    - `y`: locations (P, d_y), anywhere in the domain; or (P,) for one coordinate.
+    - `s`: values (P, d_s), or (P,) for one channel. NaN is not observed.
+    - `mask`: which values count, of the same shape; by default all that are not NaN.
+    """
+
+    y: Numbers
+    s: Numbers
+    mask: Numbers | None = None
+
+
+class Observed(NamedTuple):
+    """Checked observations, without locations at which nothing is observed.
+
+    **Arguments:**
+
+    - `y`: locations.
+    - `s`: values, with NaN where nothing is observed.
+    - `seen`: what is observed.
+    - `given`: what is observed, at all locations that were given.
+    """
+
+    y: Float[Array, "P d_y"]
+    s: Float[np.ndarray, "P d_s"]
+    seen: Bool[np.ndarray, "P d_s"]
+    given: Bool[np.ndarray, "_ d_s"]
+
+    def deviations(self, given: Numbers, what: str, *, positive: bool = True) -> Float[np.ndarray, "P d_s"]:
+        """Standard deviations for these observations, see `as_deviations`."""
+        return as_deviations(given, what, self.given, positive=positive)[self.given.any(axis=1)]
+
+
+def as_observed(operator: Operator, observations: tuple[Any, ...]) -> Observed:
+    """Observations of an operator's outputs, checked."""
+    given = Observations(*observations)
+    y = as_locations(operator, given.y)
+    s = np.asarray(as_numbers(given.s, "observed values", "(P, d_s)", "(P,)"), np.float64)
+    channels = len(operator.outputs)
+    if s.shape != (len(y), channels):
+        names = ", ".join(variable.name for variable in operator.outputs)
+        raise ValueError(
+            f"observed values have shape {s.shape}, but there are {len(y)} locations and {channels} outputs ({names}); "
+            f"pass values of shape {(len(y), channels)}, with NaN where an output was not measured"
+        )
+    seen = ~np.isnan(s)
+    if given.mask is not None:
+        mask = np.asarray(shared_array(given.mask), bool)
+        mask = mask if mask.ndim == 2 else mask[:, None]
+        if mask.shape != s.shape:
+            raise ValueError(f"the mask has shape {mask.shape} but the observed values {s.shape}; pass the same shape")
+        seen &= mask
+    if np.isinf(s[seen]).any():
+        raise ValueError("observed values are infinite; pass NaN for what was not observed")
+    rows = seen.any(axis=1)
+    if not rows.any():
+        raise ValueError("nothing is observed: all values are NaN or masked; pass at least one value")
+    return Observed(y[jnp.asarray(rows)], np.where(seen, s, np.nan)[rows], seen[rows], seen)
+
+
+def as_locations(operator: Operator, y: Numbers) -> Float[Array, "P d_y"]:
+    """Locations in the domain of an operator; a warning if they are outside of it."""
+    y = as_numbers(y, "y", "(P, d_y)", "(P,)")
+    if operator.domain is not None and y.shape[1] != operator.domain.dimension:
+        raise ValueError(
+            f"y has {y.shape[1]} columns but the domain Y is {operator.domain.dimension}-dimensional; pass locations "
+            f"of shape (P, {operator.domain.dimension})"
+        )
+    operator._warn_outside(y)
+    return y
+
+
+def as_deviations(
+    given: Numbers, what: str, seen: Bool[np.ndarray, "P d_s"], *, positive: bool = True
+) -> Float[np.ndarray, "P d_s"]:
+    """Standard deviations: one for all, one for each channel, or one for each observation.
+
+    **Arguments:**
+
+    - `given`: the standard deviations, in the units of the data.
+    - `what`: their name in messages.
+    - `seen`: which of them count.
+    - `positive`: whether zero is refused.
+    """
+    P, channels = seen.shape
+    values = np.asarray(shared_array(given), np.float64)
+    if channels == 1 and values.shape == (P,):
+        values = values[:, None]
+    if values.shape not in ((), (channels,), seen.shape):
+        raise ValueError(
+            f"expected {what} as a number, {channels} numbers for the outputs, or an array of shape {seen.shape} for "
+            f"the observations, got shape {values.shape}"
+        )
+    values = np.broadcast_to(values, seen.shape)
+    counted = values[seen]
+    if not (np.isfinite(counted).all() and np.all(counted > 0.0 if positive else counted >= 0.0)):
+        raise ValueError(
+            f"expected {what} as {'positive ' if positive else ''}standard deviations in the units of the outputs, got "
+            f"{counted[~(np.isfinite(counted) & (counted > 0.0))][0]:.3g}"
+        )
+    return values
+
+
+def surrogate_covariance(
+    operator: Operator,
+    y: Float[Array, "P d_y"],
+    prior: Prior,
+    held: Samples | Records | None = None,
+    *,
+    key: Key,
+) -> Float[np.ndarray, "n n"]:
+    """The covariance of s(y) − F(u)(y) over functions, for all channels at each location in turn (n = P·d_s).
+
+    It is about zero, so a bias counts. Its correlations are shrunk towards zero as Schäfer and Strimmer (2005) do,
+    since a few functions determine them badly; its variances are not.
+
+    With held-out functions u is replaced by what the prior can represent of it, so that variation of the inputs outside
+    of the prior counts as an error. Between the labels of held-out functions errors are interpolated linearly. Without
+    them the operator must know its error, as Gaussian operators and ensembles do: their covariance is then the mean
+    over inputs from the prior.
+
+    **Arguments:**
+
+    - `operator`, `y`, `prior`: of the inversion.
+    - `held`: functions that were not used to train or choose the operator, labeled at the same locations.
+    - `key`: for inputs from the prior.
+    """
+    if held is None:
+        return own_covariance(operator, y, prior, key)
+    return shrunk_covariance(np.asarray(held_out_errors(operator, y, prior, held)).reshape(len(held), -1))
+
+
+def held_out_errors(
+    operator: Operator, y: Float[Array, "P d_y"], prior: Prior, held: Samples | Records
+) -> Float[np.ndarray, "N P d_s"]:
+    """s(y) − F(u)(y) of held-out functions."""
+    held = loaded(operator, held)
+    if len(held) < FEWEST or not held.y.count:
+        found = f"{len(held)} functions" if held.y.count else "functions without outputs"
+        raise ValueError(f"the surrogate's error needs at least {FEWEST} held-out functions with outputs, got {found}")
+    if not isinstance(held.y, Shared):
+        raise ValueError(
+            "the surrogate's error at the observed locations needs held-out functions that are all labeled at the same "
+            "locations, but every function has its own; pass others, or a standard deviation as surrogate_error"
+        )
+    blocks = (jnp.arange(start, min(start + BLOCK, len(held))) for start in range(0, len(held), BLOCK))
+    return np.concatenate([errors_at(operator, y, prior, held.take(rows)) for rows in blocks])
+
+
+def errors_at(operator: Operator, y: Float[Array, "P d_y"], prior: Prior, block: Samples) -> np.ndarray:
+    """s(y) − F(u)(y) of some functions, interpolated between their labels."""
+    given = np.asarray(block.y.points, np.float64)
+    try:
+        between = interpolation_between(given, np.asarray(y, np.float64), block.domain.periods)
+    except ValueError as problem:
+        raise ValueError(
+            f"the held-out functions are not labeled around all given locations ({problem}); pass held-out functions "
+            "labeled in all of the domain, or a standard deviation as surrogate_error"
+        ) from None
+    index, weight = np.asarray(between.index), np.asarray(between.weight, np.float64)
+    used, place = np.unique(index, return_inverse=True)
+    if not operator.is_pointwise:
+        used, place = np.arange(len(given)), index
+    u = projected(prior, block.u)
+    error = np.asarray(block.s)[:, used] - np.asarray(predict(operator, u, Shared(block.y.points[used])))
+    return np.einsum("cp,ncps->nps", weight, error[:, place.reshape(index.shape)])
+
+
+@eqx.filter_jit
+def projected(prior: Prior, u: Input) -> Input:
+    """What the prior can represent of many functions."""
+    return jax.lax.map(prior.project, u, batch_size=BLOCK)
+
+
+def own_covariance(operator: Operator, y: Float[Array, "P d_y"], prior: Prior, key: Key) -> Float[np.ndarray, "n n"]:
+    """The covariance of the error as the operator knows it, on average over inputs from the prior."""
+    if not isinstance(operator, Uncertain) or not knows_correlations(operator):
+        raise ValueError(
+            f"the error of the surrogate belongs to the noise, but {type(operator).__name__} does not know how its "
+            "errors at different locations are correlated; pass held-out functions, held=..., or surrogate_error=0.0 "
+            "to take its predictions as exact"
+        )
+    u = jax.vmap(prior)(jax.random.normal(key, (INPUTS, prior.size)))
+    inner, channels = inner_of(operator), len(operator.outputs)
+    bars = predict_error_bars(operator, u, Shared(y), jnp.zeros(channels))
+    if isinstance(inner, GaussianOperator):
+        shared = np.asarray(inner.location_covariance(jax.vmap(inner.encode)(u), y), np.float64)
+        found = np.kron(shared, np.eye(channels))
+    else:
+        assert isinstance(inner, Ensemble)
+        each = [np.asarray(predict(inner.member(i), u, Shared(y))) for i in range(inner.size)]
+        found = shrunk_covariance((np.stack(each) - np.asarray(bars.mean)).reshape(inner.size * INPUTS, -1))
+    std = np.sqrt(np.mean(np.asarray(bars.std, np.float64) ** 2, axis=0)).ravel()
+    return rescaled(found, std**2)
+
+
+def inner_of(operator: Operator) -> Operator:
+    """The operator that a calibrated one consists of, or the operator itself."""
+    return operator.operator if isinstance(operator, Calibrated) else operator
+
+
+def knows_correlations(operator: Operator) -> bool:
+    """Whether an operator knows how its errors at different locations, and for different inputs, are correlated."""
+    return isinstance(inner_of(operator), GaussianOperator | Ensemble)
+
+
+def rescaled(covariance: Float[np.ndarray, "n n"], variances: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n n"]:
+    """The same correlations with other variances."""
+    size = np.sqrt(np.diag(covariance))
+    factor = np.sqrt(variances) / np.where(size > 0.0, size, 1.0)
+    return covariance * np.outer(factor, factor) + np.diag(np.where(size > 0.0, 0.0, variances))
+
+
+def shrunk_covariance(rows: Float[np.ndarray, "N n"]) -> Float[np.ndarray, "n n"]:
+    """The mean of r rᵀ with correlations shrunk by the factor that minimizes their expected squared error."""
+    count = len(rows)
+    rows = np.asarray(rows, np.float64)
+    std = np.sqrt(np.mean(rows**2, axis=0))
+    z = rows / np.where(std > 0.0, std, 1.0)
+    correlation = z.T @ z / count
+    variance = ((z**2).T @ z**2 / count - correlation**2) / count
+    apart = ~np.eye(len(std), dtype=bool)
+    squares = float(np.sum(correlation[apart] ** 2))
+    factor = 1.0 - min(1.0, float(np.sum(variance[apart])) / squares) if squares > 0.0 else 0.0
+    return np.outer(std, std) * np.where(apart, factor * correlation, 1.0)

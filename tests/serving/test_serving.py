@@ -1,0 +1,367 @@
+"""A server with real requests: the protocol, predictions, limits, tokens and reloads."""
+
+import json
+import os
+import socket
+import time
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray
+from servers import (
+    TOKEN,
+    X,
+    binary_request,
+    binary_values,
+    rods,
+    running,
+    save_model,
+    tensor,
+    values,
+)
+
+import loca
+from commands import command, words
+from loca.models import Regression
+from loca.serving import Limits, RequestError, Tensor, find_models
+from loca.serving.protocol import Plans, parse_request
+from loca.serving.tensors import count_sensors
+
+Y = np.array([[0.1], [0.55], [0.9]], np.float32)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    save_model(folder / "rods/1")
+    save_model(folder / "rods/2", factor=10.0)
+    save_model(folder / "plain", calibrated=False)
+    (folder / "tokens").write_text(f"# of the tests\nanother token of some length\n{TOKEN}\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return loca.load(folder / "rods/2/model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    limits = ["--max-body", "100000", "--max-values", "20000", "--max-queries", "500", "--timeout", "5"]
+    with running(folder, "--tokens", folder / "tokens", *limits) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def u():
+    return np.asarray(rods(3, seed=5).load().u)
+
+
+def test_metadata(server):
+    assert server.json("GET", "/v2")["extensions"][0] == "binary_tensor_data"
+    for path in ("/v2/health/live", "/v2/health/ready", "/v2/models/rods/ready", "/v2/models/rods/versions/1/ready"):
+        assert server.call("GET", path)[0] == 200
+    found = server.json("GET", "/v2/models/rods")
+    assert found["versions"] == ["1", "2"]
+    assert found["parameters"]["version"] == "2"  # the latest, unless given
+    assert server.json("GET", "/v2/models/rods/versions/1")["parameters"]["version"] == "1"
+    assert [(each["name"], each["datatype"], each["shape"]) for each in found["inputs"]] == [
+        ("u", "FP32", [-1, 7, 1]),
+        ("y", "FP32", [-1, 1]),
+    ]
+    assert [each["name"] for each in found["outputs"]] == ["s", "s_std", "s_lower", "s_upper", "in_distribution"]
+    index = server.json("POST", "/v2/repository/index")
+    assert {(each["name"], each["version"], each["state"]) for each in index} == {
+        ("plain", "1", "READY"),
+        ("rods", "1", "READY"),
+        ("rods", "2", "READY"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v2/models/other", 404),
+        ("GET", "/v2/models/rods/versions/3", 404),
+        ("GET", "/v2/models/rods/versions/one", 404),
+        ("GET", "/v2/models/..%2f..%2fetc%2fpasswd", 404),
+        ("GET", "/v2/models/rods/ready/", 404),
+        ("GET", "/elsewhere", 404),
+        ("GET", "/v2/models/rods/infer", 405),
+        ("DELETE", "/v2", 405),
+    ],
+)
+def test_errors_are_json_with_a_reason(server, method, path, status):
+    assert server.json(method, path, status=status)["error"]
+
+
+def test_predictions_are_those_of_the_model(server, model, u):
+    found = server.infer({"id": "seven", "inputs": [tensor("u", u)]})
+    assert found["id"] == "seven"
+    assert (found["model_name"], found["model_version"]) == ("rods", "2")
+    lower, upper = model.bands(u[1], X[:, None], 0.9)
+    expected = {
+        "s": model(u[1], X[:, None]), "s_std": model.std(u[1], X[:, None]), "s_lower": lower, "s_upper": upper
+    }  # fmt: skip
+    for name, value in expected.items():
+        np.testing.assert_allclose(values(found, name)[1], value, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(values(found, "in_distribution"), model.in_distribution(jnp.asarray(u)), atol=1e-6)
+
+
+def test_free_queries_and_those_outside(server, model, u):
+    for y in (Y, np.linspace(0.0, 1.0, 500)[:, None]):
+        found = server.infer({"inputs": [tensor("u", u), tensor("y", y)], "outputs": [{"name": "s"}]})
+        np.testing.assert_allclose(values(found), model.predict(u, y), rtol=1e-5, atol=1e-5)
+        assert "parameters" not in found
+    found = server.infer({"inputs": [tensor("u", u), tensor("y", Y + 1.0)], "outputs": [{"name": "s_std"}]})
+    assert found["parameters"] == {"queries_outside_the_domain": 3}
+
+
+def test_binary_tensors_carry_the_same_numbers(server, model, u):
+    body, headers = binary_request({"u": u, "y": Y}, ["s_upper", "s"])
+    status, sent, found = server.call("POST", "/v2/models/rods/versions/1/infer", body, headers)
+    assert status == 200
+    assert sent["content-type"] == "application/octet-stream"
+    document = server.json(
+        "POST",
+        "/v2/models/rods/versions/1/infer",
+        {"inputs": [tensor("u", u), tensor("y", Y)], "outputs": [{"name": "s_upper"}, {"name": "s"}]},
+    )
+    for name, array in binary_values(sent, found).items():
+        assert (array == values(document, name)).all()
+        assert not np.allclose(array, model.predict(u, Y), rtol=0.5)  # version 1 is another model
+
+
+def test_a_request_may_have_more_functions_than_a_batch(server, model):
+    u = np.asarray(rods(70, seed=6).load().u)
+    found = server.infer({"inputs": [tensor("u", u)], "outputs": [{"name": "s"}]})
+    np.testing.assert_allclose(values(found), model.predict(u, X[:, None]), rtol=1e-5, atol=1e-5)
+
+
+def test_data_sets_of_xarray(server, model):
+    whole = rods(4, seed=7).dataset
+    given = whole[["q"]].isel(x=slice(None, None, -1)).assign_coords(run=["a", "b", "c", "d"])
+    found = xarray.Dataset.from_dict(server.json("POST", "/models/rods/predict", given.to_dict()))
+    expected = model.predict(np.asarray(rods(4, seed=7).load().u), X[:, None])[..., 0]
+    np.testing.assert_allclose(found["t"].transpose("run", "x"), expected, rtol=1e-5, atol=1e-5)
+    assert list(found["run"].values) == ["a", "b", "c", "d"]
+    assert found["t_std"].attrs == {"units": "K"}
+    assert found["in_distribution"].dims == ("run",)
+    assert "reordered" in found.attrs["notes"][0]
+    one = {**given.isel(run=2, drop=True).to_dict(), "queries": {"x": [0.5]}, "outputs": ["s"]}
+    single = xarray.Dataset.from_dict(server.json("POST", "/models/rods/predict", one))
+    assert list(single.data_vars) == ["t"]
+    assert single["t"].dims == ("query",)
+    np.testing.assert_allclose(single["t"][0], expected[2, 3], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"data_vars": {}}, "no variable q"),
+        ({"data_vars": {"q": {"dims": ["x"], "data": [1.0]}}, "coords": {}}, "model was made for"),
+        ({"data_vars": {"q": {"dims": ["x", "y"], "data": [1.0]}}}, "nested"),
+        ({"data_vars": 3}, "data_vars"),
+        ({"queries": {"z": [0.5]}}, "`queries` needs equally long lists of x"),
+        ({"outputs": ["t"]}, "unknown output 't'"),
+    ],
+)
+def test_defective_data_sets_are_refused(server, change, reason):
+    body = {**rods(1).dataset[["q"]].to_dict(), **change}
+    assert reason in server.json("POST", "/models/rods/predict", body, status=400)["error"]
+
+
+def test_the_description_has_sensors_and_queries(server):
+    found = server.json("GET", "/models/rods")
+    np.testing.assert_allclose(found["sensors"][0]["x"], X[:, None], rtol=1e-6)
+    np.testing.assert_allclose(found["queries"]["x"]["data"], X, rtol=1e-6)
+
+
+BAD = {
+    "no JSON": (b"{", 400, "not JSON"),
+    "no object": (b"[]", 400, "JSON object"),
+    "NaN": (b'{"inputs": [{"name": "u", "datatype": "FP32", "shape": [1, 7, 1], "data": [NaN]}]}', 400, "not JSON"),
+    "no inputs": ({}, 400, "list of `inputs`"),
+    "unknown input": ({"inputs": [tensor("z", [1.0])]}, 400, "unknown input 'z'; expected u, y"),
+    "missing input": ({"inputs": [tensor("y", Y)]}, 400, "missing input u"),
+    "twice": ({"inputs": [tensor("u", np.ones((1, 7, 1)))] * 2}, 400, "given twice"),
+    "datatype": ({"inputs": [{**tensor("u", np.ones((1, 7, 1))), "datatype": "FP64"}]}, 400, "expected FP32"),
+    "shape": ({"inputs": [tensor("u", np.ones((1, 8, 1)))]}, 400, "expected [-1, 7, 1]"),
+    "no functions": ({"inputs": [{**tensor("u", np.ones((1, 7, 1))), "shape": [0, 7, 1]}]}, 400, "needs a shape"),
+    "infinite": ({"inputs": [tensor("u", np.full((1, 7, 1), 1e300))]}, 400, "NaN or infinite"),
+    "text": ({"inputs": [{**tensor("u", np.ones((1, 7, 1))), "data": ["1"] * 7}]}, 400, "must hold 7 values"),
+    "true": ({"inputs": [{**tensor("u", np.ones((1, 7, 1))), "data": [True] * 7}]}, 400, "must hold 7 values"),
+    "values": ({"inputs": [{**tensor("u", np.ones((1, 7, 1))), "shape": [10**9, 7, 1]}]}, 413, "at most 20000"),
+    "response": ({"inputs": [tensor("u", np.ones((600, 7, 1)))]}, 413, "the response would have"),
+    "queries": ({"inputs": [tensor("u", np.ones((1, 7, 1))), tensor("y", np.ones((501, 1)))]}, 413, "at most 500"),
+    "output": ({"inputs": [tensor("u", np.ones((1, 7, 1)))], "outputs": [{"name": "t"}]}, 400, "unknown output 't'"),
+    "memory": ({"inputs": [tensor("u", np.ones((1, 7, 1)), shared_memory_region="/a")]}, 400, "no shared memory"),
+    "body": (b" " * 100001, 413, "more than 100000 bytes"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_defective_request_is_refused_with_the_reason(server, case):
+    body, status, reason = BAD[case]
+    assert reason in server.infer(body, status=status)["error"]
+
+
+@pytest.mark.parametrize("length", ["0", "-1", "x", "9" * 30, "5", "100000"])
+def test_a_wrong_header_length_is_refused(server, length):
+    body, _ = binary_request({"u": np.ones((1, 7, 1))})
+    status, _, text = server.call("POST", "/v2/models/rods/infer", body, {"Inference-Header-Content-Length": length})
+    assert status == 400, text
+
+
+@pytest.mark.parametrize("difference", [-4, 4])
+def test_a_wrong_number_of_bytes_is_refused(server, difference):
+    body, headers = binary_request({"u": np.ones((1, 7, 1))})
+    body = body[:difference] if difference < 0 else body + b"1234"
+    assert server.call("POST", "/v2/models/rods/infer", body, headers)[0] == 400
+
+
+def test_a_parsed_request_is_the_one_that_was_sent():
+    u = np.random.default_rng(0).normal(size=(2, 7, 1)).astype(np.float32)
+    plans = Plans({"u": Tensor("u", "FP32", (-1, 7, 1))}, ["s"])
+    body, headers = binary_request({"u": u})
+    length = int(headers["Inference-Header-Content-Length"])
+    for _ in range(2):  # the second time its JSON is known
+        assert (parse_request(body, length, plans, Limits()).inputs["u"] == u).all()
+    with pytest.raises(RequestError, match="at most 10 are allowed"):
+        parse_request(body, length, plans, Limits(values=10))
+    nested = json.dumps({"inputs": [{**tensor("u", u), "data": u.tolist()}]}).encode()
+    assert (parse_request(nested, None, plans, Limits()).inputs["u"] == u).all()
+    with pytest.raises(RequestError, match="14 values in lists"):
+        parse_request(nested.replace(b"[[", b"[", 1), None, plans, Limits())
+
+
+@pytest.mark.parametrize("given", [None, "Bearer wrong", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x", TOKEN, "Basic a"])
+def test_a_token_is_required_except_for_health(server, given):
+    headers = {} if given is None else {"Authorization": given}
+    assert server.call("GET", "/v2", headers=headers, token=None)[0] == 401
+    assert server.call("GET", "/metrics", headers=headers, token=None)[0] == 401
+    assert server.call("GET", "/v2/health/ready", headers=headers, token=None)[0] == 200
+
+
+def test_metrics_count_requests_and_refusals(server, u):
+    server.infer({"inputs": [tensor("u", u)]})
+    server.infer({}, status=400)
+    text = server.call("GET", "/metrics")[2].decode()
+    found = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if line[0] != "#"}
+    assert found['loca_requests_total{model="rods",status="200"}'] >= 1
+    assert found['loca_refusals_total{reason="malformed"}'] >= 1
+    assert found["loca_batch_functions_count"] >= 1
+    failed = [event for event in server.events("request") if event["status"] == 400]
+    assert failed[-1]["error"]
+    assert not any(TOKEN in json.dumps(event) for event in server.log)
+
+
+@pytest.mark.slow
+def test_slow_requests_are_refused(server):
+    """A header or a body that does not arrive in time ends with 408, and others are answered meanwhile."""
+    starts = {
+        b"POST /v2/models/rods/infer HTTP/1.1\r\nHost: a\r\nX-Slow: ": b"408",
+        b"POST /v2/models/rods/infer HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\nContent-Length: 100\r\n\r\n{"
+        % TOKEN.encode(): b"408",
+        b"POST /v2/models/rods/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{": b"401",
+        b"": b"",
+        b"GET / HTTP/1.1\r\nX: " + 40_000 * b"x": b"431",
+    }
+    held = {start: socket.create_connection(server.address) for start in starts}
+    began = time.monotonic()
+    for start, connection in held.items():
+        connection.sendall(start)
+    assert server.call("GET", "/v2")[0] == 200
+    for start, connection in held.items():
+        connection.settimeout(30)
+        response = b""
+        while more := connection.recv(4096):
+            response += more
+        assert response[9:12] == starts[start]
+        connection.close()
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.slow
+def test_reload_under_load_loses_no_request_and_mixes_no_versions(folder, tmp_path_factory, u):
+    models = tmp_path_factory.mktemp("changing")
+    expected = {}
+    for factor in (1.0, 10.0):
+        model = save_model(models / "rods", factor, calibrated=False)
+        digest = loca.saving.inspect(models / "rods/model.safetensors").digest
+        expected[digest] = np.asarray(model.predict(np.repeat(u[:1], 40, axis=0), X[:, None]))
+    seen, deadline = set(), time.monotonic() + 120
+    body = {"inputs": [tensor("u", np.repeat(u[:1], 40, axis=0))]}  # in two batches
+    with running(models) as server:
+        factor = 10.0
+        while len(server.events("loaded")) < 4:
+            assert time.monotonic() < deadline
+            if len(server.events("loaded")) % 2 == (factor == 10.0):
+                factor = 11.0 - factor
+                save_model(models / "rods", factor, calibrated=False)
+            found = values(server.infer(body))
+            (digest,) = [each for each, s in expected.items() if np.allclose(found, s, rtol=1e-4, atol=1e-4)]
+            seen.add(digest)
+        (models / "rods/model.safetensors").write_bytes(b"defective")
+        server.wait(lambda: server.events("reload_failed"))
+        server.infer(body)  # by the model before
+    assert len(seen) == 2
+
+
+def test_refusals_before_listening(folder, tmp_path):
+    assert "give --tokens" in words(command("serve", folder, "--host", "0.0.0.0", code=2))
+    assert "both --certificate and --key" in words(command("serve", folder, "--key", "a", code=2))
+    assert "does not exist" in command("serve", tmp_path / "none", "--port", 0, code=1)
+    (tmp_path / "short").write_text("short\n")
+    assert "at least 16 characters" in command("serve", folder, "--tokens", tmp_path / "short", code=1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert "cannot listen" in command("serve", folder, "--port", taken.getsockname()[1], code=1)
+
+
+def test_models_are_found_by_name_and_version(folder, tmp_path):
+    assert set(find_models([folder])) == {("rods", 1), ("rods", 2), ("plain", 1)}
+    assert set(find_models([folder / "plain", folder / "rods/1/model.safetensors"])) == {("plain", 1), ("model", 1)}
+    with pytest.raises(ValueError, match="both version 1 of plain"):
+        find_models([folder, folder / "plain"])
+    with pytest.raises(ValueError, match="holds no model"):
+        find_models([tmp_path])
+
+
+def test_sensors_that_a_model_does_not_know_are_counted():
+    whole = rods().load()
+    bare = loca.Samples(whole.u, whole.y, whole.s)
+    assert count_sensors(Regression.fit(bare)) == 7
+
+
+@pytest.mark.slow
+def test_unfamiliar_inputs_are_refused_and_fixed_queries_are_those_of_a_file(folder, tmp_path, u):
+    (tmp_path / "points.csv").write_text("x\n0.25\n0.5\n")
+    options = ["--refuse-unfamiliar", "0.1", "--at", tmp_path / "points.csv", "--log", "all"]
+    with running(folder / "rods/1", *options) as server:
+        found = server.infer({"inputs": [tensor("u", u)], "outputs": [{"name": "s"}]}, model="1")
+        model = loca.load(folder / "rods/1/model.safetensors")
+        np.testing.assert_allclose(values(found), model.predict(u, [[0.25], [0.5]]), rtol=1e-5, atol=1e-5)
+        refused = server.infer({"inputs": [tensor("u", 100.0 * u)]}, model="1", status=422)
+        assert max(refused["in_distribution"]) < 0.1
+        assert "unlike the training data" in refused["error"]
+        assert [event["status"] for event in server.events("request")] == [200, 422]
+        assert server.stop() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.system("openssl version > /dev/null 2>&1") != 0, reason="needs openssl")
+def test_tls_with_files(folder, tmp_path):
+    import ssl
+    import subprocess
+    import urllib.request
+
+    line = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    line += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
+    subprocess.run(line, cwd=tmp_path, check=True, capture_output=True)
+    files = ["--certificate", tmp_path / "cert.pem", "--key", tmp_path / "key.pem"]
+    with running(folder / "plain", *files) as server:
+        trusted = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+        address = f"https://127.0.0.1:{server.address[1]}/v2/models/plain"
+        with urllib.request.urlopen(address, context=trusted, timeout=30) as response:
+            assert json.loads(response.read())["name"] == "plain"

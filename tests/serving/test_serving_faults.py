@@ -1,0 +1,189 @@
+"""A server under malformed requests, killed workers and a signal to end, each with requests all the time."""
+
+import collections
+import http.client
+import importlib.util
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from servers import TOKEN, X, binary_request, binary_values, rods, running, save_model
+
+ROOT = Path(__file__).parents[2]
+
+
+def tool(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    save_model(folder / "rods", calibrated=False)
+    (folder / "tokens").write_text(TOKEN)
+    return folder
+
+
+def memory(process):
+    """Megabytes of memory of a process."""
+    (line,) = [line for line in Path(f"/proc/{process}/status").read_text().splitlines() if line.startswith("VmRSS")]
+    return int(line.split()[1]) / 1024
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [300, pytest.param(100_000, marks=pytest.mark.full)])
+def test_malformed_requests_are_refused(folder, count):
+    with running(folder, "--tokens", folder / "tokens", "--timeout", "3") as server:
+        fuzzer = tool("serve_fuzz").Fuzzer(server.address, "rods", TOKEN, seed=count)
+        fuzzer.run(100)
+        before = memory(server.process.pid)
+        statuses = fuzzer.run(count)
+        assert not server.events("defect"), server.events("defect")
+        assert {400, 401, 404, 405, 413} <= set(statuses)
+        assert memory(server.process.pid) < before + 100  # a body of the largest size takes tens as JSON
+        assert server.stop() == 0
+
+
+class Clients:
+    """Threads that send valid requests on connections that they keep, until they are stopped."""
+
+    def __init__(self, address, model, count=4):
+        self.address, self.is_over = address, False
+        self.u = np.asarray(rods(3, seed=5).load().u)
+        self.expected = np.asarray(model.predict(self.u, X[:, None]))
+        self.done = collections.Counter()
+        self.lost = []  # how requests failed
+        self.threads = [threading.Thread(target=self.work) for _ in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def work(self):
+        body, headers = binary_request({"u": self.u})
+        connection = None
+        while not self.is_over:
+            is_new = connection is None
+            try:
+                if connection is None:
+                    connection = http.client.HTTPConnection(*self.address, timeout=60)
+                    connection.connect()
+            except OSError:
+                connection = None
+                self.done["not accepted"] += 1
+                time.sleep(0.01)
+                continue
+            try:
+                connection.request("POST", "/v2/models/rods/infer", body, headers)
+                response = connection.getresponse()
+                found = binary_values(dict(response.getheaders()), response.read())["s"]
+                np.testing.assert_allclose(found, self.expected, rtol=1e-5, atol=1e-5)
+                self.done["answered"] += 1
+                if response.getheader("connection") == "close":
+                    self.done["said goodbye"] += 1
+                    connection.close()
+                    connection = None
+            except (OSError, http.client.HTTPException) as error:
+                # the system may accept a new connection which the server never sees
+                self.lost.append(("new" if is_new else "kept", repr(error)))
+                connection.close()
+                connection = None
+
+    def stop(self):
+        self.is_over = True
+        for thread in self.threads:
+            thread.join(60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.full)])
+def test_sigterm_under_load_loses_no_accepted_request(folder, times):
+    for _ in range(times):
+        model = save_model(folder / "rods", calibrated=False)
+        with running(folder) as server:
+            idle = socket.create_connection(server.address)
+            clients = Clients(server.address, model)
+            server.wait(lambda: clients.done["answered"] > 20)  # noqa: B023
+            assert server.stop() == 0
+            clients.stop()
+            idle.close()
+        assert [failure for failure in clients.lost if failure[0] == "kept"] == []
+        assert clients.done["said goodbye"] >= 1
+        assert [event["event"] for event in server.log[-2:]] == ["draining", "stopped"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.full)])
+def test_a_killed_worker_is_started_again_while_others_answer(folder, kills):
+    model = save_model(folder / "rods", calibrated=False)
+    with running(folder, "--workers", "2") as server:
+        server.wait(lambda: len(server.events("listening")) == 2)
+        clients = Clients(server.address, model, count=8)
+        waits = []
+        for kill in range(kills):
+            server.wait(lambda: len(server.events("listening")) == 2 + kill)  # noqa: B023
+            listening = [event["process"] for event in server.events("listening")]
+            os.kill(listening[-1 - kill % 2], signal.SIGKILL)
+            began, answered = time.monotonic(), clients.done["answered"]
+            server.wait(lambda: clients.done["answered"] > answered + 20)  # noqa: B023 (the other one answers)
+            waits.append(time.monotonic() - began)
+            server.wait(lambda: len(server.events("listening")) == 3 + kill)  # noqa: B023
+        metrics = server.call("GET", "/metrics", token=None)[2].decode()
+        assert server.stop() == 0
+        clients.stop()
+    assert max(waits) < 5.0, waits
+    assert len(clients.lost) <= 8 * (kills + 1)  # one for each connection to the killed process
+    assert clients.done["answered"] > 20
+    (line,) = [
+        line for line in metrics.splitlines() if line.startswith('loca_requests_total{model="rods",status="200"}')
+    ]
+    assert float(line.rpartition(" ")[2]) >= 20.0  # of all workers
+    assert [event["code"] for event in server.events("worker_ended")][:1] == [-signal.SIGKILL]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent_binary", [False, True])
+@pytest.mark.parametrize("received_binary", [False, True])
+def test_the_client_of_triton(folder, sent_binary, received_binary, request):
+    triton = pytest.importorskip("tritonclient.http", reason="needs tritonclient")
+    model = save_model(folder / "rods", calibrated=False)
+    server = request.getfixturevalue("plain_server")
+    u = np.asarray(rods(3, seed=5).load().u)
+    y = np.array([[0.2], [0.8]], np.float32)
+    client = triton.InferenceServerClient("{}:{}".format(*server.address))
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.is_model_ready("rods")
+    assert client.get_server_metadata()["name"] == "loca"
+    assert client.get_model_metadata("rods")["inputs"][0]["shape"] == [-1, 7, 1]
+    assert client.get_model_repository_index()[0]["name"] == "rods"
+    inputs = [triton.InferInput(name, array.shape, "FP32") for name, array in (("u", u), ("y", y))]
+    for each, array in zip(inputs, (u, y), strict=True):
+        each.set_data_from_numpy(array, binary_data=sent_binary)
+    outputs = [triton.InferRequestedOutput("s", binary_data=received_binary)]
+    found = client.infer("rods", inputs, outputs=outputs, request_id="one", model_version="1")
+    assert found.get_response()["id"] == "one"
+    np.testing.assert_allclose(found.as_numpy("s"), model.predict(u, y), rtol=1e-5, atol=1e-6)
+    with pytest.raises(triton.InferenceServerException, match="no model 'other'"):
+        client.infer("other", inputs)
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def plain_server(folder):
+    with running(folder) as server:
+        yield server
+
+
+def test_the_documentation_has_the_measured_load():
+    load = tool("load")
+    assert load.table(json.loads(load.RESULTS.read_text())) in (ROOT / "docs/deploy.md").read_text(), (
+        "run `python tools/load.py --table`"
+    )

@@ -1,0 +1,309 @@
+"""Measure the server: throughput against the bare model, response times at half load, and memory over time.
+
+    python tools/load.py                          # a LOCA model with 1024 values in and out
+    python tools/load.py --soak 3600              # and an hour at half load
+    python tools/load.py --out studies/load.json  # keep the results for the documentation
+    python tools/load.py --table                  # print them as the table of docs/deploy.md
+
+The client is a single thread with raw sockets. It runs on the same machine as the server and takes its share of it.
+"""
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import platform
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from pathlib import Path
+
+import jax
+import numpy as np
+
+import loca
+from loca.data import Shared
+from loca.models import Predictor
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "studies/load.json"
+SIDE, BATCH = 32, 32
+
+
+def example_model(seed=0):
+    """An untrained LOCA model of the size of the paper's Darcy problem; training would not change its speed."""
+    rng = np.random.default_rng(seed)
+    axis = np.linspace(0.0, 1.0, SIDE)
+    grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2)
+    waves = np.cos(np.pi * grid @ rng.integers(0, 5, (2, 16)))
+    u, s = (rng.normal(size=(64, 16)) @ waves.T for _ in range(2))
+    data = loca.Samples(u, grid, s, x=grid)
+    return loca.LOCA.create(data, key=jax.random.key(seed)), data
+
+
+def bare_rate(model, data, seconds):
+    """Functions per second of the compiled model in batches, from NumPy to NumPy, without a server; and their cost."""
+    predictor, y = Predictor(model, Shared(data.y.points)), Shared(data.y.points)
+    u = np.asarray(data.u[:BATCH])
+    predictor(u, y)
+    count, start, used = 0, time.perf_counter(), time.process_time()
+    while time.perf_counter() - start < seconds:
+        predictor(u, y)
+        count += BATCH
+    return count / (time.perf_counter() - start), (time.process_time() - used) / count
+
+
+def request_bytes(u, name="model"):
+    """An inference request for one function with binary tensors, as it travels."""
+    tensor = {"name": "u", "datatype": "FP32", "shape": list(u.shape), "parameters": {"binary_data_size": 4 * u.size}}
+    output = {"name": "s", "parameters": {"binary_data": True}}
+    text = json.dumps({"inputs": [tensor], "outputs": [output]}).encode()
+    body = text + np.asarray(u, "<f4").tobytes()
+    head = f"POST /v2/models/{name}/infer HTTP/1.1\r\nHost: load\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}Inference-Header-Content-Length: {len(text)}\r\n\r\n".encode() + body
+
+
+class Client:
+    """Connections that send one request after another and measure the time to the response."""
+
+    def __init__(self, address, connections, requests, expected):
+        self.requests, self.expected = requests, expected
+        self.poll = select.epoll()
+        self.sockets, self.received, self.began, self.which = {}, {}, {}, {}
+        self.idle = deque()
+        for _ in range(connections):
+            each = socket.create_connection(address)
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            each.setblocking(False)
+            number = each.fileno()
+            self.sockets[number] = each
+            self.poll.register(number, select.EPOLLIN)
+            self.idle.append(number)
+        self.length, self.count, self.errors, self.worst = None, 0, 0, 0.0
+
+    def send(self, scheduled):
+        """Send the next request on an idle connection; its time counts from `scheduled`."""
+        number = self.idle.popleft()
+        self.which[number] = self.count % len(self.requests)
+        self.count += 1
+        self.received[number], self.began[number] = b"", scheduled
+        self.sockets[number].sendall(self.requests[self.which[number]])
+
+    def receive(self, timeout):
+        """Read what has arrived; return the times of responses that are complete."""
+        times = []
+        for number, _ in self.poll.poll(timeout):
+            data = self.sockets[number].recv(65536)
+            if not data:
+                raise ConnectionError("the server closed a connection")
+            self.received[number] += data
+            if self.length is None and b"\r\n\r\n" in self.received[number]:
+                head, _, _ = self.received[number].partition(b"\r\n\r\n")
+                size = next(
+                    int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
+                )
+                self.length = len(head) + 4 + size  # equal for all responses
+            if len(self.received[number]) == self.length:
+                times.append(time.perf_counter() - self.began[number])
+                self.check(number)
+                self.idle.append(number)
+        return times
+
+    def check(self, number):
+        """Count a response that is an error, and compare every 16th one with the model itself."""
+        response = self.received[number]
+        self.errors += not response.startswith(b"HTTP/1.1 200")
+        if self.count % 16 == 0:
+            expected = self.expected[self.which[number]]
+            found = np.frombuffer(response[-4 * expected.size :], "<f4")
+            self.worst = max(self.worst, float(np.abs(found - expected.ravel()).max()))
+
+    def close(self):
+        """Close all connections."""
+        for each in self.sockets.values():
+            each.close()
+        self.poll.close()
+
+
+def closed_loop(client, seconds):
+    """Requests per second when every connection sends its next request after each response."""
+    end, times = time.perf_counter() + seconds, []
+    start = time.perf_counter()
+    while time.perf_counter() < end:
+        while client.idle:
+            client.send(time.perf_counter())
+        times += client.receive(1.0)
+    elapsed = time.perf_counter() - start
+    while len(client.idle) < len(client.sockets):
+        client.receive(1.0)
+    return len(times) / elapsed, times
+
+
+def open_loop(client, seconds, rate, watch=lambda: None):
+    """Response times at a constant rate; a request that must wait for a connection has waited since its time."""
+    start, sent, times = time.perf_counter(), 0, []
+    while (now := time.perf_counter()) < start + seconds:
+        while client.idle and start + sent / rate <= now:
+            client.send(start + sent / rate)
+            sent += 1
+        times += client.receive(max(0.0, min(start + sent / rate - time.perf_counter(), 0.05)))
+        watch()
+    while len(client.idle) < len(client.sockets):
+        times += client.receive(1.0)
+    return times
+
+
+def processor_seconds(process):
+    """Processor time that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident(process):
+    """Megabytes of memory of a process."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError("no VmRSS")
+
+
+@contextlib.contextmanager
+def running_server(folder, *options):
+    """A server of the models in a folder: its process and its address."""
+    code = "from loca.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "serve", str(folder), "--port", "0", *options], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        for line in process.stderr:
+            event = json.loads(line) if line.startswith("{") else {}
+            if event.get("event") == "listening":
+                host, port = event["address"].rpartition("/")[2].split(":")
+                break
+            if event.get("level") != "info":
+                print(line, end="", file=sys.stderr)
+        else:
+            raise RuntimeError("the server did not start")
+        yield process, (host, int(port))
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def percentiles(times):
+    """Milliseconds that half, 90 % and 99 % of the responses take at most."""
+    return [round(1e3 * float(value), 2) for value in np.percentile(times, [50, 90, 99])]
+
+
+def measure(arguments):
+    """All results as a document."""
+    model, data = example_model()
+    requests = [request_bytes(np.asarray(u)[None]) for u in data.u]
+    expected = np.asarray(model.predict(data.u, data.y.points))
+    found = {
+        "date": datetime.date.today().isoformat(),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "versions": f"Python {platform.python_version()}, JAX {jax.__version__}",
+        "shared": arguments.shared,
+        "values": [data.u[0].size, int(expected[0].size)],
+        "connections": arguments.connections,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "model").mkdir()
+        loca.save(model, Path(folder) / "model/model.safetensors", data=data)
+        with running_server(folder) as (process, address):
+            client = Client(address, arguments.connections, requests, expected)
+            closed_loop(client, 1.0)
+            bare, served, times, costs = [], [], [], []
+            for _ in range(arguments.rounds):  # in turns: other programs on the machine slow both
+                rate, cost = bare_rate(model, data, arguments.seconds)
+                bare.append(rate)
+                used = processor_seconds(process.pid)
+                rate, some = closed_loop(client, arguments.seconds)
+                served.append(rate)
+                times += some
+                costs.append((cost, (processor_seconds(process.pid) - used) / len(some)))
+            shares = sorted(one / other for one, other in zip(served, bare, strict=True))
+            found["bare_per_second"], found["served_per_second"] = round(np.median(bare)), round(np.median(served))
+            found["share"] = round(shares[len(shares) // 2], 3)
+            found["share_range"] = [round(shares[0], 3), round(shares[-1], 3)]
+            found["processor_us"] = [round(1e6 * float(cost)) for cost in np.median(costs, axis=0)]
+            found["full_load_ms"] = percentiles(times)
+            half = 0.5 * float(np.median(served))
+            found["half_load_ms"] = percentiles(open_loop(client, 4 * arguments.seconds, half))
+            if arguments.soak:
+                found["soak"] = soak(client, arguments.soak, half, process.pid)
+            found["requests"], found["errors"] = client.count, client.errors
+            found["worst_difference"] = client.worst
+            client.close()
+    return found
+
+
+def soak(client, seconds, rate, process):
+    """Memory during a long run at a constant rate: after its first tenth, and the largest later."""
+    start, memory = time.perf_counter(), []
+
+    def watch():
+        if time.perf_counter() - start >= len(memory) * seconds / 100:
+            memory.append(resident(process))
+
+    times = open_loop(client, seconds, rate, watch)
+    settled, largest = memory[len(memory) // 10], max(memory[len(memory) // 10 :])
+    return {
+        "seconds": seconds,
+        "per_second": round(len(times) / seconds),
+        "ms": percentiles(times),
+        "megabytes": [round(settled, 1), round(largest, 1)],
+        "growth": round(largest / settled - 1.0, 4),
+    }
+
+
+def table(found):
+    """The results as a table of the documentation."""
+    rows = [
+        ("bare model, batches of 32, functions per second", found["bare_per_second"]),
+        (f"server, {found['connections']} connections, requests per second", found["served_per_second"]),
+        ("share of the bare model (least, most)", "{} ({}, {})".format(found["share"], *found["share_range"])),
+        ("processor time per function: bare model, server (µs)", ", ".join(map(str, found["processor_us"]))),
+        ("full load: 50, 90, 99 % of responses within (ms)", ", ".join(map(str, found["full_load_ms"]))),
+        ("half load: 50, 90, 99 % of responses within (ms)", ", ".join(map(str, found["half_load_ms"]))),
+        ("requests, errors", f"{found['requests']}, {found['errors']}"),
+    ]
+    if "soak" in found:
+        run = found["soak"]
+        rows.append(
+            (
+                f"{run['seconds']:g} s at half load: memory (MB) after a tenth, largest later, growth",
+                f"{run['megabytes'][0]}, {run['megabytes'][1]}, {100 * run['growth']:.1f} %",
+            )
+        )
+    return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows)])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of every measurement")
+    parser.add_argument("--rounds", type=int, default=3, help="of bare model and server, in turns")
+    parser.add_argument("--soak", type=float, default=0.0, metavar="SECONDS", help="a long run at half load")
+    parser.add_argument("--shared", action="store_true", help="note that other programs used the machine")
+    parser.add_argument("--out", type=Path, help="write the results to this file")
+    parser.add_argument("--table", action="store_true", help=f"print the table of {RESULTS.relative_to(ROOT)}")
+    arguments = parser.parse_args()
+    if arguments.table:
+        print(table(json.loads(RESULTS.read_text())))
+        return
+    found = measure(arguments)
+    print(json.dumps(found, indent=2))
+    if arguments.out:
+        arguments.out.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
