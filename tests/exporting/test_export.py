@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xarray
 
 import loca
 from commands import command, words
@@ -19,6 +20,7 @@ from loca.domains import Box
 from loca.encoders import Sensors
 from loca.exporting import Program, compare, read_artifact
 from loca.exporting.onnx import VARIABLE, read_metadata, with_metadata
+from loca.prediction import read_points
 from loca.rules import GaussLegendre
 from loca.saving import ModelFileError, inspect, load
 from loca.typing import Measurements, MultiInput
@@ -76,6 +78,7 @@ def file(tmp_path_factory, model):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")  # sizes that are free are no integers
 def test_programs_equal_the_package_in_a_process_without_it(tmp_path):
     rng, files, expected = np.random.default_rng(1), [], {}
     for name in NAMES:
@@ -162,7 +165,7 @@ def test_gradients_are_those_of_the_model(tmp_path, model):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * float(jnp.abs(expected).max()))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_several_fields_scalars_and_own_sensors_are_inputs_by_name(tmp_path, data):
     rng = np.random.default_rng(2)
 
@@ -218,13 +221,22 @@ def test_verify_detects_another_model(tmp_path, file, model):
 
 @pytest.mark.slow
 def test_the_command_fixes_queries_on_the_grid_of_a_file(tmp_path, file):
-    import xarray
-
     xarray.Dataset(coords={"y1": np.linspace(0.0, 1.0, 9)}).to_netcdf(tmp_path / "grid.nc", engine="h5netcdf")
     out = tmp_path / "at.stablehlo"
     said = words(command("export", file, "--out", out, "--at", tmp_path / "grid.nc"))
     assert "u (N, 5, 1) → mean (N, 9, 1)" in said
     assert "already exists" in words(command("export", file, "--out", out, code=1))
+
+
+def test_axes_in_a_file_are_a_grid_and_columns_are_points(tmp_path):
+    lat, lon, path = np.linspace(-60.0, 60.0, 3), np.linspace(0.0, 270.0, 4), tmp_path / "queries.nc"
+    names = (Variable("lat"), Variable("lon"))
+    xarray.Dataset(coords={"lat": lat, "lon": lon}).to_netcdf(path, engine="h5netcdf")
+    found = read_points(path, names)
+    assert found.shape == (3, 4)
+    np.testing.assert_array_equal(found.points((slice(0, 3), slice(0, 4)))[5], (0.0, 90.0))
+    xarray.Dataset({"lat": ("station", lat), "lon": ("station", lon[:3])}).to_netcdf(path, engine="h5netcdf")
+    np.testing.assert_array_equal(read_points(path, names).points((slice(0, 3),))[1], (0.0, 90.0))
 
 
 @pytest.mark.parametrize(
