@@ -80,8 +80,9 @@ class Fuzzer:
                 connection.shutdown(socket.SHUT_WR)
             response = b""
             with contextlib.suppress(ConnectionError):
-                while b"\r\n" not in response and (more := connection.recv(4096)):
+                while more := connection.recv(4096):
                     response += more
+        response = response.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
         return int(response[9:12]) if response[:5] == b"HTTP/" else None
 
     def head(self, length, *lines):
@@ -172,7 +173,8 @@ class Fuzzer:
             ["..", "../../etc/passwd", "%2e%2e%2fetc", "a" * 3000, "é", "\x7f", "", " ", "%00", "{}"]
         )
         path = self.rng.choice([f"/v2/models/{name}/infer", f"/v2/models/{self.model}/versions/{name}", f"/{name}"])
-        line = f"{self.rng.choice(['GET', 'POST', 'PUT', 'TRACE', 'X'])} {path} HTTP/1.1\r\nHost: a\r\n\r\n"
+        token = f"Authorization: Bearer {self.token}\r\n" if self.token else ""
+        line = f"{self.rng.choice(['GET', 'POST', 'PUT', 'TRACE', 'X'])} {path} HTTP/1.1\r\nHost: a\r\n{token}\r\n"
         return self.raw(line.encode("utf-8"))
 
     def headers_without_end(self):
@@ -251,6 +253,11 @@ class Fuzzer:
             self.held.popleft().close()
         self.check()
         return self.statuses
+
+    def close(self):
+        """Close the connection that is kept."""
+        if self.connection is not None:
+            self.connection.close()
 
 
 def main():

@@ -1,32 +1,20 @@
 """A server with real requests: the protocol, predictions, limits, tokens and reloads."""
 
 import json
-import os
 import socket
+import ssl
+import subprocess
 import time
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray
-from servers import (
-    TOKEN,
-    X,
-    binary_request,
-    binary_values,
-    rods,
-    running,
-    save_model,
-    tensor,
-    values,
-)
+from servers import TOKEN, X, binary_request, binary_values, rods, running, save_model, tensor, values
 
 import loca
-from commands import command, words
-from loca.models import Regression
-from loca.serving import Limits, RequestError, Tensor, find_models
-from loca.serving.protocol import Plans, parse_request
-from loca.serving.tensors import count_sensors
+
+pytestmark = pytest.mark.slow  # a server takes seconds to start
 
 Y = np.array([[0.1], [0.55], [0.9]], np.float32)
 
@@ -221,21 +209,6 @@ def test_a_wrong_number_of_bytes_is_refused(server, difference):
     assert server.call("POST", "/v2/models/rods/infer", body, headers)[0] == 400
 
 
-def test_a_parsed_request_is_the_one_that_was_sent():
-    u = np.random.default_rng(0).normal(size=(2, 7, 1)).astype(np.float32)
-    plans = Plans({"u": Tensor("u", "FP32", (-1, 7, 1))}, ["s"])
-    body, headers = binary_request({"u": u})
-    length = int(headers["Inference-Header-Content-Length"])
-    for _ in range(2):  # the second time its JSON is known
-        assert (parse_request(body, length, plans, Limits()).inputs["u"] == u).all()
-    with pytest.raises(RequestError, match="at most 10 are allowed"):
-        parse_request(body, length, plans, Limits(values=10))
-    nested = json.dumps({"inputs": [{**tensor("u", u), "data": u.tolist()}]}).encode()
-    assert (parse_request(nested, None, plans, Limits()).inputs["u"] == u).all()
-    with pytest.raises(RequestError, match="14 values in lists"):
-        parse_request(nested.replace(b"[[", b"[", 1), None, plans, Limits())
-
-
 @pytest.mark.parametrize("given", [None, "Bearer wrong", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x", TOKEN, "Basic a"])
 def test_a_token_is_required_except_for_health(server, given):
     headers = {} if given is None else {"Authorization": given}
@@ -257,7 +230,6 @@ def test_metrics_count_requests_and_refusals(server, u):
     assert not any(TOKEN in json.dumps(event) for event in server.log)
 
 
-@pytest.mark.slow
 def test_slow_requests_are_refused(server):
     """A header or a body that does not arrive in time ends with 408, and others are answered meanwhile."""
     starts = {
@@ -283,62 +255,45 @@ def test_slow_requests_are_refused(server):
     assert time.monotonic() - began < 15
 
 
-@pytest.mark.slow
-def test_reload_under_load_loses_no_request_and_mixes_no_versions(folder, tmp_path_factory, u):
-    models = tmp_path_factory.mktemp("changing")
+def test_reload_under_load_loses_no_request_and_mixes_no_versions(server, folder, u):
     expected = {}
     for factor in (1.0, 10.0):
-        model = save_model(models / "rods", factor, calibrated=False)
-        digest = loca.saving.inspect(models / "rods/model.safetensors").digest
-        expected[digest] = np.asarray(model.predict(np.repeat(u[:1], 40, axis=0), X[:, None]))
-    seen, deadline = set(), time.monotonic() + 120
+        model = save_model(folder / "changing", factor, calibrated=False)
+        expected[factor] = np.asarray(model.predict(np.repeat(u[:1], 40, axis=0), X[:, None]))
+
+    def loaded():
+        return [event for event in server.events("loaded") if event["model"] == "changing"]
+
+    server.wait(loaded)  # a new model is found
+    seen, end = set(), time.monotonic() + 120
     body = {"inputs": [tensor("u", np.repeat(u[:1], 40, axis=0))]}  # in two batches
-    with running(models) as server:
-        factor = 10.0
-        while len(server.events("loaded")) < 4:
-            assert time.monotonic() < deadline
-            if len(server.events("loaded")) % 2 == (factor == 10.0):
-                factor = 11.0 - factor
-                save_model(models / "rods", factor, calibrated=False)
-            found = values(server.infer(body))
-            (digest,) = [each for each, s in expected.items() if np.allclose(found, s, rtol=1e-4, atol=1e-4)]
-            seen.add(digest)
-        (models / "rods/model.safetensors").write_bytes(b"defective")
-        server.wait(lambda: server.events("reload_failed"))
-        server.infer(body)  # by the model before
-    assert len(seen) == 2
+    while len(loaded()) < 4:
+        assert time.monotonic() < end
+        if len(loaded()) % 2 == (factor == 10.0):
+            factor = 11.0 - factor
+            save_model(folder / "changing", factor, calibrated=False)
+        found = values(server.infer(body, model="changing"))
+        (one,) = [factor for factor, s in expected.items() if np.allclose(found, s, rtol=1e-4, atol=1e-4)]
+        seen.add(one)
+    assert seen == {1.0, 10.0}
+    (folder / "changing/model.safetensors").write_bytes(b"defective")
+    server.wait(lambda: server.events("reload_failed"))
+    server.infer(body, model="changing")  # by the model before
+    (folder / "changing/model.safetensors").unlink()
+    server.wait(lambda: server.events("removed"))
+    server.infer(body, model="changing", status=404)
 
 
-def test_refusals_before_listening(folder, tmp_path):
-    assert "give --tokens" in words(command("serve", folder, "--host", "0.0.0.0", code=2))
-    assert "both --certificate and --key" in words(command("serve", folder, "--key", "a", code=2))
-    assert "does not exist" in command("serve", tmp_path / "none", "--port", 0, code=1)
-    (tmp_path / "short").write_text("short\n")
-    assert "at least 16 characters" in command("serve", folder, "--tokens", tmp_path / "short", code=1)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert "cannot listen" in command("serve", folder, "--port", taken.getsockname()[1], code=1)
-
-
-def test_models_are_found_by_name_and_version(folder, tmp_path):
-    assert set(find_models([folder])) == {("rods", 1), ("rods", 2), ("plain", 1)}
-    assert set(find_models([folder / "plain", folder / "rods/1/model.safetensors"])) == {("plain", 1), ("model", 1)}
-    with pytest.raises(ValueError, match="both version 1 of plain"):
-        find_models([folder, folder / "plain"])
-    with pytest.raises(ValueError, match="holds no model"):
-        find_models([tmp_path])
-
-
-def test_sensors_that_a_model_does_not_know_are_counted():
-    whole = rods().load()
-    bare = loca.Samples(whole.u, whole.y, whole.s)
-    assert count_sensors(Regression.fit(bare)) == 7
-
-
-@pytest.mark.slow
-def test_unfamiliar_inputs_are_refused_and_fixed_queries_are_those_of_a_file(folder, tmp_path, u):
+def test_unfamiliar_inputs_are_refused_and_files_have_queries_and_certificates(folder, tmp_path, u):
     (tmp_path / "points.csv").write_text("x\n0.25\n0.5\n")
+    line = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    line += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
+    subprocess.run(line, cwd=tmp_path, check=True, capture_output=True)
     options = ["--refuse-unfamiliar", "0.1", "--at", tmp_path / "points.csv", "--log", "all"]
-    with running(folder / "rods/1", *options) as server:
+    with running(
+        folder / "rods/1", *options, "--certificate", tmp_path / "cert.pem", "--key", tmp_path / "key.pem"
+    ) as server:
+        server.trusted = ssl.create_default_context(cafile=tmp_path / "cert.pem")
         found = server.infer({"inputs": [tensor("u", u)], "outputs": [{"name": "s"}]}, model="1")
         model = loca.load(folder / "rods/1/model.safetensors")
         np.testing.assert_allclose(values(found), model.predict(u, [[0.25], [0.5]]), rtol=1e-5, atol=1e-5)
@@ -346,22 +301,7 @@ def test_unfamiliar_inputs_are_refused_and_fixed_queries_are_those_of_a_file(fol
         assert max(refused["in_distribution"]) < 0.1
         assert "unlike the training data" in refused["error"]
         assert [event["status"] for event in server.events("request")] == [200, 422]
+        server.trusted = ssl.create_default_context()
+        with pytest.raises(ssl.SSLCertVerificationError):
+            server.call("GET", "/v2")
         assert server.stop() == 0
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.system("openssl version > /dev/null 2>&1") != 0, reason="needs openssl")
-def test_tls_with_files(folder, tmp_path):
-    import ssl
-    import subprocess
-    import urllib.request
-
-    line = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    line += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
-    subprocess.run(line, cwd=tmp_path, check=True, capture_output=True)
-    files = ["--certificate", tmp_path / "cert.pem", "--key", tmp_path / "key.pem"]
-    with running(folder / "plain", *files) as server:
-        trusted = ssl.create_default_context(cafile=tmp_path / "cert.pem")
-        address = f"https://127.0.0.1:{server.address[1]}/v2/models/plain"
-        with urllib.request.urlopen(address, context=trusted, timeout=30) as response:
-            assert json.loads(response.read())["name"] == "plain"

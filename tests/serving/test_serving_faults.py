@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from servers import TOKEN, X, binary_request, binary_values, rods, running, save_model
 
+import loca
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -33,24 +35,61 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def model(folder):
+    return loca.load(folder / "rods/model.safetensors")
+
+
 def memory(process):
     """Megabytes of memory of a process."""
     (line,) = [line for line in Path(f"/proc/{process}/status").read_text().splitlines() if line.startswith("VmRSS")]
     return int(line.split()[1]) / 1024
 
 
+@pytest.fixture(scope="module")
+def server(folder):
+    with running(folder, "--tokens", folder / "tokens", "--timeout", "3") as server:
+        yield server
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent_binary", [False, True])
+@pytest.mark.parametrize("received_binary", [False, True])
+def test_the_client_of_triton(server, model, sent_binary, received_binary):
+    triton = pytest.importorskip("tritonclient.http", reason="needs tritonclient")
+    u = np.asarray(rods(3, seed=5).load().u)
+    y = np.array([[0.2], [0.8]], np.float32)
+    token = {"headers": {"Authorization": f"Bearer {TOKEN}"}}
+    client = triton.InferenceServerClient("{}:{}".format(*server.address))
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.is_model_ready("rods", **token)
+    assert client.get_server_metadata(**token)["name"] == "loca"
+    assert client.get_model_metadata("rods", **token)["inputs"][0]["shape"] == [-1, 7, 1]
+    assert client.get_model_repository_index(**token)[0]["name"] == "rods"
+    inputs = [triton.InferInput(name, array.shape, "FP32") for name, array in (("u", u), ("y", y))]
+    for each, array in zip(inputs, (u, y), strict=True):
+        each.set_data_from_numpy(array, binary_data=sent_binary)
+    outputs = [triton.InferRequestedOutput("s", binary_data=received_binary)]
+    found = client.infer("rods", inputs, outputs=outputs, request_id="one", model_version="1", **token)
+    assert found.get_response()["id"] == "one"
+    np.testing.assert_allclose(found.as_numpy("s"), model.predict(u, y), rtol=1e-5, atol=1e-6)
+    with pytest.raises(triton.InferenceServerException, match="no model 'other'"):
+        client.infer("other", inputs, **token)
+    client.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [300, pytest.param(100_000, marks=pytest.mark.full)])
-def test_malformed_requests_are_refused(folder, count):
-    with running(folder, "--tokens", folder / "tokens", "--timeout", "3") as server:
-        fuzzer = tool("serve_fuzz").Fuzzer(server.address, "rods", TOKEN, seed=count)
-        fuzzer.run(100)
-        before = memory(server.process.pid)
-        statuses = fuzzer.run(count)
-        assert not server.events("defect"), server.events("defect")
-        assert {400, 401, 404, 405, 413} <= set(statuses)
-        assert memory(server.process.pid) < before + 100  # a body of the largest size takes tens as JSON
-        assert server.stop() == 0
+def test_malformed_requests_are_refused(server, count):
+    fuzzer = tool("serve_fuzz").Fuzzer(server.address, "rods", TOKEN, seed=count)
+    fuzzer.run(100)
+    before = memory(server.process.pid)
+    statuses = fuzzer.run(count)
+    fuzzer.close()
+    assert not server.events("defect"), server.events("defect")
+    assert {400, 401, 404, 405, 413} <= set(statuses)
+    assert memory(server.process.pid) < before + 100  # a body of the largest size takes tens as JSON
 
 
 class Clients:
@@ -68,6 +107,7 @@ class Clients:
 
     def work(self):
         body, headers = binary_request({"u": self.u})
+        headers["Authorization"] = f"Bearer {TOKEN}"
         connection = None
         while not self.is_over:
             is_new = connection is None
@@ -95,6 +135,8 @@ class Clients:
                 self.lost.append(("new" if is_new else "kept", repr(error)))
                 connection.close()
                 connection = None
+        if connection is not None:
+            connection.close()
 
     def stop(self):
         self.is_over = True
@@ -104,26 +146,31 @@ class Clients:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.full)])
-def test_sigterm_under_load_loses_no_accepted_request(folder, times):
-    for _ in range(times):
-        model = save_model(folder / "rods", calibrated=False)
-        with running(folder) as server:
-            idle = socket.create_connection(server.address)
-            clients = Clients(server.address, model)
-            server.wait(lambda: clients.done["answered"] > 20)  # noqa: B023
-            assert server.stop() == 0
-            clients.stop()
-            idle.close()
-        assert [failure for failure in clients.lost if failure[0] == "kept"] == []
-        assert clients.done["said goodbye"] >= 1
-        assert [event["event"] for event in server.log[-2:]] == ["draining", "stopped"]
+def test_sigterm_under_load_loses_no_accepted_request(server, folder, model, times):
+    check_end(server, model)  # the last test of this server
+    for _ in range(times - 1):
+        with running(folder, "--tokens", folder / "tokens") as another:
+            check_end(another, model)
+
+
+def check_end(server, model):
+    """End a server that has an idle connection and busy ones, and see that none of their requests is lost."""
+    with socket.create_connection(server.address):
+        clients = Clients(server.address, model)
+        server.wait(lambda: clients.done["answered"] > 20)
+        code = server.stop()
+        clients.stop()
+    assert code == 0
+    assert [failure for failure in clients.lost if failure[0] == "kept"] == []
+    assert clients.done["said goodbye"] >= 1
+    server.close()
+    assert [event["event"] for event in server.log[-2:]] == ["draining", "stopped"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.full)])
-def test_a_killed_worker_is_started_again_while_others_answer(folder, kills):
-    model = save_model(folder / "rods", calibrated=False)
-    with running(folder, "--workers", "2") as server:
+def test_a_killed_worker_is_started_again_while_others_answer(folder, model, kills):
+    with running(folder, "--workers", "2", "--tokens", folder / "tokens") as server:
         server.wait(lambda: len(server.events("listening")) == 2)
         clients = Clients(server.address, model, count=8)
         waits = []
@@ -135,7 +182,7 @@ def test_a_killed_worker_is_started_again_while_others_answer(folder, kills):
             server.wait(lambda: clients.done["answered"] > answered + 20)  # noqa: B023 (the other one answers)
             waits.append(time.monotonic() - began)
             server.wait(lambda: len(server.events("listening")) == 3 + kill)  # noqa: B023
-        metrics = server.call("GET", "/metrics", token=None)[2].decode()
+        metrics = server.call("GET", "/metrics")[2].decode()
         assert server.stop() == 0
         clients.stop()
     assert max(waits) < 5.0, waits
@@ -146,40 +193,6 @@ def test_a_killed_worker_is_started_again_while_others_answer(folder, kills):
     ]
     assert float(line.rpartition(" ")[2]) >= 20.0  # of all workers
     assert [event["code"] for event in server.events("worker_ended")][:1] == [-signal.SIGKILL]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sent_binary", [False, True])
-@pytest.mark.parametrize("received_binary", [False, True])
-def test_the_client_of_triton(folder, sent_binary, received_binary, request):
-    triton = pytest.importorskip("tritonclient.http", reason="needs tritonclient")
-    model = save_model(folder / "rods", calibrated=False)
-    server = request.getfixturevalue("plain_server")
-    u = np.asarray(rods(3, seed=5).load().u)
-    y = np.array([[0.2], [0.8]], np.float32)
-    client = triton.InferenceServerClient("{}:{}".format(*server.address))
-    assert client.is_server_live()
-    assert client.is_server_ready()
-    assert client.is_model_ready("rods")
-    assert client.get_server_metadata()["name"] == "loca"
-    assert client.get_model_metadata("rods")["inputs"][0]["shape"] == [-1, 7, 1]
-    assert client.get_model_repository_index()[0]["name"] == "rods"
-    inputs = [triton.InferInput(name, array.shape, "FP32") for name, array in (("u", u), ("y", y))]
-    for each, array in zip(inputs, (u, y), strict=True):
-        each.set_data_from_numpy(array, binary_data=sent_binary)
-    outputs = [triton.InferRequestedOutput("s", binary_data=received_binary)]
-    found = client.infer("rods", inputs, outputs=outputs, request_id="one", model_version="1")
-    assert found.get_response()["id"] == "one"
-    np.testing.assert_allclose(found.as_numpy("s"), model.predict(u, y), rtol=1e-5, atol=1e-6)
-    with pytest.raises(triton.InferenceServerException, match="no model 'other'"):
-        client.infer("other", inputs)
-    client.close()
-
-
-@pytest.fixture(scope="module")
-def plain_server(folder):
-    with running(folder) as server:
-        yield server
 
 
 def test_the_documentation_has_the_measured_load():

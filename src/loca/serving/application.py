@@ -175,16 +175,11 @@ class Application:
         self.metrics.waiting.set(self.batcher.waiting)
         self.metrics.count(model, status, seconds)
         if error or self.logs_all:
-            report(
-                "request",
-                method=scope["method"],
-                path=scope["path"][:200],
-                client=scope["client"][0] if scope.get("client") else None,
-                status=status,
-                ms=round(1e3 * seconds, 2),
-                **({"model": model, "version": exchange.model.version} if exchange.model else {}),
-                **({"error": error[:300]} if error else {}),
-            )
+            client = scope["client"][0] if scope.get("client") else None
+            fields: dict[str, Any] = {"method": scope["method"], "path": scope["path"][:200], "client": client}
+            fields |= {"status": status, "ms": round(1e3 * seconds, 2)}
+            fields |= {"model": model, "version": exchange.model.version} if exchange.model else {}
+            report("request", **fields, **({"error": error[:300]} if error else {}))
 
     def report_model(self, event: str, **about: Any) -> None:
         """Count and log what happens to a model."""

@@ -239,13 +239,12 @@ class ServedModel:
             found[each.values] if each.mask is None else np.where(found[each.mask][..., None], found[each.values], 1.0)
             for each in self.fields
         )
-        u = (
-            fields[0]
-            if not self.has_many_fields
-            else MultiInput(fields, None if self.scalars is None else found[self.scalars])
-        )  # pyright: ignore[reportArgumentType]
+        u: Any = fields[0]
+        if self.has_many_fields:
+            scalars: Any = None if self.scalars is None else found[self.scalars]
+            u = MultiInput(fields, scalars)  # pyright: ignore[reportArgumentType]
         try:
-            self.operator.normalization.check_input(u, self.operator.inputs)  # pyright: ignore[reportArgumentType]
+            self.operator.normalization.check_input(u, self.operator.inputs)
         except ValueError as error:
             raise RequestError(400, str(error)) from None
 

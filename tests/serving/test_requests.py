@@ -1,0 +1,64 @@
+"""Requests, directories of models and command lines, without a server."""
+
+import json
+import socket
+
+import numpy as np
+import pytest
+from servers import binary_request, rods, save_model, tensor
+
+import loca
+from commands import command, words
+from loca.models import Regression
+from loca.serving import Limits, RequestError, Tensor, find_models
+from loca.serving.protocol import Plans, parse_request
+from loca.serving.tensors import count_sensors
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    for name in ("rods/1", "rods/2", "plain", "rods/next"):
+        save_model(folder / name, calibrated=False)
+    return folder
+
+
+def test_a_parsed_request_is_the_one_that_was_sent():
+    u = np.random.default_rng(0).normal(size=(2, 7, 1)).astype(np.float32)
+    plans = Plans({"u": Tensor("u", "FP32", (-1, 7, 1))}, ["s"])
+    body, headers = binary_request({"u": u})
+    length = int(headers["Inference-Header-Content-Length"])
+    for _ in range(2):  # the second time its JSON is known
+        assert (parse_request(body, length, plans, Limits()).inputs["u"] == u).all()
+    with pytest.raises(RequestError, match="at most 10 are allowed"):
+        parse_request(body, length, plans, Limits(values=10))
+    nested = json.dumps({"inputs": [{**tensor("u", u), "data": u.tolist()}]}).encode()
+    assert (parse_request(nested, None, plans, Limits()).inputs["u"] == u).all()
+    ragged = json.dumps({"inputs": [{**tensor("u", u), "data": [u[0].tolist(), u[1, 1:].tolist()]}]}).encode()
+    with pytest.raises(RequestError, match="14 values in lists"):
+        parse_request(ragged, None, plans, Limits())
+
+
+def test_refusals_before_listening(folder, tmp_path):
+    assert "give --tokens" in words(command("serve", folder, "--host", "0.0.0.0", code=2))
+    assert "both --certificate and --key" in words(command("serve", folder, "--key", "a", code=2))
+    assert "does not exist" in command("serve", tmp_path / "none", "--port", 0, code=1)
+    (tmp_path / "short").write_text("short\n")
+    assert "at least 16 characters" in command("serve", folder, "--tokens", tmp_path / "short", code=1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert "cannot listen" in command("serve", folder, "--port", taken.getsockname()[1], code=1)
+
+
+def test_models_are_found_by_name_and_version(folder, tmp_path):
+    assert set(find_models([folder])) == {("rods", 1), ("rods", 2), ("plain", 1)}
+    assert set(find_models([folder / "plain", folder / "rods/1/model.safetensors"])) == {("plain", 1), ("model", 1)}
+    with pytest.raises(ValueError, match="both version 1 of plain"):
+        find_models([folder, folder / "plain"])
+    with pytest.raises(ValueError, match="holds no model"):
+        find_models([tmp_path])
+
+
+def test_sensors_that_a_model_does_not_know_are_counted():
+    whole = rods().load()
+    bare = loca.Samples(whole.u, whole.y, whole.s)
+    assert count_sensors(Regression.fit(bare)) == 7
