@@ -56,7 +56,7 @@ def close(found, expected, tolerance):
 # ---- the posterior ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("optimizer", ["levenberg-marquardt", "bfgs"])
+@pytest.mark.parametrize("optimizer", ["levenberg-marquardt", pytest.param("bfgs", marks=pytest.mark.full)])
 def test_laplace_is_the_closed_form_for_a_linear_operator(model, observed, prior, train, optimizer):
     found = exact(model, observed, prior, optimizer=optimizer)
     mean, std = closed_form(model, Y, observed, NOISE**2 * np.eye(len(Y)), train.u)
@@ -180,7 +180,7 @@ def test_a_gaussian_operator_knows_the_covariance_of_its_error(solved, train):
     np.testing.assert_allclose(over_u, np.einsum("ipjp->ij", exact) / 9, atol=0.01 * scale)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_operators_that_know_their_error_need_no_held_out_functions(solved, train):
     given = {"noise": NOISE, "prior": train, "method": "laplace"}
     found = loca.invert(solved, (Y, np.zeros(9)), **given)

@@ -56,7 +56,9 @@ def doubled(model):
     )
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [name if name in ("loca", "gaussian") else pytest.param(name, marks=pytest.mark.full) for name in MODELS]
+)
 def test_jvp_and_vjp_are_adjoint(name):
     data = functions()
     model = MODELS[name](data)
@@ -132,7 +134,9 @@ def test_measurements_change_their_values_and_ignore_the_padding(unchecked):
         model.jvp(u, u, Y)
 
 
-@pytest.mark.parametrize("name", ["loca", "fno", "gaussian"])
+@pytest.mark.parametrize(
+    "name", ["loca", *(pytest.param(name, marks=pytest.mark.full) for name in ("fno", "gaussian"))]
+)
 def test_derivatives_in_y_agree_with_differences(name):
     data = functions()
     model, h = MODELS[name](data), 1e-5
@@ -171,7 +175,7 @@ def test_wrong_shapes_and_values_are_described():
             call()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_rounded_products_do_not_change_derivatives():
     data = functions()
     model = MODELS["deeponet"](data)

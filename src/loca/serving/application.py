@@ -179,7 +179,8 @@ class Application:
             fields: dict[str, Any] = {"method": scope["method"], "path": scope["path"][:200], "client": client}
             fields |= {"status": status, "ms": round(1e3 * seconds, 2)}
             fields |= {"model": model, "version": exchange.model.version} if exchange.model else {}
-            report("request", **fields, **({"error": error[:300]} if error else {}))
+            fields |= {"error": error[:300]} if error else {}
+            report("request", **fields)
 
     def report_model(self, event: str, **about: Any) -> None:
         """Count and log what happens to a model."""
