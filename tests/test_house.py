@@ -142,7 +142,7 @@ def failed_blocks() -> dict[str, str]:
     blocks = blocks_to_run()
     if not os.environ.get("LOCA_FULL"):  # few steps and functions show as well that the code runs
         blocks = {name: re.sub(r"(steps(?:=|', '))\d{3,}", r"\g<1>2", code) for name, code in blocks.items()}
-        blocks = {name: re.sub(r"(\.key\(\d\), )1000\b", r"\g<1>100", code) for name, code in blocks.items()}
+        blocks = {name: re.sub(r"\b(\d\d+)0\b(?![.\d])", r"\1", code) for name, code in blocks.items()}
     return json.loads(run_fresh(RUN_BLOCKS, json.dumps(blocks), timeout=1800.0).splitlines()[-1])
 
 

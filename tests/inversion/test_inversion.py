@@ -74,7 +74,7 @@ def test_laplace_is_the_closed_form_for_a_linear_operator(model, observed, prior
     assert found.diagnostics.p_value == pytest.approx(expected, rel=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_nuts_is_the_closed_form_for_a_linear_operator(model, observed, prior, train):
     found = loca.invert(
         model, (Y, observed), noise=NOISE, prior=prior, surrogate_error=0.0, draws=5_000, chains=2, warmup=300

@@ -29,6 +29,7 @@ from loca.positions import Harmonic, Position
 from loca.rules import GaussLegendre, MonteCarlo, OwnQueries, QuasiMonteCarlo, Rule, SphereProduct, Trapezoid
 from loca.saving import Entry, Header, ModelFileError, describe, inspect, load, save
 from loca.saving.registry import FUNCTIONS, HISTORICAL, PARTS, builtin_class, classes_in, name_of
+from loca.sensitivity import tangents
 from loca.solving import Hyperparameters, solve
 from loca.typing import MultiInput
 
@@ -92,6 +93,11 @@ def key():
     return jax.random.key(7)
 
 
+def with_derivatives():
+    model, data = deeponet()
+    return tangents(model, data, data.u[:, None], data.s[:, None])
+
+
 GAUSSIAN = Hyperparameters(location_lengths=(0.5, 0.5))
 MODELS = {
     "Sensors": lambda: loca_with(),
@@ -129,6 +135,7 @@ MODELS = {
     "Ensemble": lambda: uncertain(loca.Ensemble),
     "Probabilistic": lambda: uncertain(loca.Probabilistic),
     "Calibrated": calibrated_draw,
+    "Tangent": with_derivatives,
     "Gaussian": lambda: (solve(samples(BOX), hyperparameters=GAUSSIAN, ranks=(4, 8))[0], samples(BOX)),
 }
 

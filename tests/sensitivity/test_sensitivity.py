@@ -68,7 +68,7 @@ def test_the_loss_of_exact_derivatives_is_zero_and_that_of_others_is_known(trans
     np.testing.assert_allclose(found[..., 1:], ds.transpose(0, 2, 1), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_derivatives_of_the_tangent_operator_are_those_of_jvp():
     """For a nonlinear encoder, few labels, and transforms of inputs and outputs."""
     problem = loca.problems.Darcy(resolution=8, preset="easy")

@@ -167,8 +167,8 @@ def check_end(server, model):
     assert [event["event"] for event in server.log[-2:]] == ["draining", "stopped"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("kills", [20])
 def test_a_killed_worker_is_started_again_while_others_answer(folder, model, kills):
     with running(folder, "--workers", "2", "--tokens", folder / "tokens") as server:
         server.wait(lambda: len(server.events("listening")) == 2)

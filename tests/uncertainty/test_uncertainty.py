@@ -109,11 +109,19 @@ def test_crps_is_the_integral_of_the_squared_difference_of_distributions(mean, s
     assert float(crps(*twice, jnp.array([1.0, 0.0]))) == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_probabilistic_network_finds_mean_and_deviation():
-    samples = noise(400)
+def test_a_probabilistic_network_has_a_loss_of_its_own():
+    samples = noise(20)
     model = Probabilistic.create(LOCA.create, samples, key=jax.random.key(0), **SIZES)
     with pytest.raises(ValueError, match="Probabilistic has an objective of its own; train it without a mesh"):
         loca.fit(model, samples, steps=1, progress=False, mesh=Mesh(np.array(jax.devices()[:1]), ("functions",)))
+    with pytest.raises(ValueError, match="without a loss"):
+        loca.fit(model, samples, steps=1, loss=loca.losses.relative_l2, progress=False)
+
+
+@pytest.mark.full
+def test_a_probabilistic_network_finds_mean_and_deviation():
+    samples = noise(400)
+    model = Probabilistic.create(LOCA.create, samples, key=jax.random.key(0), **SIZES)
     model, _ = loca.fit(model, samples, steps=1000, progress=False)
     y = samples.y.points
     found = np.mean([model.std(u, y) for u in samples.u[:8]], axis=0)
@@ -121,8 +129,6 @@ def test_a_probabilistic_network_finds_mean_and_deviation():
     assert model(samples.u[0], y).shape == (POINTS, 2)
     draws = np.stack([draw(samples.u[0], y) for draw in model.draws(jax.random.key(1), 300)])
     np.testing.assert_allclose(draws.std(0), model.std(samples.u[0], y), rtol=0.15)
-    with pytest.raises(ValueError, match="without a loss"):
-        loca.fit(model, samples, steps=1, loss=loca.losses.relative_l2, progress=False)
 
 
 # ---- calibrated bands ------------------------------------------------------------------------------------------------
