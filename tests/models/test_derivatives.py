@@ -132,6 +132,7 @@ def test_measurements_change_their_values_and_ignore_the_padding(unchecked):
         model.jvp(u, u, Y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["loca", "fno", "gaussian"])
 def test_derivatives_in_y_agree_with_differences(name):
     data = functions()

@@ -165,6 +165,7 @@ def test_what_cannot_be_trained_with_derivatives_is_refused():
         tangents(loca.Ensemble.of([model, dataclasses.replace(model, c=2.0 * model.c)]), data, du, ds)
 
 
+@pytest.mark.slow
 def test_a_tangent_operator_is_saved_and_loaded(tmp_path):
     data, du, ds = quadratic(7)
     model = DeepONet.create(data, key=KEY, num_features=2, branch_widths=(3,), trunk_widths=(3,))
