@@ -174,12 +174,13 @@ def test_the_readme_has_the_commands_of_the_tour():
     assert commands == done, "run `make tour`"
 
 
-def test_the_documentation_has_the_errors_of_solved_operators():
-    spec = importlib.util.spec_from_file_location("solved", ROOT / "studies/solved.py")
-    solved = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(solved)
-    table = solved.table(json.loads(solved.RESULTS.read_text()))
-    assert table in (ROOT / "docs/solving.md").read_text(), "run `python studies/solved.py --table`"
+@pytest.mark.parametrize(("name", "page"), [("solved", "solving"), ("derivatives", "sensitivities")])
+def test_the_documentation_has_the_table_of_a_study(name, page):
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"studies/{name}.py")
+    study = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(study)
+    table = study.table(json.loads(study.RESULTS.read_text()))
+    assert table in (ROOT / f"docs/{page}.md").read_text(), f"run `python studies/{name}.py --table`"
 
 
 def test_the_readme_quotes_the_results():
