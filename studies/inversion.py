@@ -100,8 +100,8 @@ def surrogate(case: Case, u, s, arm: str, number: int):
     }, (found, draws)
 
 
-def solver(case: Case, s, found, steps: int, number: int):
-    """The posterior with the solver itself: Metropolis steps with the covariance of the Laplace approximation."""
+def solver(case: Case, s, coordinates, steps: int, number: int):
+    """The posterior with the solver itself: Metropolis steps with the covariance of the surrogate's draws."""
     rng = np.random.default_rng([2, number])
     scales, mean = np.asarray(case.prior.scales, np.float64), np.asarray(case.prior.mean, np.float64)
     equation = flow(case.problem.resolution)
@@ -114,7 +114,7 @@ def solver(case: Case, s, found, steps: int, number: int):
         misfit = (s - equation.solve(np.exp(log_u)[None])[0, case.rows]) / case.noise
         return -0.5 * (np.sum(xi**2) + np.sum(misfit**2)), log_u
 
-    draws = (found.coordinates - mean) / scales
+    draws = (coordinates - mean) / scales
     root = 2.38 / np.sqrt(draws.shape[1]) * np.linalg.cholesky(np.cov(draws.T))
     start = time.perf_counter()
     xi = draws.mean(axis=0)
@@ -136,14 +136,14 @@ def solver(case: Case, s, found, steps: int, number: int):
     }, total / len(chain)
 
 
-def compare(case: Case, s, number: int, steps: int, found, draws):
+def compare(case: Case, s, number: int, steps: int, found, draws, coordinates):
     """The solver's posterior beside the surrogate's, which is found once more, without compilation."""
     start = time.perf_counter()
     loca.invert(
         case.operator, (case.y, s), noise=case.noise, prior=case.prior, held=case.held, key=jax.random.key(number)
     )
     seconds = time.perf_counter() - start
-    numbers, mean = solver(case, s, found, steps, number)
+    numbers, mean = solver(case, s, coordinates, steps, number)
     distance = (draws.mean(axis=0) - mean) / draws.std(axis=0)
     own = {"seconds": seconds, "effective": found.diagnostics.effective}
     return {"surrogate": own, "solver": numbers, "distance": float(np.sqrt(np.mean(distance**2)))}
@@ -207,7 +207,8 @@ def main():
         for arm in case.arms:
             line["arms"][arm], posteriors[arm] = surrogate(case, u, s, arm, number)
         if number < given.exact:
-            line["exact"] = compare(case, s, number, given.steps, *posteriors["held"])
+            exact = posteriors["none"][0].coordinates  # has no error of a surrogate either
+            line["exact"] = compare(case, s, number, given.steps, *posteriors["held"], exact)
         with file.open("a") as log:
             log.write(json.dumps(line) + "\n")
         lines.append(line)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from loca.data import Samples, Shared, as_input, as_numbers
 from loca.domains import area_weights
-from loca.inversion.errors import inner_of, knows_correlations, rescaled
+from loca.inversion.errors import inner_of, knows_correlations
 from loca.inversion.prior import loaded
 from loca.models import GaussianOperator, Operator, Uncertain, encode_functions
 from loca.typing import Input, MultiInput, Numbers
@@ -98,7 +98,9 @@ def covariance(
         rows = (each - jnp.mean(each, axis=0)) * jnp.sqrt(weights)[:, None]
         rows = jnp.moveaxis(rows, 1, 0).reshape(len(codes), -1)
         found = rows @ rows.T
-    return rescaled(np.asarray(found, np.float64), np.asarray(variances, np.float64))
+    found, variances = np.asarray(found, np.float64), np.asarray(variances, np.float64)
+    found = found * (variances.sum() / np.trace(found))  # calibration changes the scale
+    return found + np.diag(np.maximum(variances - np.diag(found), 0.0))  # inputs that are known have round-off only
 
 
 def locations_of(operator: Operator) -> Float[Array, "P d_y"]:
