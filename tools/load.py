@@ -28,8 +28,6 @@ import jax
 import numpy as np
 
 import loca
-from loca.data import Shared
-from loca.models import Predictor
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "studies/load.json"
@@ -49,12 +47,11 @@ def example_model(seed=0):
 
 def bare_rate(model, data, seconds):
     """Functions per second of the compiled model in batches, from NumPy to NumPy, without a server; and their cost."""
-    predictor, y = Predictor(model, Shared(data.y.points)), Shared(data.y.points)
-    u = np.asarray(data.u[:BATCH])
-    predictor(u, y)
+    predict, u = jax.jit(jax.vmap(model.at(data.y.points))), np.asarray(data.u[:BATCH])
+    np.asarray(predict(u))
     count, start, used = 0, time.perf_counter(), time.process_time()
     while time.perf_counter() - start < seconds:
-        predictor(u, y)
+        np.asarray(predict(u))
         count += BATCH
     return count / (time.perf_counter() - start), (time.process_time() - used) / count
 

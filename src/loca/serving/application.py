@@ -14,7 +14,6 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.routing import Route, Router
@@ -81,7 +80,7 @@ class Application:
     ):
         self.repository, self.limits, self.tokens, self.logs_all = repository, limits, tuple(tokens), logs_all
         self.metrics = Metrics()
-        self.batcher = Batcher(limits, self.metrics.batch.observe)
+        self.batcher = Batcher(limits, self.observe_batch)
         repository.report = self.report_model
         self.version = version_of("loca-jax")
         self.is_draining = False
@@ -172,7 +171,6 @@ class Application:
     def record(self, exchange: Exchange, scope: Scope, status: int, seconds: float, error: str) -> None:
         """Count a request and log it, if it failed or all are logged."""
         model = exchange.model.name if exchange.model else ""
-        self.metrics.waiting.set(self.batcher.waiting)
         self.metrics.count(model, status, seconds)
         if error or self.logs_all:
             client = scope["client"][0] if scope.get("client") else None
@@ -181,6 +179,11 @@ class Application:
             fields |= {"model": model, "version": exchange.model.version} if exchange.model else {}
             fields |= {"error": error[:300]} if error else {}
             report("request", **fields)
+
+    def observe_batch(self, functions: int) -> None:
+        """Count a batch, and the functions that wait at its end."""
+        self.metrics.batch.observe(functions)
+        self.metrics.waiting.set(self.batcher.waiting)
 
     def report_model(self, event: str, **about: Any) -> None:
         """Count and log what happens to a model."""
@@ -206,17 +209,18 @@ class Application:
                 message = await exchange.receive()  # until the deadline of the connection
                 if message["type"] != "http.request":
                     raise Disconnected
-                chunk, more = message.get("body", b""), message.get("more_body", False)
+                chunk, more = message["body"], message["more_body"]
                 size += len(chunk)
                 if is_large or size > self.limits.body:
                     chunks.clear()
                     continue
-                reserved += len(chunk)
-                self._body_bytes += len(chunk)
-                if self._body_bytes > BODIES * self.limits.body:
-                    exchange.is_broken = more
-                    raise RequestError(429, "too many large requests at the same time; try again later", "bodies")
                 chunks.append(chunk)
+                if more:  # parts of a body that wait for the rest
+                    reserved += len(chunk)
+                    self._body_bytes += len(chunk)
+                    if self._body_bytes > BODIES * self.limits.body:
+                        exchange.is_broken = True
+                        raise RequestError(429, "too many large requests at the same time; try again later", "bodies")
         finally:
             self._body_bytes -= reserved
         if is_large or size > self.limits.body:
@@ -225,16 +229,15 @@ class Application:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     async def run(self, exchange: Exchange, model: ServedModel, work: Work) -> Results:
-        """The results of some work, if they are finite and the inputs are familiar or need not be."""
+        """The results of some work, if the inputs are familiar or need not be."""
         threshold = self.repository.refuse_below
-        wanted = work.wanted if threshold is None else work.wanted | {"in_distribution"}
-        results = await self.batcher.run(model, work._replace(wanted=wanted), exchange.deadline)
+        if threshold is not None:
+            work = work._replace(wanted=work.wanted | {"in_distribution"})
+        results = await self.batcher.run(model, work, exchange.deadline)
         if threshold is not None and (results["in_distribution"] < threshold).any():
             p_values = [round(float(p), 6) for p in results["in_distribution"][:1000]]
             reason = f"inputs are unlike the training data: p-value {min(p_values):.2g} < {threshold:g}"
             raise RequestError(422, reason, "unfamiliar", in_distribution=p_values)
-        if not all(np.isfinite(values).all() for values in results.values()):
-            raise RequestError(422, "the prediction for these inputs is not finite", "not_finite")
         return results
 
     async def infer(self, exchange: Exchange) -> Response:

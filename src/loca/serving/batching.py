@@ -127,7 +127,8 @@ class Batcher:
             self._loop.call_soon_threadsafe(fail, jobs, error)
             return
         self.observe(len(arrays[0]))
-        self._loop.call_soon_threadsafe(deliver, jobs, results)
+        is_finite = all(bool(np.isfinite(values).all()) for values in results.values())
+        self._loop.call_soon_threadsafe(deliver, jobs, results, is_finite)
 
 
 def groups(jobs: Sequence[Job]) -> list[list[Job]]:
@@ -144,14 +145,20 @@ def groups(jobs: Sequence[Job]) -> list[list[Job]]:
     return list(itertools.chain.from_iterable(found.values()))
 
 
-def deliver(jobs: Sequence[Job], results: Results) -> None:
-    """Hand every job its rows of the results."""
+def deliver(jobs: Sequence[Job], results: Results, is_finite: bool) -> None:
+    """Hand every job its rows of the results; those that are not finite are refused."""
     start = 0
     for job in jobs:
         rows = slice(start, start + job.work.functions)
         start = rows.stop
-        if not job.future.done():
-            job.future.set_result({name: values[rows] for name, values in results.items()})
+        if job.future.done():
+            continue
+        mine = {name: values[rows] for name, values in results.items()}
+        if is_finite or all(np.isfinite(values).all() for values in mine.values()):
+            job.future.set_result(mine)
+        else:
+            reason = "the prediction for these inputs is not finite"
+            job.future.set_exception(RequestError(422, reason, "not_finite"))
 
 
 def fail(jobs: Sequence[Job], error: Exception) -> None:

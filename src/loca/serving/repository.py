@@ -95,6 +95,7 @@ class Repository:
         self.paths, self.at, self.level, self.refuse_below = tuple(paths), at, level, refuse_below
         self.classes, self.report = classes, report
         self.models: Mapping[Place, ServedModel] = {}
+        self._latest: Mapping[str, ServedModel] = {}
         self._fingerprints: dict[Place, Fingerprint] = {}
         self._failed: dict[Place, Fingerprint] = {}
         self._complaint = ""
@@ -129,7 +130,7 @@ class Repository:
             except (ModelFileError, ValueError, TypeError, OSError) as error:
                 self.report("reload_failed", model=place[0], version=place[1], error=str(error))
         for place in set(self.models) - set(found):
-            self.models = {other: model for other, model in self.models.items() if other != place}
+            self._replace({other: model for other, model in self.models.items() if other != place})
             self._fingerprints.pop(place, None)
             self.report("removed", model=place[0], version=place[1])
 
@@ -140,9 +141,14 @@ class Repository:
         model.compile()
         if fingerprint_of(file) != fingerprint:
             raise ValueError(f"{file} was replaced while it was loaded")  # the next refresh sees another file
-        self.models = {**self.models, place: model}  # in one step: requests see the old models or the new ones
+        self._replace({**self.models, place: model})
         self._fingerprints[place] = fingerprint
         self.report("loaded", model=place[0], version=place[1], digest=header.digest, file=str(file))
+
+    def _replace(self, models: Mapping[Place, ServedModel]) -> None:
+        """Requests see the old models or the new ones."""
+        self.models = models
+        self._latest = {name: models[name, version] for name, version in sorted(models)}
 
     def _queries(self, operator: Operator) -> QueryGrid | QueryPoints | None:
         if self.at is not None:
@@ -173,17 +179,15 @@ class Repository:
 
     def get(self, name: str, version: str | None = None) -> ServedModel:
         """A version of a model, the latest unless given; raise `RequestError` if it does not exist."""
-        models = self.models  # one look, which a reload does not change
         if version is None:
-            known = [number for other, number in models if other == name]
-            number = max(known, default=0)
+            found = self._latest.get(name)
         else:
-            number = int(version) if re.fullmatch(r"[1-9]\d{0,8}", version) else 0
-        if (name, number) not in models:
-            listed = sorted({known for known, _ in models})
+            found = self.models.get((name, int(version) if re.fullmatch(r"[1-9]\d{0,8}", version) else 0))
+        if found is None:
             which = f"model {name[:100]!r}" if version is None else f"version {version[:20]!r} of model {name[:100]!r}"
-            raise RequestError(404, f"there is no {which}; the models are {', '.join(listed)}", "unknown_model")
-        return models[name, number]
+            listed = ", ".join(sorted(self._latest))
+            raise RequestError(404, f"there is no {which}; the models are {listed}", "unknown_model")
+        return found
 
     def index(self) -> list[dict[str, Any]]:
         """Name, version and state of all models."""

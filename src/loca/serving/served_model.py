@@ -128,6 +128,7 @@ class ServedModel:
         self.has_many_fields = operator.signature is not None and bool(operator.signature.fields)
         self.fields, self.scalars, inputs = input_tensors(operator)
         self.input_names = tuple(tensor.name for tensor in inputs)
+        self.has_own_sensors = any(field.mask is not None for field in self.fields)
         self.is_free = operator.is_pointwise and self.domain is not None
         if queries is None and not self.is_free:
             raise ValueError(
@@ -181,25 +182,28 @@ class ServedModel:
 
     def work(self, inputs: Mapping[str, np.ndarray], wanted: Sequence[str], limits: Limits) -> Work:
         """The tensors of a request, checked against each other and padded to equal numbers of sensors."""
-        found = self._with_masks(inputs)
-        if missing := [name for name in self.input_names if name not in found]:
-            raise RequestError(400, f"missing input {', '.join(missing)}; the model needs {', '.join(self.inputs)}")
-        counts = {name: len(found[name]) for name in self.input_names}
-        if len(set(counts.values())) > 1:
+        found = self._with_masks(inputs) if self.has_own_sensors else inputs
+        if any(name not in found for name in self.input_names):
+            missing = ", ".join(name for name in self.input_names if name not in found)
+            raise RequestError(400, f"missing input {missing}; the model needs {', '.join(self.inputs)}")
+        arrays = tuple(found[name] for name in self.input_names)
+        if len({len(array) for array in arrays}) > 1:
+            counts = {name: len(found[name]) for name in self.input_names}
             raise RequestError(400, f"inputs have different numbers of functions in their first axis: {counts}")
         y, notes = self._queries(inputs.get("y"), limits)
         P = len(y) if y is not None else 0 if self.queries is None else self.queries.count
-        total = len(found[self.input_names[0]]) * P * self.channels * len(wanted)
+        total = len(arrays[0]) * P * self.channels * len(wanted)
         if total > limits.values:
             raise RequestError(
                 413, f"the response would have {total} values, at most {limits.values} are allowed", "values"
             )
-        self._check_transforms(found)
-        return Work(tuple(found[name] for name in self.input_names), y, frozenset(wanted), notes)
+        if self.has_transforms:
+            self._check_transforms(found)
+        return Work(arrays, y, frozenset(wanted), notes)
 
     def _with_masks(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The tensors of the input functions; fields with sensors of their own get masks and are padded."""
-        found = {name: array for name, array in inputs.items() if name != "y"}
+        found = dict(inputs)
         for values, locations, mask in self.fields:
             if locations is None or mask is None or values not in found or locations not in found:
                 continue
@@ -233,8 +237,6 @@ class ServedModel:
 
     def _check_transforms(self, found: Mapping[str, np.ndarray]) -> None:
         """Refuse values that cannot be transformed, such as the logarithm of a negative number."""
-        if not self.has_transforms:
-            return
         fields = tuple(
             found[each.values] if each.mask is None else np.where(found[each.mask][..., None], found[each.values], 1.0)
             for each in self.fields
