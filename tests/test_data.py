@@ -110,7 +110,15 @@ def test_masked_measurements_do_not_count():
     assert norm.u_scale == pytest.approx(np.std([1, 3, 5, 7]))
 
 
-@pytest.mark.parametrize(("count", "size"), [(1, 1), (2, 3), (16, 4), (17, 5), (100, 100), (257, 40), (1000, 73)])
+@pytest.mark.parametrize(
+    ("count", "size"),
+    [
+        (1, 1),
+        (2, 3),
+        (17, 5),
+        *(pytest.param(*pair, marks=pytest.mark.full) for pair in ((16, 4), (100, 100), (257, 40), (1000, 73))),
+    ],
+)
 @settings(max_examples=10)
 @given(seed=st.integers(0, 2**31 - 1))
 def test_every_function_comes_once_per_epoch(count, size, seed):

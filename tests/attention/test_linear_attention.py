@@ -139,7 +139,8 @@ def test_a_score_does_not_depend_on_its_company(index, getkey):
 # error laws
 
 
-@pytest.mark.parametrize("rate", [2.0, pytest.param(30.0, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("rate", [2.0, 30.0])
 def test_landmarks_obey_the_law_of_greedy_choices(rate, getkey):
     """max diag(K − K̂ᵣ) ≤ 2 minₘ (Σ_{j>m} λⱼ)^((r−m)/r), and no rank-r matrix beats λᵣ₊₁.
 

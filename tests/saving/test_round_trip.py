@@ -344,8 +344,9 @@ def test_activations_come_back_as_the_same_function(name, small, tmp_path):
     assert load(tmp_path / "a").q.activation is FUNCTIONS[name]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "uint32", "bool"])
-@pytest.mark.parametrize("shape", [(), (0, 3), (3,), (2, 1, 3)])
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [("float16", (0, 3)), ("bfloat16", (2, 1, 3)), ("int8", (3,)), ("uint32", ()), ("bool", (3,))]
+)
 def test_every_kind_of_array(dtype, shape, small, tmp_path):
     array = jnp.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
     model = eqx.tree_at(lambda m: m.q.biases[0], small, array)
