@@ -11,11 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.data import Normalization, Shared, as_input, as_numbers
+from loca.data import Shared, as_input, as_numbers
 from loca.domains import warn_outside
 from loca.models import Operator, Predictor
-from loca.parameters import Fixed
-from loca.typing import Input, Key, Measurements, MultiInput, Numbers, PyTree, values_of, with_values
+from loca.typing import Input, Key, Numbers, PyTree
 
 BLOCK = 256
 """Functions at a time."""
@@ -28,72 +27,6 @@ class Distribution(Protocol):
     def ppf(self, q: Float[np.ndarray, " n"], /) -> Float[np.ndarray, " n"]:
         """Quantiles."""
         ...
-
-
-class KarhunenLoeve(Fixed):
-    """ũ = ū + Σ_k ξ_k √λ_k e_k: input functions in coordinates of their principal components e_k with variances λ_k.
-
-    ũ are standardized values, after the transforms of the operator: permeabilities with a logarithm stay positive. Over
-    the given functions the ξ_k have mean 0, variance 1 and no correlation. For Gaussian functions they are independent
-    standard normal numbers; for others `sobol` takes them so.
-
-    Build it with `KarhunenLoeve.fit`.
-    """
-
-    normalization: Normalization
-    mean: PyTree  # ū, in the form of an input
-    components: tuple[Float[Array, "... k"], ...]  # √λ_k e_k of each part of ū
-    explained: Float[Array, ""]
-    """The share of the variance of the given functions in these components."""
-
-    @classmethod
-    def fit(cls, operator: Operator, u: Numbers | MultiInput, count: int = 10) -> KarhunenLoeve:
-        """The principal components of input functions.
-
-        **Arguments:**
-
-        - `operator`: whose transforms and standardization of inputs hold.
-        - `u`: functions such as those of the training data, (N, m, d_u) or (N, m); fields and scalars of `MultiInput`
-          are parts of one vector.
-        - `count`: number of components; fewer if the functions have fewer.
-        """
-        given = as_input(u, many=True)
-        if any(
-            isinstance(part, Measurements) for part in (given.fields if isinstance(given, MultiInput) else (given,))
-        ):
-            raise ValueError(
-                "principal components need the same sensors for every function, got Measurements; pass a function "
-                "from numbers to an input of your own to `sobol`"
-            )
-        operator.normalization.check_input(given, operator.inputs)
-        parts = [np.asarray(part, np.float64) for part in values_of(operator.normalization.standardize_input(given))]
-        rows = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
-        _, sizes, directions = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
-        kept = min(count, int(np.sum(sizes > 1e-6 * sizes[0])))
-        if count < 1 or not kept:
-            raise ValueError(
-                f"expected count ≥ 1 and functions that differ, got count={count} and {len(rows)} functions with "
-                f"{kept} components"
-            )
-        scaled = directions[:kept].T * (sizes[:kept] / np.sqrt(len(rows)))
-        pieces = np.split(scaled, np.cumsum([part[0].size for part in parts])[:-1])
-        dtype = values_of(given)[0].dtype
-        components = [
-            jnp.asarray(c.reshape(*part.shape[1:], kept), dtype) for c, part in zip(pieces, parts, strict=True)
-        ]
-        mean = with_values(jax.tree.map(lambda a: a[0], given), [jnp.asarray(p.mean(axis=0), dtype) for p in parts])
-        explained = jnp.asarray(np.sum(sizes[:kept] ** 2) / np.sum(sizes**2), dtype)
-        return cls(operator.normalization, mean, tuple(components), explained)
-
-    @property
-    def size(self) -> int:
-        """The number of components."""
-        return self.components[0].shape[-1]
-
-    def __call__(self, xi: Float[Array, " k"]) -> Input:
-        """The input function with coordinates ξ, in the units of the data."""
-        values = [mean + part @ xi for mean, part in zip(values_of(self.mean), self.components, strict=True)]
-        return self.normalization.restore_input(with_values(self.mean, values))
 
 
 class SobolIndices(NamedTuple):
@@ -144,7 +77,8 @@ def sobol(
     **Arguments:**
 
     - `operator`: any.
-    - `inputs`: ξ ↦ u, a `KarhunenLoeve`, or a function of your own that JAX can map, from k numbers to an input.
+    - `inputs`: ξ ↦ u, a `loca.inversion.Prior`, such as that of principal components of the training inputs, or a
+      function of your own that JAX can map, from k numbers to an input.
     - `y`: queries (P, d_y), or (P,) for one coordinate.
     - `distributions`: of each component, such as `scipy.stats.uniform(0, 1)`; standard normal unless given, for as many
       components as `inputs.size`.
