@@ -177,7 +177,8 @@ class Application:
             fields: dict[str, Any] = {"method": scope["method"], "path": scope["path"][:200], "client": client}
             fields |= {"status": status, "ms": round(1e3 * seconds, 2)}
             fields |= {"model": model, "version": exchange.model.version} if exchange.model else {}
-            report("request", **fields, **({"error": error[:300]} if error else {}))
+            fields |= {"error": error[:300]} if error else {}
+            report("request", **fields)
 
     def observe_batch(self, functions: int) -> None:
         """Count a batch, and the functions that wait at its end."""
