@@ -300,7 +300,7 @@ def test_unfamiliar_inputs_are_refused_and_files_have_queries_and_certificates(f
         refused = server.infer({"inputs": [tensor("u", 100.0 * u)]}, model="1", status=422)
         assert max(refused["in_distribution"]) < 0.1
         assert "unlike the training data" in refused["error"]
-        assert [event["status"] for event in server.events("request")] == [200, 422]
+        server.wait(lambda: [event["status"] for event in server.events("request")] == [200, 422])
         server.trusted = ssl.create_default_context()
         with pytest.raises(ssl.SSLCertVerificationError):
             server.call("GET", "/v2")
