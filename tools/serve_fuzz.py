@@ -79,7 +79,7 @@ class Fuzzer:
                     connection.sendall(piece)
                 connection.shutdown(socket.SHUT_WR)
             response = b""
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(ConnectionError):
                 while more := connection.recv(4096):
                     response += more
         response = response.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
