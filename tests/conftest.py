@@ -21,7 +21,7 @@ import jax
 import jaxtyping
 import pytest
 
-examples = 100 if os.environ.get("LOCA_FULL") else 10
+examples = 100 if os.environ.get("LOCA_FULL") else 5
 hypothesis.settings.register_profile("loca", deadline=None, derandomize=True, print_blob=True, max_examples=examples)
 hypothesis.settings.load_profile("loca")
 

@@ -32,10 +32,8 @@ MODELS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", ["loca", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("deeponet", "fno"))]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["loca", "deeponet", "fno"])
 def test_learns_the_antiderivative(kind, getkey):
     """From a few labels per function to the whole grid, to places between, and to functions never seen: at least ten
     times better than the mean of the training outputs."""

@@ -137,6 +137,7 @@ def test_a_query_out_of_reach_is_finite_with_finite_gradient():
     assert jnp.isfinite(gradient).all()
 
 
+@pytest.mark.full
 def test_nodes_enter_only_through_their_integrals(getkey):
     """More Monte Carlo nodes change g̃ by O(Q^(−1/2)): it is the integral that is meant, not the node set."""
     box, k, method = Box.unit(2), RBF(0.5), Dense()

@@ -69,6 +69,7 @@ def test_with_all_nodes_as_landmarks_it_is_dense(k, count, getkey):
             assert jnp.allclose(a, b, atol=1e-8)
 
 
+@pytest.mark.full
 def test_an_approximation_is_exact_where_one_of_two_points_is_a_landmark(getkey):
     with jax.enable_x64(True):
         k, q_z = RBF(0.5), jax.random.normal(getkey(), (40, L))
@@ -92,6 +93,7 @@ def test_a_flat_kernel_averages_the_proposals(index):
         assert jnp.allclose(g_tilde[1], jnp.array([4.0 / 3.0, 7.0]), atol=1e-6)
 
 
+@pytest.mark.full
 def test_a_local_kernel_leaves_the_proposals_of_landmarks_alone(getkey):
     """As k concentrates on single nodes, coupling is the identity at landmarks, and other nodes are out of reach."""
     with jax.enable_x64(True):
@@ -214,6 +216,7 @@ def test_features_are_unbiased(name, getkey):
         assert slope == pytest.approx(-0.5, abs=0.1)
 
 
+@pytest.mark.full
 def test_the_variance_around_one_landmark_is_as_derived(getkey):
     """One landmark: the relative variance of a single feature is exp(‖x + x′ − 2x_l‖²) − 1, x = √(2β) q."""
     with jax.enable_x64(True):
@@ -260,6 +263,7 @@ def test_right_angles_lower_the_variance(getkey):
         assert variances[0] < 0.95 * variances[1]
 
 
+@pytest.mark.full
 def test_orthogonal_draws_are_normal_and_at_right_angles(getkey):
     size, count = 5, 13
     draws = jax.vmap(lambda key: orthogonal_normal(key, count, size))(jax.random.split(getkey(), 4000))
@@ -295,6 +299,7 @@ def test_wild_points_give_finite_scores_and_gradients(index, seed, scale, rate):
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
+@pytest.mark.full
 @given(seed=st.integers(0, 2**32 - 1), scale=st.floats(0.01, 100.0))
 def test_features_are_positive(seed, scale):
     _, q_y, q_z, _ = example(jax.random.key(seed), scale)

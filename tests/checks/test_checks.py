@@ -204,6 +204,7 @@ def test_real_displacements_pass():
     assert report.is_fine, report
 
 
+@pytest.mark.full
 def test_simulated_climate_passes():
     file = real("speedy_daily.npz")
     problem = Climate.speedy(file)

@@ -60,6 +60,7 @@ def test_what_is_no_foreign_array_is_returned_unchanged():
         assert shared_array(value) is value
 
 
+@pytest.mark.full
 def test_a_model_takes_tensors():
     u, y = aligned(3, 4, 1), aligned(5, 2)
     data = Samples(jnp.asarray(u), jnp.asarray(y), jnp.ones((3, 5, 1)))

@@ -274,6 +274,7 @@ def test_codes_of_own_sensors_are_standardized_and_modes_are_at_most_half_the_se
     assert not any(jax.tree.leaves(trainable(model.encoder)))
 
 
+@pytest.mark.full
 def test_a_cloud_in_four_dimensions_chooses_a_projection_and_a_rule(getkey):
     x = jax.random.uniform(getkey(), (2, 200, 4))
     u = Measurements(x[..., :1], x, jnp.ones((2, 200), bool))

@@ -102,6 +102,7 @@ def test_each_field_has_its_encoder_and_codes_are_joined_and_standardized(sample
     np.testing.assert_allclose(joined(one), jnp.concatenate(parts), rtol=1e-6)
 
 
+@pytest.mark.full
 def test_measurements_beside_numbers():
     x = jax.random.uniform(jax.random.key(0), (6, 30, 1))
     u = MultiInput((Measurements(x, x, jnp.ones((6, 30), bool)),), jnp.arange(12.0).reshape(6, 2))

@@ -179,6 +179,7 @@ def test_all_forms_of_queries(build, form, tmp_path, request):
     assert_same(predict_to(model, part, tmp_path / "part.zarr"), expected(model, part))
 
 
+@pytest.mark.full
 def test_places_that_differ_from_function_to_function(tmp_path, small_own_tiles):
     """Stations that move, with times among their coordinates, as `Labeled` gives them."""
     along = ("day", "point")
@@ -257,6 +258,7 @@ def test_each_half_is_computed_once(tmp_path, monkeypatch):
     assert seen[-1][1] >= 4 * len(calls["of_queries"][1:])
 
 
+@pytest.mark.full
 def test_nodes_that_follow_the_queries(tmp_path, small_tiles, monkeypatch):
     """Such a model is accepted as long as all queries fit in memory, because each prediction depends on all of them."""
     data = Labeled(weather(), "air", "pres", "time")

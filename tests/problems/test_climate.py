@@ -369,7 +369,7 @@ def baseline(problem, *components):
     return error, [overall_skill(model.keep(k)(time, test.u), truth, mean, problem.weights).item() for k in components]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_speedy_baselines():
     """Recorded when the set was made: 0.0056, and 32 % and 49 % over it."""
     problem = Climate.speedy(real("speedy_daily.npz"))

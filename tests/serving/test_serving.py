@@ -230,6 +230,7 @@ def test_metrics_count_requests_and_refusals(server, u):
     assert not any(TOKEN in json.dumps(event) for event in server.log)
 
 
+@pytest.mark.full
 def test_slow_requests_are_refused(server):
     """A header or a body that does not arrive in time ends with 408, and others are answered meanwhile."""
     starts = {

@@ -80,7 +80,7 @@ def start(tmp_path_factory):
         yield lambda run, steps, smallest=None: Pair((first, second), place / run, steps, smallest)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_processes_end_with_one_result(start):
     first, second = start("pair", 20).end()
     assert first == second

@@ -92,7 +92,7 @@ def test_a_run_that_does_not_break_away_is_the_same_with_and_without(model, data
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("last", [pytest.param(15, marks=pytest.mark.full), 25, 35])
+@pytest.mark.parametrize("last", [25, *(pytest.param(n, marks=pytest.mark.full) for n in (15, 35))])
 def test_stopped_before_and_after_the_return_it_ends_with_the_same_bits(last, model, data, recovered, tmp_path):
     """Step 15 precedes the best state; at 25 the loss has broken away; at 35 the run has returned."""
 
@@ -112,9 +112,8 @@ def test_stopped_before_and_after_the_return_it_ends_with_the_same_bits(last, mo
         fit(model, data, recover=False, **arguments)
 
 
-@pytest.mark.parametrize(
-    "size", [pytest.param(30.0, marks=pytest.mark.full), pytest.param(math.inf, marks=pytest.mark.slow)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("size", [30.0, math.inf])
 def test_a_stream_returns_as_well(size, model, tmp_path):
     """At the same step as in memory, whether the loss is large or not finite."""
     store = generate(Antiderivative(length=0.3, sensors=40, queries=20), 60, tmp_path / "data.zarr")
