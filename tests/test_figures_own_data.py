@@ -87,6 +87,7 @@ def test_a_region_of_the_globe_is_a_map_with_latitude_upwards():
     assert ax.get_ylim() == pytest.approx((41.25, 56.25))
 
 
+@pytest.mark.full
 def test_channels_without_names_have_those_that_the_model_knows():
     data = field_data()
     model = small(data)
@@ -97,6 +98,7 @@ def test_channels_without_names_have_those_that_the_model_knows():
 # --- single numbers ---
 
 
+@pytest.mark.full
 def test_single_numbers_are_shown_as_values():
     x = grid(np.linspace(0, 2, 8), np.linspace(0, 1, 6))
     u = np.array([[0.0012, 300.0], [0.5, -2.0]])[:, None]
@@ -123,6 +125,7 @@ def pair(amplitude, errors):
     return samples, jnp.asarray(wrong, jnp.float32)[..., None]
 
 
+@pytest.mark.full
 def test_a_typical_row_is_visible_above_the_worst():
     samples, prediction = pair([1.0, 1.0], [0.01, 0.5])
     figure = draw_predictions(samples, prediction, ["typical", "worst"])
@@ -200,6 +203,7 @@ def test_a_disk_is_round():
     assert not columns_of(Samples(u, y, s, x=x), 2)[-1].is_isotropic
 
 
+@pytest.mark.full
 def test_attention_over_a_point_cloud_fills_the_domain():
     y = jax.random.uniform(jax.random.key(0), (3, 50, 2))
     data = Samples(jnp.ones((3, 4, 1)), y, y[..., :1], domain=Box.unit(2))

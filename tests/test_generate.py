@@ -118,7 +118,7 @@ def test_the_samples_do_not_depend_on_the_executor(tmp_path, undisturbed):
         assert generate(Sums(), 40, tmp_path / "threads.zarr", executor=executor).digest == undisturbed
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_killed_worker_is_replaced(tmp_path, undisturbed):
     sword = tmp_path / "sword"
     sword.write_text("once")

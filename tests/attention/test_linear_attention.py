@@ -37,8 +37,9 @@ def methods():
     return [Nystrom(5), RandomFeatures(L, 8, key=jax.random.key(5))]
 
 
-def each_method(**kwargs):
-    return pytest.mark.parametrize("index", [0, 1], ids=["nystrom", "features"], **kwargs)
+def each_method(*, features=()):
+    """Both approximations; `features` marks the tests of random features."""
+    return pytest.mark.parametrize("index", [0, pytest.param(1, marks=features)], ids=["nystrom", "features"])
 
 
 # exact limits
@@ -127,7 +128,7 @@ def test_moving_all_points_changes_nothing(index, getkey):
         assert jnp.allclose(there, here, rtol=1e-9, atol=1e-12)
 
 
-@each_method()
+@each_method(features=pytest.mark.full)
 def test_a_score_does_not_depend_on_its_company(index, getkey):
     with jax.enable_x64(True):
         method = methods()[index]
@@ -287,7 +288,7 @@ def value_and_gradient(method, k, g_z, q_y, q_z, w):
     return jax.value_and_grad(total)((q_y, q_z))
 
 
-@each_method()
+@each_method(features=pytest.mark.full)
 @given(seed=st.integers(0, 2**32 - 1), scale=st.floats(-4.0, 4.0), rate=st.floats(-4.0, 4.0))
 def test_wild_points_give_finite_scores_and_gradients(index, seed, scale, rate):
     """In single precision, from nodes that are all alike to nodes that are all out of each other's reach."""
@@ -357,7 +358,7 @@ def test_of_many_nodes_a_subset_is_looked_at(getkey):
 # training
 
 
-@each_method()
+@each_method(features=pytest.mark.full)
 def test_gradients_are_those_of_finite_differences(index, getkey):
     with jax.enable_x64(True):
         method = methods()[index]
@@ -370,7 +371,7 @@ def test_gradients_are_those_of_finite_differences(index, getkey):
         check_grads(jax.jit(function), (parts,), order=1, modes=["rev"], rtol=1e-6, atol=1e-6)
 
 
-@each_method()
+@each_method(features=pytest.mark.full)
 def test_batches_of_nodes_are_mapped(index, getkey):
     method = methods()[index]
     g, _, _, w = example(getkey())

@@ -101,7 +101,7 @@ for process in processes:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_processes_share_the_same_order(store, reference):
     """Four processes, and two of them again as two: their parts side by side are the batches of one."""
     shares = [[(0, 4), (0, 2)], [(1, 4), (1, 2)], [(2, 4)], [(3, 4)]]

@@ -219,7 +219,7 @@ def test_verify_detects_another_model(tmp_path, file, model):
     assert "the model takes u (N, 36, 1), y (P, 2), but the program takes u (N, 5, 1), y (P, 1)" in said
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_command_fixes_queries_on_the_grid_of_a_file(tmp_path, file):
     xarray.Dataset(coords={"y1": np.linspace(0.0, 1.0, 9)}).to_netcdf(tmp_path / "grid.nc", engine="h5netcdf")
     out = tmp_path / "at.stablehlo"

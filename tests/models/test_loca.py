@@ -77,7 +77,7 @@ def test_predictions_are_bounded_by_the_features(getkey):
 
 @pytest.mark.parametrize(
     "attention",
-    [pytest.param(None, id="dense", marks=pytest.mark.full), pytest.param(Blocked(32), id="blocked"),
+    [pytest.param(None, id="dense"), pytest.param(Blocked(32), id="blocked", marks=pytest.mark.full),
      pytest.param(Uncoupled(), id="uncoupled", marks=pytest.mark.full)],
 )  # fmt: skip
 def test_a_prediction_does_not_depend_on_its_company(getkey, attention):

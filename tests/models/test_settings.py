@@ -66,6 +66,7 @@ def test_default_settings_are_those_of_the_tables():
     assert float(darcy.k.rate()) == pytest.approx(0.2)
 
 
+@pytest.mark.full
 def test_the_unit_of_length_does_not_matter(getkey):
     setting = SETTINGS["mechanical-mnist"]
     u, s = jax.random.normal(getkey(), (2, 784, 2)), jax.random.normal(getkey(), (2, 5, 2))

@@ -89,10 +89,8 @@ def kinds() -> dict[str, Samples]:
     }
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["several inputs", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("own sensors", "sphere", "free"))],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["several inputs", "own sensors", "sphere", "free"])
 def test_other_kinds_of_inputs_and_locations(kind):
     data = kinds()[kind]
     operator, report = solve(data, hyperparameters=HYPER, ranks=FEW)
@@ -114,6 +112,7 @@ def test_a_directory_of_other_data_is_refused(tmp_path):
         solve(functions(20, 1), hyperparameters=HYPER, ranks=FEW, directory=tmp_path)
 
 
+@pytest.mark.full
 def test_a_saved_operator_predicts_the_same(tmp_path):
     data = functions(20)
     operator, _ = solve(data, hyperparameters=HYPER, ranks=FEW)
@@ -125,6 +124,7 @@ def test_a_saved_operator_predicts_the_same(tmp_path):
     np.testing.assert_array_equal(one.coefficients, other.coefficients)
 
 
+@pytest.mark.full
 def test_uncertainty_grows_away_from_the_data():
     data = functions(60)
     operator, _ = solve(data, hyperparameters=HYPER, ranks=(60, 16))

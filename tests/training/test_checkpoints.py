@@ -325,15 +325,13 @@ KILLS = int(os.environ.get("LOCA_KILLS", "100"))
 """How often a process is killed in the full tier."""
 
 
-@pytest.mark.parametrize(
-    "kills", [pytest.param(3, marks=pytest.mark.slow), pytest.param(KILLS, marks=pytest.mark.full, id="many")]
-)
-def test_killed_at_random_moments_of_saving(lives, tmp_path, kills):
+@pytest.mark.full
+def test_killed_at_random_moments_of_saving(lives, tmp_path):
     """SIGKILL while saves follow each other: the newest step is right, and none that was waited for is lost."""
     directory, size, rng = tmp_path / "run", 250_000, random.Random(0)
     latest = -1
     hits = 0
-    for kill in range(kills):
+    for kill in range(KILLS):
         life = lives.start("save_for_ever", directory, size)
         goal = life.until(bool)[0]["step"] + (3 if kill else 0)  # the first may die before its first save is complete
         life.until(lambda told, goal=goal: told[-1]["step"] >= goal)
@@ -354,7 +352,7 @@ def test_killed_at_random_moments_of_saving(lives, tmp_path, kills):
         assert extras == {"step": step}
         assert same_bits(restored, numbers(step, size))
         latest = step
-    assert latest > kills
+    assert latest > KILLS
     assert hits
     with Checkpoints(directory, keep=2):
         assert not is_saving(directory)

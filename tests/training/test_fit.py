@@ -77,7 +77,7 @@ def test_a_loop_by_hand_does_the_same(model, data):
     np.testing.assert_allclose([m.loss for m in history], np.reshape(losses, (3, 20)).mean(1), rtol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_loop_by_hand_over_a_stream_does_the_same(model, store):
     state = State.start(model, OPTIMIZER)
     step = eqx.filter_jit(lambda state, batch: advance(state, Encoded.of(model, batch), OPTIMIZER))

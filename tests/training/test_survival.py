@@ -247,6 +247,7 @@ def test_equal_data_and_settings_are_the_same_run_whoever_made_them(finished, mo
     assert again != model
 
 
+@pytest.mark.full
 def test_a_run_is_extended_if_its_learning_rate_does_not_depend_on_the_steps(model, data, tmp_path):
     arguments = {"batch_size": 20, "every": 10}
     fit(model, data, steps=20, directory=tmp_path / "run", optimizer=paper_optimizer(), **arguments)

@@ -232,6 +232,7 @@ def test_a_warning_counts_unfamiliar_inputs(recwarn):
         warn_unfamiliar(np.array([0.01]))
 
 
+@pytest.mark.full
 def test_functions_with_sensors_of_their_own_are_scored_by_their_codes(data):
     from loca.typing import Measurements
 
