@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -9,9 +10,9 @@ from jaxtyping import Array, Float
 from loca.kernels import Matern
 from loca.parameters import Fixed, Held
 
-NEGLIGIBLE = 1e-8
-"""Features with eigenvalues below this fraction of the largest are zero: in single precision a kernel has errors of
-about 1e-7, which λ^(−1/2) would amplify to the size of such a feature."""
+SINGLE, DOUBLE = 1e-8, 1e-12
+"""Features with eigenvalues below this fraction of the largest are zero, in single and in double precision. In single
+precision a kernel has errors of about 1e-7, which λ^(−1/2) would amplify to the size of such a feature."""
 
 
 class InputKernel(Fixed):
@@ -55,9 +56,11 @@ class InputFeatures(Fixed):
     projection: Float[Array, "R r"]
 
     @classmethod
-    def fit(cls, kernel: InputKernel, landmarks: Float[Array, "R d"], rank: int) -> InputFeatures:
-        """The features with the `rank` largest eigenvalues of k_U on the landmarks."""
-        values, vectors = leading(np.asarray(kernel.matrix(landmarks, landmarks)), rank)
+    def fit(
+        cls, kernel: InputKernel, landmarks: Float[Array, "R d"], rank: int, negligible: float = SINGLE
+    ) -> InputFeatures:
+        """The features with the `rank` largest eigenvalues of k_U on the landmarks; see `leading`."""
+        values, vectors = leading(np.asarray(kernel.matrix(landmarks, landmarks)), rank, negligible)
         return cls(kernel, landmarks, jnp.asarray(vectors * values, landmarks.dtype))
 
     def __call__(self, z: Float[Array, "N d"]) -> Float[Array, "N r"]:
@@ -68,13 +71,20 @@ class InputFeatures(Fixed):
         return InputFeatures(self.kernel, self.landmarks, self.projection @ rotation)
 
 
-def leading(matrix: Float[np.ndarray, "n n"], rank: int) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, "n r"]]:
+def negligible() -> float:
+    """The eigenvalue below which a feature is zero in the present precision of JAX, relative to the largest."""
+    return DOUBLE if jax.config.jax_enable_x64 else SINGLE
+
+
+def leading(
+    matrix: Float[np.ndarray, "n n"], rank: int, negligible: float = SINGLE
+) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, "n r"]]:
     """λ^(−1/2) of the largest eigenvalues λ of a symmetric matrix, in decreasing order of λ, and the eigenvectors.
 
-    Features are the kernel times their product. Negligible eigenvalues give zero: the number of features is fixed, so
-    programs for them are compiled once.
+    Features are the kernel times their product. Eigenvalues below `negligible` times the largest give zero: the number
+    of features is fixed, so programs for them are compiled once.
     """
     values, vectors = np.linalg.eigh(np.asarray(matrix, np.float64))
     values, vectors = values[::-1][:rank], vectors[:, ::-1][:, :rank]
-    kept = values > NEGLIGIBLE * values[0]
+    kept = values > negligible * values[0]
     return np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0), vectors
