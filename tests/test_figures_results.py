@@ -134,6 +134,7 @@ def test_reports_of_other_channels_are_refused():
 # --- fields ---
 
 
+@pytest.mark.full
 def test_fields_of_every_kind_keep_their_writing_apart(case):
     check_writing(fields(*case, rows=2))
 
@@ -190,6 +191,7 @@ def test_a_bad_prediction_does_not_make_a_quantity_signed():
     assert [mesh.get_cmap().name for mesh in meshes] == ["viridis", "viridis"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("factor", "power", "unit"), [(1e5, 3, "$10^{3}$ Pa"), (2e-3, -3, "$10^{-3}$ Pa"), (20.0, 0, "Pa")]
 )
@@ -205,6 +207,7 @@ def test_powers_stand_with_the_unit_and_not_over_it(factor, power, unit):
         assert float(label.get_text().replace("−", "-")) * 10.0**power == pytest.approx(value, abs=1e-6 * factor)
 
 
+@pytest.mark.full
 def test_of_many_times_the_last_is_shown():
     data = waves()
     axes = panels(fields(small(data), data, rows=1))
@@ -269,6 +272,7 @@ def test_numbers_that_are_not_there_are_refused():
 # --- attention ---
 
 
+@pytest.mark.full
 def test_attention_of_every_kind_keeps_its_writing_apart(case):
     check_writing(attention(*case))
 

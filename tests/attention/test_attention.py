@@ -119,6 +119,7 @@ def peak_bytes(method, queries, nodes):
     return jax.jit(jax.grad(total, argnums=(0, 1))).lower(*shapes).compile().memory_analysis().temp_size_in_bytes
 
 
+@pytest.mark.full
 def test_blocked_memory_does_not_grow_with_the_kernel_matrix():
     queries, nodes, block = 2048, 4096, 64
     assert peak_bytes(Dense(), queries, nodes) > 4 * queries * nodes

@@ -171,6 +171,7 @@ def test_landmarks_obey_the_law_of_greedy_choices(rate, getkey):
         assert max(left) < 10.0
 
 
+@pytest.mark.full
 def test_the_error_falls_with_the_eigenvalues(getkey):
     """On a smooth kernel the error of g̃ is exponential in r: eight landmarks more win a digit or more, observed."""
     with jax.enable_x64(True):
@@ -420,6 +421,7 @@ def test_features_that_learn_from_dense_scores_come_closer_at_other_points(getke
 # cost
 
 
+@pytest.mark.full
 @each_method()
 @pytest.mark.parametrize("training", [False, pytest.param(True, marks=pytest.mark.full)], ids=["values", "gradients"])
 def test_operations_and_memory_grow_linearly(index, training):

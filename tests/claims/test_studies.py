@@ -112,7 +112,7 @@ def test_noise_is_where_the_source_puts_it(tmp_path):
             assert np.std(samples.u - u) == pytest.approx(noise, rel=0.3)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_runs_that_need_the_same_functions_wait_for_one_of_them_to_compute_them(tmp_path):
     problem = Antiderivative(sensors=20, queries=5)
     count = MIN_CACHED_BLOCKS * problem.block + 1

@@ -102,6 +102,7 @@ def test_a_model_file_alone_has_no_curves_and_other_models_no_attention(place, s
     assert (place / "alone/box_plots.pdf").read_bytes().startswith(b"%PDF")
 
 
+@pytest.mark.full
 def test_models_of_one_name_are_told_apart(place, saved):
     paths = [place / "loca", place / "copy/loca"]
     paths[1].mkdir(parents=True)
@@ -112,6 +113,7 @@ def test_models_of_one_name_are_told_apart(place, saved):
     assert len(saved["curves.png"].axes[0].lines) == 1  # the copy has no history
 
 
+@pytest.mark.full
 def test_only_drawn_functions_are_in_memory_at_the_end(place, saved, monkeypatch):
     asked = []
     load_rows = Store.load

@@ -153,7 +153,7 @@ def test_fixed_queries_leave_no_work_on_them(tmp_path, model):
     assert compare(read_artifact(tmp_path / "at.stablehlo"), model)[0].relative <= 1e-5
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_gradients_are_those_of_the_model(tmp_path, model):
     artifact = loca.export(model, tmp_path / "gradients.stablehlo", gradients=True)
     program = jax.export.deserialize(bytearray(artifact.program))

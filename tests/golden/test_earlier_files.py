@@ -60,6 +60,7 @@ def test_an_interrupted_store_is_completed(tmp_path):
     assert store.digest == loca.data.open(HERE / "antiderivative.zarr").digest
 
 
+@pytest.mark.full
 def test_a_training_run_resumes_from_its_checkpoint(tmp_path):
     shutil.copytree(HERE / "training", tmp_path / "training")
     data = loca.data.open(HERE / "antiderivative.zarr").load()

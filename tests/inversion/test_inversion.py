@@ -160,7 +160,7 @@ def solved(train):
     return loca.solve(train.take(jnp.arange(12)), hyperparameters=hyper, progress=False)[0]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_gaussian_operator_knows_the_covariance_of_its_error(solved, train):
     """The posterior covariance of the Gaussian process from the covariance of all labels, label by label."""
     y = jnp.concatenate([train.y.points, jnp.asarray(Y)])

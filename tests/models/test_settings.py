@@ -90,7 +90,8 @@ def on_a_grid(shape, channels=1):
     return Samples(u, x, u[..., :1], x=x, domain=Box.unit(len(shape)))
 
 
-@pytest.mark.parametrize("kind", ["loca", *(pytest.param(k, marks=pytest.mark.full) for k in ("deeponet", "fno"))])
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["loca", "deeponet", "fno"])
 def test_a_setting_takes_the_grid_of_the_data(kind):
     """The climate record at hand has 48 x 96 points where the paper has 72 x 72."""
     samples = on_a_grid((24, 40))

@@ -132,6 +132,7 @@ def small_own_tiles(monkeypatch):
     monkeypatch.setattr(tiles, "MOST_QUERIES", 5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("build", [loca, *(pytest.param(build, marks=pytest.mark.full) for build in (deeponet, fno))])
 def test_the_file_holds_the_predictions_of_the_model(build, tmp_path, small_tiles):
     data = Labeled(weather(), "air", ["pres", "air"], "time")

@@ -403,7 +403,7 @@ def test_era_interim_baseline():
     np.testing.assert_allclose(problem.weights, cosines / cosines.sum(), rtol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_monthly_records_agree_where_they_overlap():
     """Three records of one field from three places: they fit best in the same month at the same points.
 

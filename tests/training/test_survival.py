@@ -139,7 +139,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_state(start, tmp_path):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_asked_to_stop_a_process_saves_and_ends_well(start, tmp_path):
     life = start(tmp_path / "run", 10**6)
     life.until(bool)
