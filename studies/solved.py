@@ -21,6 +21,8 @@ import jax
 import numpy as np
 
 import loca
+from loca.claims import Results
+from loca.claims.comparison import run_name
 from loca.evaluation import evaluate
 from loca.models import Regression
 from loca.problems import Antiderivative, Climate, Darcy, MechanicalMNIST, ShallowWater
@@ -124,20 +126,53 @@ def row(case: str, seed: int) -> dict:
     return found | {"commit": commit(), "hardware": hardware(), "jax": jax.__version__}
 
 
+TRAINED = {
+    "darcy-easy-1000-128": ("R4", "easy", None, "test"), "darcy-easy-1000-16": ("R2", "easy", 16.0, "test"),
+    "darcy-easy-200-16": ("R1", "easy", None, "test"), "darcy-easy-1000-all": ("R2", "easy", 1024.0, "test"),
+    "darcy-literal-1000-128": ("R4", "literal", None, "test"), "darcy-literal-200-16": ("R1", "literal", None, "test"),
+    "shallow-water": ("R5", "waves", None, "test"), "globe": ("R8", "globe (simulated)", None, "test"),
+    "europe": ("R8", "Western Europe (ERA-Interim)", None, "test"),
+    "antiderivative-many": ("R10", "many scales", None, "test"), "mnist": ("R6", "clean training", None, None),
+    **{f"antiderivative-{length}": ("R9", "shift", length, "length 0.1") for length in LENGTHS},
+}  # fmt: skip
+"""Where the same data was used to train networks: claim, condition, its value, and the test functions."""
+
+
 def table(results: list[dict]) -> str:
-    """Means over seeds, as Markdown."""
-    lines = ["| case | seeds | Gaussian operator | ridge | mean field | coverage | core minutes |",
-             "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]  # fmt: skip
-    for case in dict.fromkeys(row["case"] for row in results):
+    """Means over seeds, as Markdown; of trained models with the minutes that they had."""
+    solved, trained = ("gaussian", "ridge", "mean field"), ("LOCA", "FNO", "DeepONet")
+    header = ["case", "seeds", "Gaussian operator", "ridge", "mean field", *trained, "coverage", "core minutes"]
+    lines = [f"| {' | '.join(header)} |", f"| --- |{' ---: |' * (len(header) - 1)}"]
+    for case in sorted({row["case"] for row in results}, key=CASES.index):
         rows = [row for row in results if row["case"] == case]
         for name in rows[0]["gaussian"]:
-            cells = [means([row[model][name] for row in rows]) for model in ("gaussian", "ridge", "mean field")]
-            shown = [" ".join(f"{x:.2f}" if name == "skill" else f"{100.0 * x:.3g} %" for x in cell) for cell in cells]
+            cells = [shown(name, means([row[model][name] for row in rows])) for model in solved]
+            cells += [of_trained(case, name, model) for model in trained]
             covered = " ".join(f"{100.0 * share:.0f} %" for share in means([row["coverage"] for row in rows]))
             (minutes,) = means([row["core_minutes"] for row in rows])
             label = case if name == "test" else f"{case}, {name}"
-            lines.append(f"| {' | '.join([label, str(len(rows)), *shown, covered, f'{minutes:.1f}'])} |")
+            lines.append(f"| {' | '.join([label, str(len(rows)), *cells, covered, f'{minutes:.1f}'])} |")
     return "\n".join(lines)
+
+
+def shown(name: str, values: list[float]) -> str:
+    """Errors in percent, or skill."""
+    return " ".join(f"{x:.2f}" if name == "skill" else f"{100.0 * x:.3g} %" for x in values)
+
+
+def of_trained(case: str, name: str, model: str) -> str:
+    """The error of a trained model on the same test functions, and the minutes of a training."""
+    claim, condition, value, test = TRAINED[case]
+    content = json.loads((RESULTS.parent / f"results/{claim}.json").read_text())
+    rows = Results.from_json(content["numbers"]["rows"]).select(
+        model=model, condition=condition, value=value, test=name if test is None else test
+    )
+    seconds = [content["made"]["seconds"][run_name(condition, value, model, row.seed)] for row in rows]
+    if name == "skill":
+        errors = [row.report.overall_skill() for row in rows]
+    else:
+        errors = [row.report.errors["relative_l2"].mean(axis=0) for row in rows]
+    return f"{shown(name, means(errors))}, {np.median(seconds) / 60.0:.1f} min"
 
 
 def means(values: list) -> list[float]:
