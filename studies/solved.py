@@ -3,7 +3,7 @@
     LOCA_DATA=/path/to/data LOCA_MNIST=/path/to/mnist.npz python studies/solved.py           # all cases, 3 seeds
     LOCA_DATA=/path/to/data python studies/solved.py --case darcy-easy-1000-128 --seeds 1    # one case, one seed
 
-Data as in `loca reproduce`. Errors are relative L2 errors over complete fields of test functions, for each channel.
+Data and ridge regression are those of `loca reproduce`. Errors are relative L2 errors over complete fields of test functions, for each channel.
 Skill is 1 − MSE/MSE of climatology. Coverage is the share of points of 100 test functions within 1.645 `std` of the
 prediction, which should be 90 %. Maps that are smooth and known without noise are solved for in double precision, as
 with JAX_ENABLE_X64=1. Core minutes count the time of one core, which other processes do not lengthen as they do
@@ -24,9 +24,9 @@ import loca
 from loca.claims import Results
 from loca.claims.comparison import run_name
 from loca.evaluation import evaluate
-from loca.models import Regression
 from loca.problems import Antiderivative, Climate, Darcy, MechanicalMNIST, ShallowWater
 from loca.runs import DataSource, Drawn, Recorded, Test, commit, hardware
+from loca.runs.models import mean_field, ridge
 
 RESULTS = Path(__file__).parent / "solved.json"
 CACHE = Path(os.environ.get("LOCA_CACHE", "build/solved"))
@@ -120,9 +120,8 @@ def row(case: str, seed: int) -> dict:
         "gaussian": measure(operator, data),
         "coverage": coverage(operator, data),
     }  # fmt: skip
-    if not isinstance(data.train.y, loca.data.Free):
-        found["ridge"] = measure(Regression.fit(data.train), data)
-        found["mean field"] = measure(Regression.fit(data.train, 0), data)
+    found["ridge"] = measure(ridge(data), data)
+    found["mean field"] = measure(mean_field(data), data)
     return found | {"commit": commit(), "hardware": hardware(), "jax": jax.__version__}
 
 
