@@ -3,11 +3,12 @@
     LOCA_DATA=/path/to/data LOCA_MNIST=/path/to/mnist.npz python studies/solved.py           # all cases, 3 seeds
     LOCA_DATA=/path/to/data python studies/solved.py --case darcy-easy-1000-128 --seeds 1    # one case, one seed
 
-Data and ridge regression are those of `loca reproduce`. Errors are relative L2 errors over complete fields of test functions, for each channel.
-Skill is 1 − MSE/MSE of climatology. Coverage is the share of points of 100 test functions within 1.645 `std` of the
-prediction, which should be 90 %. Maps that are smooth and known without noise are solved for in double precision, as
-with JAX_ENABLE_X64=1. Core minutes count the time of one core, which other processes do not lengthen as they do
-minutes. Results are added to studies/solved.json, one row per case and seed; rows that exist are not computed again.
+Data, ridge regression and mean field are those of `loca reproduce`. Errors are relative L2 errors over complete fields
+of test functions, for each channel. Skill is 1 − MSE/MSE of climatology. Coverage is the share of points of 100 test
+functions within 1.645 `std` of the prediction, which should be 90 %. Maps that are smooth and known without noise are
+solved for in double precision, as with JAX_ENABLE_X64=1. Core minutes count the time of one core, which other processes
+do not lengthen as they do minutes. Results are added to studies/solved.json, one row per case and seed; rows that exist
+are not computed again.
 """
 
 import argparse
