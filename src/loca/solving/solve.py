@@ -186,7 +186,7 @@ def stages(data: Samples, ranks: Ranks) -> list[Stage]:
     for (functions, r_y, factors, trials), limit in zip(sizes, TRIAL_OPERATIONS, strict=True):
         count = min(functions, len(data))
         few = affordable(Ranks(min(count, ranks.inputs), min(r_y, ranks.locations)), data, count, limit)
-        iterations = int(STAGE_OPERATIONS / operations(few, data, count))
+        iterations = int(STAGE_OPERATIONS / (operations(few, data, count) + grid_operations(data, count)))
         found.append(Stage(count, few, factors, trials, iterations))
     return found if found[0][:2] != found[1][:2] else found[:1]
 
@@ -206,6 +206,13 @@ def operations(ranks: Ranks, data: Samples, functions: int) -> float:
     if isinstance(data.y, Indexed) and (axes := grid_axes(data.domain, np.asarray(points))):
         width = sum(map(len, axes))
     return 4.0 * functions * data.output_size * ranks.locations * (ranks.inputs + width)
+
+
+def grid_operations(data: Samples, functions: int) -> float:
+    """Of an iteration on a grid, approximately: those that do not depend on the number of features."""
+    points = data.y.points
+    axes = grid_axes(data.domain, np.asarray(points)) if isinstance(data.y, Indexed) else ()
+    return 4.0 * functions * data.output_size * len(points) * sum(map(len, axes))
 
 
 def show_iteration(count: int, residual: float) -> None:
