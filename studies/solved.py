@@ -164,9 +164,8 @@ def of_trained(case: str, name: str, model: str) -> str:
     """The error of a trained model on the same test functions, and the minutes of a training."""
     claim, condition, value, test = TRAINED[case]
     content = json.loads((RESULTS.parent / f"results/{claim}.json").read_text())
-    rows = Results.from_json(content["numbers"]["rows"]).select(
-        model=model, condition=condition, value=value, test=name if test is None else test
-    )
+    found = Results.from_json(content["numbers"]["rows"]).select(model=model, condition=condition)
+    rows = [row for row in found if row.value == value and row.test == (test or name)]
     seconds = [content["made"]["seconds"][run_name(condition, value, model, row.seed)] for row in rows]
     if name == "skill":
         errors = [row.report.overall_skill() for row in rows]
