@@ -18,6 +18,7 @@ from loca.domains import Box, Sphere
 from loca.metrics import relative_l2
 from loca.models import Regression
 from loca.solving import Hyperparameters, solve
+from loca.solving.problem import Problem, Ranks
 from loca.typing import Measurements, MultiInput
 
 FEW = (20, 20)
@@ -54,6 +55,19 @@ def test_without_arguments_it_beats_ridge_and_reports_its_search():
     again, _ = solve(train, hyperparameters=report.hyperparameters)
     np.testing.assert_array_equal(again.coefficients, operator.coefficients)
     np.testing.assert_array_equal(again.variance, operator.variance)
+
+
+def test_smaller_eigenvalues_are_kept_in_double_precision():
+    """In single precision their features would be round-off."""
+    problem = Problem.fit(functions(60), ())
+
+    def count():
+        features = problem.features(Hyperparameters(length=20.0), Ranks(60, 8))
+        return np.any(np.asarray(features.f.projection) != 0.0, axis=0).sum()
+
+    single = count()
+    with jax.enable_x64(True):
+        assert single < 0.5 * count()
 
 
 def test_functions_from_a_file_give_the_same_operator(tmp_path):
