@@ -42,7 +42,7 @@ def written(directory: Path) -> dict:
     return {name: value for name, value in content.items() if name != "made"}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_rates_are_chosen_on_validation_functions(undisturbed):
     """Of the runs of the first seed, the one with the least validation error is in the table."""
     directory, found = undisturbed
@@ -121,7 +121,7 @@ def test_runs_that_need_the_same_functions_wait_for_one_of_them_to_compute_them(
     np.testing.assert_array_equal(first.s, second.s)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_run_leaves_a_model_and_a_report(undisturbed):
     directory, found = undisturbed
     rows = Results.from_json(found.numbers["rows"]).select(model="DeepONet", seed=1)
@@ -131,7 +131,7 @@ def test_every_run_leaves_a_model_and_a_report(undisturbed):
     np.testing.assert_allclose(report.errors["relative_l2"], rows[0].report.errors["relative_l2"], rtol=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_trained_model_is_measured_with_another_metric_without_training_it_again(undisturbed, tmp_path):
     directory, found = undisturbed
     chosen = Results.from_json(found.numbers["rows"]).select(model="DeepONet", seed=1)[0]
@@ -144,7 +144,7 @@ def test_a_trained_model_is_measured_with_another_metric_without_training_it_aga
     assert after.reports["test"].errors.keys() == {"relative_l2", "rmse"}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_what_is_written_is_rebuilt_from_the_json_alone(undisturbed, tmp_path):
     directory, _ = undisturbed
     content = json.loads((directory / "R0-quick" / RESULT_FILE).read_text())
