@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -73,7 +72,7 @@ class InputFeatures(Fixed):
 
 def negligible() -> float:
     """The eigenvalue below which a feature is zero in the present precision of JAX, relative to the largest."""
-    return DOUBLE if jax.config.jax_enable_x64 else SINGLE
+    return DOUBLE if jnp.zeros(()).dtype == jnp.float64 else SINGLE
 
 
 def leading(
