@@ -179,7 +179,9 @@ def test_the_same_model_comes_back(name, tmp_path):
 @pytest.mark.parametrize(
     "name",
     [
-        name if name in ("Sensors", "FNO", "Regression") else pytest.param(name, marks=pytest.mark.full)
+        name
+        if name in ("Sensors", "FNO", "Regression", "several", "Mesh")
+        else pytest.param(name, marks=pytest.mark.full)
         for name in MODELS
     ],
 )

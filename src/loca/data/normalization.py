@@ -113,7 +113,8 @@ class Normalization(Fixed):
             count = values.shape[-1]
             here, named = list(itertools.islice(transforms, count)), list(itertools.islice(names, count))
             if not isinstance(values, jax.core.Tracer):
-                check(here, named, "input", values[..., None, :] if values is scalars else values)
+                known = np.asarray(values)
+                check(here, named, "input", known[..., None, :] if values is scalars else known)
 
     def check_output(self, s: Float[Array, "*N P d_s"], variables: Sequence[Variable]) -> None:
         """Raise if values of s cannot be transformed; values that JAX is tracing are not checked."""
@@ -179,7 +180,10 @@ def counted_values(u: Input) -> tuple[Array, ...]:
 
 
 def check(
-    transforms: Sequence[Transform], variables: Sequence[Variable], side: str, values: Float[Array, "*N m d"]
+    transforms: Sequence[Transform],
+    variables: Sequence[Variable],
+    side: str,
+    values: Float[Array | np.ndarray, "*N m d"],
 ) -> None:
     """Raise if values cannot be transformed."""
     table = np.asarray(values)

@@ -273,8 +273,10 @@ class Operator(Function, Differentiable):
         return u, queries
 
     def _warn_outside(self, y: Float[Array, "P d_y"]) -> None:
-        """Warn if queries lie outside the domain, where they are known: not in a compiled function."""
-        if self.signature is not None and not isinstance(y, Tracer):
+        """Warn if queries lie outside the domain, where both are known: not in a compiled function."""
+        if self.signature is None:
+            return
+        if not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((y, self.signature.domain))):
             warn_outside(self.signature.domain, y, self.signature.query_coordinate_names)
 
     def _encode_many(self, u: Input) -> Float[Array, "N ..."]:
