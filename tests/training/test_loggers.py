@@ -233,7 +233,7 @@ def test_killed_outright_a_record_loses_nothing_and_nobody_is_called(tmp_path, m
         assert len(descriptions) == 1
     *killed, ended = sorted((tmp_path / "run/logs/wandb").glob("offline-run-*/*.wandb"))  # named by their start
     assert len(killed) == 2
-    losses = [(2 if step % 10 == 0 else 1) / step for step in range(12, 41)]  # a moment's loss replaces that of its step
+    losses = [(2 if step % 10 == 0 else 1) / step for step in range(12, 41)]  # at a moment its own
     assert all(str(loss).encode() in ended.read_bytes() for loss in losses)
 
 
