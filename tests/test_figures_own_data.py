@@ -125,7 +125,6 @@ def pair(amplitude, errors):
     return samples, jnp.asarray(wrong, jnp.float32)[..., None]
 
 
-@pytest.mark.full
 def test_a_typical_row_is_visible_above_the_worst():
     samples, prediction = pair([1.0, 1.0], [0.01, 0.5])
     figure = draw_predictions(samples, prediction, ["typical", "worst"])

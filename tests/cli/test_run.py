@@ -387,8 +387,10 @@ def test_models_with_classes_of_the_user(place, tmp_path, monkeypatch):
     assert "module 'own_kernels' has no 'Tripled'; it defines Doubled" in refusal("--class", "own_kernels:Tripled")
 
 
-@pytest.mark.full  # in the gate `.ci/own_data.py` interrupts a command
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.full)]
+)
 def test_an_interrupted_command_saves_and_ends_with_the_code_of_the_signal(number, code, place, tmp_path):
     """In a process of its own, as a shell sees it."""
     start = [sys.executable, "-c", "from loca.cli import main; main()", "train"]
