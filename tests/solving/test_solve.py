@@ -19,6 +19,7 @@ from loca.metrics import relative_l2
 from loca.models import Regression
 from loca.solving import Hyperparameters, solve
 from loca.solving.problem import Problem, Ranks
+from loca.solving.search import Fold, Stage, Trial, Trials, search
 from loca.typing import Measurements, MultiInput
 
 FEW = (20, 20)
@@ -55,6 +56,29 @@ def test_without_arguments_it_beats_ridge_and_reports_its_search():
     again, _ = solve(train, hyperparameters=report.hyperparameters)
     np.testing.assert_array_equal(again.coefficients, operator.coefficients)
     np.testing.assert_array_equal(again.variance, operator.variance)
+
+
+def test_the_better_of_two_transforms_is_chosen():
+    """Outputs that are smooth functions of log u."""
+    plain = functions(40)
+    data = dataclasses.replace(plain, u=jnp.exp(2.0 * plain.u))
+    fold = Fold(data.take(jnp.arange(30)), data.take(jnp.arange(30, 40)))
+    trials = Trials(None, show=False)
+    best = search([fold], HYPER, [Stage(30, Ranks(*FEW), (), 4, 1000)], trials)
+    assert dict(best.transforms)[data.inputs[0].name] == "log"
+    assert min(trials.rows, key=lambda trial: trial.error).hyperparameters == best
+
+
+def test_a_trial_is_not_run_again(tmp_path):
+    """Nor if the process was killed while it wrote the next one."""
+    trial = Trial(0, HYPER, 0.5, 3, 0.1)
+    Trials(tmp_path, show=False).get(0, HYPER, lambda: trial)
+    with (tmp_path / "trials.jsonl").open("a") as file:
+        file.write('{"stage": 0, "hyper')
+    resumed = Trials(tmp_path, show=False)
+    assert resumed.get(0, HYPER, pytest.fail) == trial
+    resumed.get(1, HYPER, lambda: trial._replace(stage=1))
+    assert len((tmp_path / "trials.jsonl").read_text().splitlines()) == 2
 
 
 def test_smaller_eigenvalues_are_kept_in_double_precision():
