@@ -110,6 +110,14 @@ def test_programs_of_this_release_still_run(name):
     assert artifact.about.model.sha256 == inspect(GOLDEN / f"{name}.safetensors").digest
 
 
+def test_no_file_is_overwritten(tmp_path):
+    artifact, path = read_artifact(GOLDEN / f"{NAMES[0]}.stablehlo"), tmp_path / "other"
+    path.write_text("mine")
+    with pytest.raises(FileExistsError, match="already exists"):
+        artifact.write(path)
+    assert path.read_text() == "mine"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_onnx_files_of_this_release_still_run(name):
     onnxruntime = pytest.importorskip("onnxruntime", reason="needs the `onnx` extra")
