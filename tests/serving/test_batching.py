@@ -27,4 +27,4 @@ def test_more_functions_than_may_wait_are_refused():
         await batcher.run(None, SimpleNamespace(functions=2), deadline=0.0)
 
     with pytest.raises(RequestError, match="3 functions are waiting and at most 4 may"):
-        asyncio.run(ask())
+        asyncio.run(asyncio.wait_for(ask(), timeout=5.0))
