@@ -2,7 +2,6 @@
 
 from loca.gaussian.inputs import InputFeatures as InputFeatures
 from loca.gaussian.inputs import InputKernel as InputKernel
-from loca.gaussian.inputs import negligible as negligible
 from loca.gaussian.labels import Labels as Labels
 from loca.gaussian.labels import Values as Values
 from loca.gaussian.labels import labels_at as labels_at
@@ -33,5 +32,4 @@ __all__ = [
     "grid_axes",
     "labels_at",
     "location_features",
-    "negligible",
 ]

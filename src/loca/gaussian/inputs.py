@@ -9,9 +9,9 @@ from jaxtyping import Array, Float
 from loca.kernels import Matern
 from loca.parameters import Fixed, Held
 
-SINGLE, DOUBLE = 1e-8, 1e-12
-"""Features with eigenvalues below this fraction of the largest are zero, in single and in double precision. In single
-precision a kernel has errors of about 1e-7, which λ^(−1/2) would amplify to the size of such a feature."""
+NEGLIGIBLE = {"float32": 1e-8, "float64": 1e-12}
+"""Features with eigenvalues below this fraction of the largest are zero. In single precision a kernel has errors of
+about 1e-7, which λ^(−1/2) would amplify to the size of such a feature."""
 
 
 class InputKernel(Fixed):
@@ -56,10 +56,10 @@ class InputFeatures(Fixed):
 
     @classmethod
     def fit(
-        cls, kernel: InputKernel, landmarks: Float[Array, "R d"], rank: int, negligible: float = SINGLE
+        cls, kernel: InputKernel, landmarks: Float[Array, "R d"], rank: int, precision: str = "float32"
     ) -> InputFeatures:
-        """The features with the `rank` largest eigenvalues of k_U on the landmarks; see `leading`."""
-        values, vectors = leading(np.asarray(kernel.matrix(landmarks, landmarks)), rank, negligible)
+        """The features with the `rank` largest eigenvalues of k_U on the landmarks, for use in some precision."""
+        values, vectors = leading(np.asarray(kernel.matrix(landmarks, landmarks)), rank, precision)
         return cls(kernel, landmarks, jnp.asarray(vectors * values, landmarks.dtype))
 
     def __call__(self, z: Float[Array, "N d"]) -> Float[Array, "N r"]:
@@ -70,20 +70,15 @@ class InputFeatures(Fixed):
         return InputFeatures(self.kernel, self.landmarks, self.projection @ rotation)
 
 
-def negligible() -> float:
-    """The eigenvalue below which a feature is zero in the present precision of JAX, relative to the largest."""
-    return DOUBLE if jnp.zeros(()).dtype == jnp.float64 else SINGLE
-
-
 def leading(
-    matrix: Float[np.ndarray, "n n"], rank: int, negligible: float = SINGLE
+    matrix: Float[np.ndarray, "n n"], rank: int, precision: str = "float32"
 ) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, "n r"]]:
     """λ^(−1/2) of the largest eigenvalues λ of a symmetric matrix, in decreasing order of λ, and the eigenvectors.
 
-    Features are the kernel times their product. Eigenvalues below `negligible` times the largest give zero: the number
-    of features is fixed, so programs for them are compiled once.
+    Features are the kernel times their product. Eigenvalues that are negligible in the precision of the features give
+    zero: the number of features is fixed, so programs for them are compiled once.
     """
     values, vectors = np.linalg.eigh(np.asarray(matrix, np.float64))
     values, vectors = values[::-1][:rank], vectors[:, ::-1][:, :rank]
-    kept = values > negligible * values[0]
+    kept = values > NEGLIGIBLE[precision] * values[0]
     return np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0), vectors

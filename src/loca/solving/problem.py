@@ -30,7 +30,6 @@ from loca.gaussian import (
     Values,
     labels_at,
     location_features,
-    negligible,
 )
 from loca.models import Conditions, GaussianOperator, Signature, projection
 from loca.typing import Input, Measurements, MultiInput, PyTree
@@ -160,9 +159,9 @@ class Problem:
 
     def features(self, hyper: Hyperparameters, ranks: Ranks) -> Features:
         """The features with given hyperparameters."""
-        least = negligible()  # in the precision of predictions
+        precision = str(jnp.zeros(()).dtype)  # of predictions
         with jax.enable_x64(True):
-            f, values = input_features(self.codes, hyper, ranks.inputs, least)
+            f, values = input_features(self.codes, hyper, ranks.inputs, precision)
             return Features(f, label_features(self.data, hyper.location_lengths, ranks.locations), values)
 
     def solve(
@@ -267,7 +266,7 @@ def field_components(data: Samples, u: Input, x: Float[Array, "m d_x"] | None) -
 
 
 def input_features(
-    codes: Float[np.ndarray, "N d"], hyper: Hyperparameters, rank: int, least: float
+    codes: Float[np.ndarray, "N d"], hyper: Hyperparameters, rank: int, precision: str
 ) -> tuple[InputFeatures, Float[Array, "N r"]]:
     """f with the first functions as landmarks, and its values, which are orthogonal over the functions."""
     sizes = np.sqrt(np.mean(codes**2, axis=0))
@@ -275,7 +274,7 @@ def input_features(
     scales /= np.sqrt(np.sum((scales * sizes) ** 2)) or 1.0  # codes keep the mean square length 1
     kernel = InputKernel(*map(jnp.asarray, (1.0, hyper.linear, hyper.length, scales)))
     z = jnp.asarray(codes)
-    f = InputFeatures.fit(kernel, z[:rank], min(rank, len(z)), least)
+    f = InputFeatures.fit(kernel, z[:rank], min(rank, len(z)), precision)
     values = features_of(f, z)
     if rank < len(z):
         _, rotation = np.linalg.eigh(np.asarray(values.T @ values))
