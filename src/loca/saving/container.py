@@ -178,7 +178,7 @@ class Container:
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:
             raise ModelFileError(
                 f"the array {quoted(place)} has 64-bit numbers ({entry.dtype}), which JAX would truncate to 32 bits; "
-                "load it inside `with jax.enable_x64(True):`"
+                "set JAX_ENABLE_X64=1, or load it inside `with jax.enable_x64(True):`"
             )
         array = self.stored.get_tensor(place)
         if entry.dtype == "BOOL" and array.view(np.uint8).max(initial=0) > 1:
