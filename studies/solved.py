@@ -114,16 +114,13 @@ def row(case: str, seed: int) -> dict:
     began, used = time.time(), time.process_time()
     operator, report = loca.solve(data.train, validation=data.validation, seed=seed, progress=False)
     minutes, core_minutes = (time.time() - began) / 60.0, (time.process_time() - used) / 60.0
-    found = {
+    return {
         "case": case, "seed": seed, "minutes": minutes, "core_minutes": core_minutes,
         "solve_seconds": report.solve_seconds, "trials": len(report.trials), "iterations": report.iterations,
         "hyperparameters": str(report.hyperparameters), "precision": str(operator.coefficients.dtype),
-        "gaussian": measure(operator, data),
-        "coverage": coverage(operator, data),
+        "gaussian": measure(operator, data), "coverage": coverage(operator, data),
+        "ridge": measure(ridge(data), data), "mean field": measure(mean_field(data), data),
     }  # fmt: skip
-    found["ridge"] = measure(ridge(data), data)
-    found["mean field"] = measure(mean_field(data), data)
-    return found | {"commit": commit(), "hardware": hardware(), "jax": jax.__version__}
 
 
 TRAINED = {
@@ -191,12 +188,13 @@ def main() -> None:
     if given.table:
         print(table(results))
         return
+    made = {"commit": commit(), "hardware": hardware(), "jax": jax.__version__}  # now, since the checkout may change
     for seed in range(given.seeds):
         for case in given.case or CASES:
             if any(each["case"] == case and each["seed"] == seed for each in results):
                 continue
             with jax.enable_x64(case in DOUBLE):
-                results.append(row(case, seed))
+                results.append(row(case, seed) | made)
             print(json.dumps(results[-1]), flush=True)
             fresh = RESULTS.with_suffix(".tmp")
             fresh.write_text(json.dumps(results, indent=1) + "\n")
