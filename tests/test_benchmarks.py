@@ -18,6 +18,7 @@ FIGURES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["darcy-128", *(pytest.param(name, marks=pytest.mark.full) for name in ("antiderivative", "mechanical-mnist"))],

@@ -50,6 +50,7 @@ def trained(request, data, tmp_path_factory):
     return model, path, CLASSES[request.param]
 
 
+@pytest.mark.slow
 def test_it_loads_if_its_classes_are_named_and_only_then(trained, data):
     model, path, classes = trained
     u, y = data[0].u[:2], data[0].y
@@ -67,6 +68,7 @@ def test_it_is_evaluated_and_predicts_to_a_file(trained, data, tmp_path):
     np.testing.assert_allclose(written.s1, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_it(trained, data, tmp_path):
     _, path, classes = trained
     named = [word for cls in classes for word in ("--class", f"outside:{cls.__name__}")]

@@ -185,6 +185,7 @@ def test_killed_several_times_it_finds_the_same(undisturbed, tmp_path):
     assert written(tmp_path) == written(undisturbed[0])
 
 
+@pytest.mark.slow
 def test_a_planted_verdict_fails(tmp_path, monkeypatch):
     """R11 holds in part; a release with another verdict is detected."""
     command("reproduce", "R11", "--out", tmp_path)

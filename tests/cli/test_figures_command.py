@@ -93,6 +93,7 @@ def test_pictures_show_what_the_report_says(place, saved):
         )
 
 
+@pytest.mark.slow
 def test_a_model_file_alone_has_no_curves_and_other_models_no_attention(place, saved):
     moved = place / "moved.safetensors"
     moved.write_bytes((place / "deeponet/model.safetensors").read_bytes())

@@ -50,6 +50,7 @@ def check_use(run, files):
     assert Report.load(run / "errors.json").errors["relative_l2"].mean() < 0.5
 
 
+@pytest.mark.slow
 def test_a_gaussian_operator_is_a_run(files):
     run = files / "gaussian"
     said = command("train", "--model", "gaussian", files / "train.zarr", "--labels", 6, "--seed", 1, "--out", run)
@@ -66,6 +67,7 @@ def test_a_gaussian_operator_is_a_run(files):
     assert read_run(run).training.seed == 1
 
 
+@pytest.mark.slow
 def test_the_best_of_all_is_a_run(files):
     run = files / "best"
     said = command("train", "--model", "best", "--minutes", 2, files / "train.zarr", "--out", run)

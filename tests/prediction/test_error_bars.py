@@ -65,6 +65,7 @@ def test_unfamiliar_inputs_cause_a_warning(model):
         predict_dataset(model, records(rods(8, seed=2, scale=30.0)))
 
 
+@pytest.mark.slow
 def test_a_report_counts_what_bands_contain(model, tmp_path):
     data = records(rods(60, seed=3)).load()
     report = loca.evaluate(model, data, level=0.8, batch_size=25)
@@ -102,6 +103,7 @@ def test_the_score_of_a_perfect_normal_distribution_is_known():
     assert found[0, 0] == pytest.approx(2.0 / np.sqrt(np.pi), rel=1e-2)  # σ/√π
 
 
+@pytest.mark.slow
 def test_commands_calibrate_predict_and_evaluate(model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, seed, scale in (("held", 1, 1.0), ("new", 2, 1.0), ("far", 2, 30.0)):

@@ -382,6 +382,7 @@ def command(*line, code=0):
     return " ".join(result.output.replace("│", " ").split())
 
 
+@pytest.mark.slow
 def test_the_command(place):
     asked = ["predict", place / "model.safetensors", place / "data.zarr", "--out"]
     command(*asked, place / "p.nc")

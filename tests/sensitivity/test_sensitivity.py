@@ -98,6 +98,7 @@ class Form(Operator):
         return self.normalization.at(queries).standardize(s)
 
 
+@pytest.mark.slow
 def test_training_with_derivatives_gives_better_derivatives():
     """Four values do not determine the six coefficients of a quadratic form; with two derivatives each they do."""
     data, du, ds = quadratic(4, mean=0.0, spread=1.0)

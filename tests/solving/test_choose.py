@@ -43,6 +43,7 @@ def compete(monkeypatch):
     return compete
 
 
+@pytest.mark.slow
 def test_the_best_is_returned_with_a_table(compete, capsys):
     train, validation = pairs(curved=1.0), pairs(1, curved=1.0)
     small = trained(functools.partial(LOCA.create, **SMALL))

@@ -42,6 +42,7 @@ def error(operator, data):
     return float(jnp.mean(relative_l2(operator.predict(data.u, data.y), data.s)))
 
 
+@pytest.mark.slow
 def test_without_arguments_it_beats_ridge_and_reports_its_search():
     train, test = functions(120), functions(60, 1)
     operator, report = solve(train)
@@ -58,6 +59,7 @@ def test_without_arguments_it_beats_ridge_and_reports_its_search():
     np.testing.assert_array_equal(again.variance, operator.variance)
 
 
+@pytest.mark.slow
 def test_the_better_of_two_transforms_is_chosen():
     """Outputs that are smooth functions of log u."""
     plain = functions(40)
@@ -94,6 +96,7 @@ def test_smaller_eigenvalues_are_kept_in_double_precision():
         assert single < 0.5 * count()
 
 
+@pytest.mark.slow
 def test_functions_from_a_file_give_the_same_operator(tmp_path):
     data = functions(50).observe(jax.random.key(0), 6)
     once, each = samples_to_arrays(data)

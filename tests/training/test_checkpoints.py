@@ -66,6 +66,7 @@ def run(getkey):
     return State.start(model, optimizer), step
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_the_same_run(run, tmp_path):
     """Saved while training goes on and consumes the saved state; the optimizer has counters and bfloat16 momenta."""
     state, step = run

@@ -47,6 +47,7 @@ def bits(tree) -> bytes:
     return b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_array)))
 
 
+@pytest.mark.slow
 def test_it_returns_to_the_best_state_with_half_the_rate(model, data, recovered):
     """As one would by hand: 20 steps, and from their end steps 30 to 40 at half the rate."""
     ours, history = recovered

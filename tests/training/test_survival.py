@@ -151,6 +151,7 @@ def test_asked_to_stop_a_process_saves_and_ends_well(start, tmp_path):
     assert any((tmp_path / "run/checkpoints").iterdir())
 
 
+@pytest.mark.slow
 def test_a_stopped_run_is_saved_and_resumes_to_the_same_history(model, data, tmp_path):
     arguments = {"steps": 20, "batch_size": 20, "every": 10}
 
@@ -190,6 +191,7 @@ def test_a_checkpoint_between_two_validations_is_not_the_best(model, tmp_path):
     assert checkpoints.best() == 1
 
 
+@pytest.mark.slow
 def test_two_at_once_are_refused(model, data, tmp_path):
     said = []
 

@@ -39,6 +39,7 @@ def arrays(model):
 # ---- ensembles -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_member_is_trained_as_if_alone(ensemble, data):
     options = {"steps": 12, "progress": False, "batch_size": 5}
     together, history = loca.fit(ensemble, data, validate=data, **options)
@@ -49,6 +50,7 @@ def test_a_member_is_trained_as_if_alone(ensemble, data):
     assert history.moments[-1].validation is not None
 
 
+@pytest.mark.slow
 def test_mean_and_deviation_are_those_of_the_members(ensemble, data):
     y = data.y.points
     each = np.stack([ensemble.member(i)(data.u[0], y) for i in range(3)])
@@ -164,6 +166,7 @@ def test_coverage_is_the_level_whatever_the_operator(make):
     assert np.all(np.mean(pointwise, axis=(0, 1)) > 0.8 - error / 2)
 
 
+@pytest.mark.slow
 def test_bands_of_few_labels_and_of_a_wrong_sigma_cover_new_functions(tmp_path):
     held, new = noise(400, seed=2), noise(400, seed=3)
     operator = loca.calibrate(Knowing(identity(), jnp.asarray(0.01)), held.observe(jax.random.key(0), 3))
