@@ -5,7 +5,9 @@
 
 Data, ridge regression and mean field are those of `loca reproduce`. Errors are relative L2 errors over complete fields
 of test functions, for each channel. Skill is 1 − MSE/MSE of climatology. Coverage is the share of points of 100 test
-functions within 1.645 `std` of the prediction, which should be 90 %. Maps that are smooth and known without noise are
+functions within 1.645 `std` of the prediction, which should be 90 %. `bands` are those of level 90 % on every second
+test function, after calibration on the others: coverage of points, share of functions that simultaneous bands contain
+entirely, mean width and CRPS, each for every channel. Maps that are smooth and known without noise are
 solved for in double precision, as with JAX_ENABLE_X64=1. Core minutes count the time of one core, which other processes
 do not lengthen as they do minutes. Results are added to studies/solved.json, one row per case and seed; rows that exist
 are not computed again.
@@ -19,6 +21,7 @@ from pathlib import Path
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import loca
@@ -108,6 +111,16 @@ def coverage(operator: loca.GaussianOperator, data) -> list[float]:
     return np.mean(inside, axis=(0, 1)).tolist()
 
 
+def bands(operator: loca.Operator, data) -> dict:
+    test = next(iter(data.tests.values()))
+    if not isinstance(test, loca.Samples):
+        test = test.load(slice(2 * FUNCTIONS))
+    held, new = (test.take(jnp.arange(start, len(test), 2)) for start in (0, 1))
+    report = evaluate(loca.calibrate(operator, held, weights=data.weights), new, weights=data.weights)
+    found = {name: report.errors[name].mean(axis=0).tolist() for name in ("coverage", "contained", "width", "crps")}
+    return {"functions": len(new), **found}
+
+
 def row(case: str, seed: int) -> dict:
     CACHE.mkdir(parents=True, exist_ok=True)
     data = source(case).load(seed, CACHE)
@@ -119,6 +132,7 @@ def row(case: str, seed: int) -> dict:
         "solve_seconds": report.solve_seconds, "trials": len(report.trials), "iterations": report.iterations,
         "hyperparameters": str(report.hyperparameters), "precision": str(operator.coefficients.dtype),
         "gaussian": measure(operator, data), "coverage": coverage(operator, data),
+        "bands": bands(operator, data),
         "ridge": measure(ridge(data), data), "mean field": measure(mean_field(data), data),
     }  # fmt: skip
 
