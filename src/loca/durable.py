@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import multiprocessing
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -86,6 +87,11 @@ def acquire(directory: Path, wait: bool) -> int:
     """Lock a directory, created if necessary, and return the descriptor of its lock file."""
     import fcntl  # missing on Windows, where the rest of the package can still be imported
 
+    if wait and getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RuntimeError(  # its parent holds the lock and waits for it
+            "a worker process imports the script that started it and must not run it again; call this under "
+            "`if __name__ == '__main__':`"
+        )
     path = directory / "lock"
     while True:
         directory.mkdir(parents=True, exist_ok=True)

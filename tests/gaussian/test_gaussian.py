@@ -16,6 +16,7 @@ from loca.models import Regression
 from loca.solving.problem import Accuracy, Hyperparameters, Problem, Ranks
 
 HYPER = Hyperparameters(length=1.5, damping=0.5, linear=0.7, noise=1e-2, location_lengths=(0.4, 0.6))
+NUGGET = dataclasses.replace(HYPER, nugget=0.05)
 ALL = Ranks(100, 100)
 EXACT = Accuracy(1e-13, 1000)
 DRAWS = 4000 if os.environ.get("LOCA_FULL") else 1000
@@ -72,22 +73,29 @@ def direct(problem, hyper, u, y):
     index = data.y.index if isinstance(data.y, Indexed) else np.tile(np.arange(len(places)), (len(z), 1))
     of, at = np.repeat(np.arange(len(z)), index.shape[1]), np.asarray(index).ravel()
     table = np.array([[k_y(p, q) for q in places] for p in places])
-    covariance = np.array([[k_u(a, b) for b in z] for a in z])[np.ix_(of, of)] * table[np.ix_(at, at)]
+    functions = np.array([[k_u(a, b) for b in z] for a in z]) + hyper.nugget * np.eye(len(z))
+    covariance = functions[np.ix_(of, of)] * table[np.ix_(at, at)]
     inverse = np.linalg.inv(covariance + hyper.noise * np.eye(len(of)))
     values = np.moveaxis(np.asarray(problem.values), 0, 2).reshape(len(of), -1)
     code = np.asarray(problem.encoder(problem.normalization.standardize_input(u)))
     cross = np.array([[k_y(p, q) for q in places] for p in points])[:, at] * np.array([k_u(code, b) for b in z])[of]
-    prior = k_u(code, code) * np.array([[k_y(p, q) for q in points] for p in points])
+    prior = (k_u(code, code) + hyper.nugget) * np.array([[k_y(p, q) for q in points] for p in points])
     variance = np.einsum("is,ij,js->s", values, inverse, values) / len(of)  # of maximum likelihood
     return cross @ inverse @ values, prior - cross @ inverse @ cross.T, variance
 
 
 @pytest.mark.parametrize(
-    "domain", [Box((0.0, -1.0), (2.0, 1.0)), Torus.unit(2), Sphere()], ids=["Box", "Torus", "Sphere"]
+    ("domain", "hyper"),
+    [
+        (Box((0.0, -1.0), (2.0, 1.0)), HYPER),
+        (Box((0.0, -1.0), (2.0, 1.0)), NUGGET),
+        (Torus.unit(2), HYPER),
+        (Sphere(), dataclasses.replace(HYPER, location_lengths=(0.8,))),
+    ],
+    ids=["Box", "Box-nugget", "Torus", "Sphere"],
 )
-def test_mean_and_variance_are_those_of_the_full_covariance(domain, x64):
+def test_mean_and_variance_are_those_of_the_full_covariance(domain, hyper, x64):
     data = example(domain)
-    hyper = HYPER if not isinstance(domain, Sphere) else dataclasses.replace(HYPER, location_lengths=(0.8,))
     problem = as_problem(data)
     operator, found = problem.solve(hyper, ALL, EXACT)
     assert found.iterations <= 2  # with all labels the preconditioner is the inverse
@@ -101,32 +109,34 @@ def test_mean_and_variance_are_those_of_the_full_covariance(domain, x64):
     np.testing.assert_allclose(operator.std(u, y), std, atol=1e-8)
 
 
-def test_with_some_labels_the_mean_is_that_of_the_full_covariance(x64):
+@pytest.mark.parametrize("hyper", [HYPER, NUGGET], ids=["noise", "nugget"])
+def test_with_some_labels_the_mean_is_that_of_the_full_covariance(hyper, x64):
     data = example().observe(jax.random.key(0), 9)
     problem = as_problem(data)
-    operator, found = problem.solve(HYPER, ALL, EXACT)
+    operator, found = problem.solve(hyper, ALL, EXACT)
     assert found.residual < 1e-12
     u, y = data.u[3] + 0.3, data.y.points[::4]
-    mean, _, variance = direct(problem, HYPER, u, y)
+    mean, _, variance = direct(problem, hyper, u, y)
     np.testing.assert_allclose(problem.normalization.at(Shared(y)).standardize(operator(u, y)), mean, atol=1e-8)
     np.testing.assert_allclose(operator.variance, variance, rtol=1e-7)
 
 
 @pytest.mark.slow
-def test_draws_have_the_posterior_covariance(x64):
+@pytest.mark.parametrize("hyper", [HYPER, pytest.param(NUGGET, marks=pytest.mark.full)], ids=["noise", "nugget"])
+def test_draws_have_the_posterior_covariance(hyper, x64):
     data = example(channels=1).observe(jax.random.key(0), 9)
     problem = as_problem(data)
-    operator, _ = problem.solve(HYPER, ALL, EXACT)
+    operator, _ = problem.solve(hyper, ALL, EXACT)
     u, y = data.u[3] + 0.3, data.y.points[::6]
-    mean, covariance, variance = direct(problem, HYPER, u, y)
+    mean, covariance, variance = direct(problem, hyper, u, y)
     draws = operator.draws(jax.random.key(0), DRAWS)
     found = np.stack([draw.coefficients[0] for draw in draws])
     f, h = operator.f(operator.encode(u)[None])[0], operator.h(y)
     values = np.einsum("a,sab,pb->sp", f, found, h)
     np.testing.assert_allclose(values.mean(0), mean[:, 0], atol=5 * np.sqrt(covariance.max() * variance[0] / DRAWS))
     # outside of the features of 12 landmarks there is nothing that depends on y on the grid, but k_U(u, u) − |f(u)|²
-    outside = (float(operator.f.kernel.diagonal(operator.encode(u)[None])[0]) - f @ f) * np.asarray(h @ h.T)
-    expected = (covariance - outside) * variance[0]
+    outside = float(operator.f.kernel.diagonal(operator.encode(u)[None])[0] - f @ f + hyper.nugget)
+    expected = (covariance - outside * np.asarray(h @ h.T)) * variance[0]
     scale = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
     np.testing.assert_allclose(np.cov(values.T) / scale, expected / scale, atol=5 * np.sqrt(2 / DRAWS))
 

@@ -26,7 +26,7 @@ s = jnp.asarray(rng.normal(size=(21, 30, 2)))
 every = Samples(u, Shared(y), s, domain=Box.unit(2))
 indexed = every.observe(jax.random.key(0), 7)
 free = Samples(u, Free(indexed.y.locations(21)), indexed.s, domain=Box.unit(2))
-hyper = Hyperparameters(length=1.0, noise=1e-2, location_lengths=(0.5, 0.5))
+hyper = Hyperparameters(length=1.0, noise=1e-2, nugget=1e-2, location_lengths=(0.5, 0.5))
 found = {"differences": [], "collectives": []}
 for data in (every, indexed, free) if "--all" in sys.argv else (indexed,):
     problem = Problem.fit(data, ())
@@ -39,7 +39,7 @@ for data in (every, indexed, free) if "--all" in sys.argv else (indexed,):
             one, other = getattr(answers[0], name), getattr(answer, name)
             found["differences"].append(float(jnp.max(jnp.abs(one - other)) / jnp.max(jnp.abs(one))))
     features = problem.features(hyper, Ranks(16, 20))
-    blocks = list(in_blocks(features, features.values, data.y, problem.values))
+    blocks = list(in_blocks(features, features.values, data.y, problem.values, 1.0))
     system = System(blocks, 1e-2, mesh)
     (block,) = system.blocks
     program = summed.lower(normal, block, (answers[0].coefficients,), mesh).compile().compiled.as_text()

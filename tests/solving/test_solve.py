@@ -71,6 +71,20 @@ def test_the_better_of_two_transforms_is_chosen():
     assert min(trials.rows, key=lambda trial: trial.error).hyperparameters == best
 
 
+@pytest.mark.slow
+def test_noisy_inputs_have_a_nugget():
+    """With few labels, errors that a function has of its own are not averaged out as noise of labels is."""
+    clean = functions(160)
+    data = dataclasses.replace(clean, u=clean.u + 0.3 * jax.random.normal(jax.random.key(0), clean.u.shape))
+    data = data.observe(jax.random.key(1), 12)
+    fold = Fold(data.take(jnp.arange(120)), data.take(jnp.arange(120, 160)))
+    stage = Stage(120, Ranks(120, 16), (4.0, 2.0), 40, 5000)
+    without, found = Trials(None, show=False), Trials(None, show=False)
+    search([fold], HYPER, [stage], without)
+    assert search([fold], HYPER, [stage._replace(nugget=True)], found).nugget > 0.0
+    assert min(trial.error for trial in found.rows) < 0.98 * min(trial.error for trial in without.rows)
+
+
 def test_a_trial_is_not_run_again(tmp_path):
     """Nor if the process was killed while it wrote the next one."""
     trial = Trial(0, HYPER, 0.5, 3, 0.1)
@@ -107,8 +121,9 @@ def test_functions_from_a_file_give_the_same_operator(tmp_path):
     example = {name: array[0] for name, array in each.items()}
     schema = StoreSchema(len(data), data.domain, data.inputs, data.outputs, once, example)
     store = write_store(tmp_path / "store.zarr", schema, read, provenance={}, block=20)
-    one, _ = solve(data, hyperparameters=HYPER, ranks=(50, 16))
-    two, _ = solve(store, hyperparameters=HYPER, ranks=(50, 16))
+    hyper = dataclasses.replace(HYPER, nugget=1e-3)
+    one, _ = solve(data, hyperparameters=hyper, ranks=(50, 16))
+    two, _ = solve(store, hyperparameters=hyper, ranks=(50, 16))
     test = functions(10, 1)
     np.testing.assert_allclose(one.predict(test.u, test.y), two.predict(test.u, test.y), atol=2e-3)
     with pytest.raises(ValueError, match="does not know where its training functions were labeled"):

@@ -4,6 +4,7 @@ from loca.gaussian.inputs import InputFeatures as InputFeatures
 from loca.gaussian.inputs import InputKernel as InputKernel
 from loca.gaussian.labels import Labels as Labels
 from loca.gaussian.labels import Values as Values
+from loca.gaussian.labels import correlated as correlated
 from loca.gaussian.labels import labels_at as labels_at
 from loca.gaussian.locations import GridFeatures as GridFeatures
 from loca.gaussian.locations import LocationFeatures as LocationFeatures
@@ -29,6 +30,7 @@ __all__ = [
     "System",
     "Values",
     "conjugate_gradients",
+    "correlated",
     "grid_axes",
     "labels_at",
     "location_features",

@@ -5,15 +5,16 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Sequence
-from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Int
 
 from loca.data import Free, Indexed, Queries, Shared
 from loca.gaussian.locations import GridFeatures, LocationFeatures
+from loca.typing import PyTree
 
 BLOCK = 2**24
 """Numbers of a block of gathered features: 64 MB in single precision."""
@@ -30,10 +31,12 @@ Values = Float[Array, "S N P"]
 class Labels(eqx.Module):
     """C ↦ f(uₙ)ᵀ C h(yₙₚ) for the labels of N functions, with its adjoint; S channels or right-hand sides at once."""
 
-    of_functions: ClassVar[tuple[str, ...]] = ("f",)
-    """Fields with one row per function."""
+    f: Float[Array, "N r_u"]
 
-    f: eqx.AbstractVar[Float[Array, "N r_u"]]
+    @property
+    def rows(self) -> tuple[PyTree, ...]:
+        """All arrays with one row per function; of a tree whose leaves are not arrays, their places."""
+        return (self.f,)
 
     @abc.abstractmethod
     def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
@@ -55,11 +58,14 @@ class Labels(eqx.Module):
         """Fᵀ (…) H: coefficients from values at the labels."""
         return jnp.einsum("na,snb->sab", self.f, self.from_queries(values))
 
+    def whiten(self, values: Values) -> Values:
+        """The values of labels, transformed so that their noise is independent."""
+        return values
+
 
 class AllLabels(Labels):
     """Every function is labeled at the same locations."""
 
-    f: Float[Array, "N r_u"]
     h: Float[Array, "P r_y"]
 
     def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
@@ -76,10 +82,12 @@ class AllLabels(Labels):
 class ManyLabels(Labels):
     """Every function is labeled at many of M common locations: all M are computed."""
 
-    of_functions: ClassVar[tuple[str, ...]] = ("f", "index")
-    f: Float[Array, "N r_u"]
     h: Float[Array, "M r_y"]
     index: Int[Array, "N P"]
+
+    @property
+    def rows(self) -> tuple[PyTree, ...]:
+        return self.f, self.index
 
     def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
         return jnp.take_along_axis(v @ self.h.T, self.index[None], axis=2)
@@ -97,10 +105,12 @@ class ManyLabels(Labels):
 class FewLabels(Labels):
     """Every function is labeled at few of M common locations: their features are gathered, in blocks of functions."""
 
-    of_functions: ClassVar[tuple[str, ...]] = ("f", "index")
-    f: Float[Array, "N r_u"]
     h: Float[Array, "M r_y"]
     index: Int[Array, "N P"]
+
+    @property
+    def rows(self) -> tuple[PyTree, ...]:
+        return self.f, self.index
 
     def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
         one = lambda row: self.h[row[0]] @ row[1].T  # noqa: E731
@@ -125,11 +135,13 @@ class GridLabels(Labels):
     This costs Σ nᵢ operations for each of Π nᵢ points of the grid, whatever the number of features.
     """
 
-    of_functions: ClassVar[tuple[str, ...]] = ("f", "index")
-    f: Float[Array, "N r_u"]
     axes: tuple[Float[Array, "n n"], ...]
     products: Int[Array, " r_y"]
     index: Int[Array, "N P"]
+
+    @property
+    def rows(self) -> tuple[PyTree, ...]:
+        return self.f, self.index
 
     def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
         features = jnp.arange(len(self.products))
@@ -152,10 +164,12 @@ class GridLabels(Labels):
 class OwnLabels(Labels):
     """Every function has locations of its own: their features are computed when they are needed, in blocks."""
 
-    of_functions: ClassVar[tuple[str, ...]] = ("f", "y")
-    f: Float[Array, "N r_u"]
     features: LocationFeatures
     y: Float[Array, "N P d_y"]
+
+    @property
+    def rows(self) -> tuple[PyTree, ...]:
+        return self.f, self.y
 
     def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
         one = lambda row: self.features(row[0]) @ row[1].T  # noqa: E731
@@ -172,6 +186,61 @@ class OwnLabels(Labels):
     def _map(self, one, rows):
         size = max(1, BLOCK // (self.y.shape[1] * self.features.rank))
         return jax.lax.map(one, rows, batch_size=min(size, len(self.y)))
+
+
+class CorrelatedLabels(Labels):
+    """Labels whose noise is correlated within each function, multiplied by W = L⁻¹ for its covariance L Lᵀ.
+
+    The noise of the products is independent.
+
+    **Arguments:**
+
+    - `labels`: the labels themselves.
+    - `whitening`: W of each function, or of all together.
+    - `powers`: Σₚ (W h)ₚ² of each function, or of all together.
+    """
+
+    labels: Labels
+    whitening: Float[Array, "K P P"]
+    powers: Float[Array, "K r_y"]
+
+    @property
+    def rows(self) -> tuple[PyTree, ...]:
+        own = () if isinstance(self.labels, AllLabels) else (self.whitening, self.powers)
+        return self.f, *self.labels.rows, *own
+
+    def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
+        return self.whiten(self.labels.at_queries(v))
+
+    def from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
+        return self.labels.from_queries(multiply(jnp.swapaxes(self.whitening, 1, 2), values))
+
+    @property
+    def squares(self) -> Float[Array, "N r_y"]:
+        return jnp.broadcast_to(self.powers, (len(self.f), self.powers.shape[1]))
+
+    def whiten(self, values: Values) -> Values:
+        return multiply(self.whitening, values)
+
+
+def multiply(matrices: Float[Array, "K P P"], values: Values) -> Values:
+    """Multiply the values of each function by its matrix, or by the only one."""
+    if len(matrices) == 1:
+        return values @ matrices[0].T
+    return jnp.einsum("npq,snq->snp", matrices, values)
+
+
+def correlated(labels: Labels, features: LocationFeatures, queries: Queries, ratio: float) -> CorrelatedLabels:
+    """Labels of functions that have an error of their own, with covariance ratio·λ·k_Y, beside noise of variance λ."""
+
+    def of_function(y: Float[Array, "P d_y"]) -> tuple[Float[Array, "P P"], Float[Array, " r_y"]]:
+        h, one = features(y), jnp.eye(len(y), dtype=y.dtype)
+        whitening = solve_triangular(jnp.linalg.cholesky(one + ratio * h @ h.T), one, lower=True)
+        return whitening, jnp.sum((whitening @ h) ** 2, axis=0)
+
+    y = queries.y[None] if isinstance(queries, Shared) else queries.locations(len(labels.f))
+    size = max(1, BLOCK // (y.shape[1] * max(y.shape[1], features.rank)))
+    return CorrelatedLabels(labels.f, labels, *jax.lax.map(of_function, y, batch_size=min(size, len(y))))
 
 
 def labels_at(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Queries) -> Labels:

@@ -111,8 +111,8 @@ class OnMesh:
     def __iter__(self) -> Iterator[Block]:
         for block in self.blocks:
             labels, count = block.labels, self.mesh.shape[FUNCTIONS]
-            rows = tuple(pad_to_multiple(getattr(labels, name), count, 0) for name in labels.of_functions)
-            labels = eqx.tree_at(by_names(labels), labels, rows)
+            rows = tuple(pad_to_multiple(each, count, 0) for each in labels.rows)
+            labels = eqx.tree_at(lambda tree: tree.rows, labels, rows)
             added = jnp.arange(len(labels.f)) >= block.values.shape[1]
             labels = eqx.tree_at(lambda tree: tree.f, labels, jnp.where(added[:, None], 0.0, labels.f))
             values = jnp.where(added[:, None], 0.0, pad_to_multiple(block.values, count, 1))
@@ -127,13 +127,8 @@ def partition(block: Block) -> PyTree:
     """How the arrays of a block are split: by functions where they have one row per function."""
     labels = block.labels
     whole = jax.tree.map(lambda _: PartitionSpec(), labels)
-    split = tuple(PartitionSpec(FUNCTIONS) for _ in labels.of_functions)
-    return Block(eqx.tree_at(by_names(labels), whole, split), PartitionSpec(None, FUNCTIONS))  # pyright: ignore[reportArgumentType]
-
-
-def by_names(labels: Labels) -> Callable[[Labels], tuple[Array, ...]]:
-    """Picks the fields with one row per function."""
-    return lambda tree: tuple(getattr(tree, name) for name in type(labels).of_functions)
+    split = tuple(PartitionSpec(FUNCTIONS) for _ in labels.rows)
+    return Block(eqx.tree_at(lambda tree: tree.rows, whole, split), PartitionSpec(None, FUNCTIONS))  # pyright: ignore[reportArgumentType]
 
 
 class Solution(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -11,7 +12,7 @@ from jaxtyping import Array, Float
 from loca.attention import Channels
 from loca.data import Indexed, Normalization, Queries, Shared
 from loca.encoders import Encoder
-from loca.gaussian import Block, InputFeatures, LocationFeatures, System, labels_at
+from loca.gaussian import Block, InputFeatures, LocationFeatures, System, correlated, labels_at
 from loca.models.separable import Basis, SeparableOperator
 from loca.models.uncertain import Uncertain, normal_radius
 from loca.parameters import Fixed
@@ -51,6 +52,8 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
     - `variance`: σ², the prior variance of each channel in standardized units; k_U·k_Y is in units of it.
     - `power`: Σ f_a(u)² h_b(y)² over all labels: how well each coefficient is determined.
     - `conditions`: what `draws` needs; None for operators without it, such as the draws themselves.
+    - `nugget`: the variance of the error that each function has of its own, for example because its input is noisy,
+      relative to the prior variance. It is correlated over locations by k_Y.
     """
 
     normalization: Normalization
@@ -62,6 +65,7 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
     variance: Float[Array, " d_s"]
     power: Float[Array, "r_u r_y"]
     conditions: Conditions | None = None
+    nugget: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.zeros(()))
 
     def basis(self, y: Float[Array, "P d_y"]) -> Basis:
         return self._basis
@@ -75,7 +79,7 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
         return v.reshape(*codes.shape[:-1], *v.shape[1:])
 
     def spread(self, codes: Float[Array, "N d"], queries: Queries) -> Float[Array, "N P d_s"]:
-        """The standard deviation given the training data, in standardized units, without noise of labels.
+        """The standard deviation given the training data, in standardized units, with the nugget, but without noise.
 
         Exact if all functions are labeled at the same locations. Otherwise the labels of a function count as if they
         were spread evenly over all its locations; compare with the spread of `draws` where that is in doubt.
@@ -93,14 +97,14 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
         f, h = self.f(z), self.h(y)
         inside = jnp.einsum("na,ab,pb->np", f**2, self.noise / (self.power + self.noise), h**2)
         outside = self.f.kernel.diagonal(z)[:, None] - jnp.sum(f**2, axis=1)[:, None] * jnp.sum(h**2, axis=1)
-        return jnp.sqrt(self.variance * (inside + jnp.maximum(outside, 0.0))[:, :, None])
+        return jnp.sqrt(self.variance * (inside + jnp.maximum(outside, 0.0) + self.nugget)[:, :, None])
 
     def location_covariance(self, codes: Float[Array, "N d"], y: Float[Array, "P d_y"]) -> Float[Array, "P P"]:
         """Cov(F(u)(y), F(u)(y′)) given the training data, relative to the prior variance; the mean over functions.
 
         It is as exact as `spread`. What lies outside the features of locations is independent between them.
         """
-        f, h, prior = self.f(codes), self.h(y), jnp.mean(self.f.kernel.diagonal(codes))
+        f, h, prior = self.f(codes), self.h(y), jnp.mean(self.f.kernel.diagonal(codes)) + self.nugget
         inside = jnp.mean(f**2, axis=0) @ (self.noise / (self.power + self.noise))
         outside = jnp.maximum(prior - jnp.mean(jnp.sum(f**2, axis=1)), 0.0)
         return (h * (inside + outside)) @ h.T + jnp.diag(prior * jnp.maximum(1.0 - jnp.sum(h**2, axis=1), 0.0))
@@ -110,7 +114,7 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
     ) -> Float[Array, "N N"]:
         """∫ Cov(F(u)(y), F(u′)(y)) dy given the training data, relative to the prior variance, for all pairs.
 
-        It is as exact as `spread`.
+        It is as exact as `spread`, and without the nugget, which no other function tells anything about.
 
         **Arguments:**
 
@@ -133,7 +137,7 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
         """Independent draws from the posterior, each an operator of its own.
 
         A draw from the prior is conditioned on the labels by one more solve, all draws together (Wilson et al. 2020).
-        What lies outside the features is not drawn; `std` accounts for it.
+        What lies outside the features is not drawn, and neither is the nugget; `std` accounts for both.
 
         **Arguments:**
 
@@ -145,7 +149,10 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
                 "this operator does not know where its training functions were labeled, which draws depend on; "
                 "call `draws` of the operator that `loca.solve` returns for data in memory"
             )
-        labels = labels_at(self.f(self.conditions.codes), self.h, self.conditions.queries)
+        queries = self.conditions.queries
+        labels = labels_at(self.f(self.conditions.codes), self.h, queries)
+        if self.nugget > 0.0:
+            labels = correlated(labels, self.h, queries, float(self.nugget / self.noise))
         shape = (count * len(self.coefficients), *self.coefficients.shape[1:])
         prior = jax.random.normal(key, shape)
         values = labels(prior)

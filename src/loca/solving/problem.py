@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from loca.data import Free, Indexed, Normalization, Queries, Records, Samples
+from loca.data import Free, Indexed, Normalization, Queries, Records, Samples, Shared
 from loca.domains import area_weights
 from loca.encoders import Encoder, Joined, PrincipalComponents
 from loca.gaussian import (
@@ -28,6 +28,7 @@ from loca.gaussian import (
     Solution,
     System,
     Values,
+    correlated,
     labels_at,
     location_features,
 )
@@ -58,6 +59,8 @@ class Hyperparameters:
       components equal, 0 leaves them as they are.
     - `linear`: the weight of linear operators relative to the Matérn term.
     - `noise`: λ, the variance of the noise of labels relative to that of the prior.
+    - `nugget`: the variance of the error that each function has of its own, for example because its input is noisy,
+      relative to that of the prior. It is correlated over locations as the prior is.
     - `location_lengths`: of the kernel on locations: for each coordinate, a fraction of its extent; on a sphere one
       number, in units of the radius.
     - `transforms`: of the variables, as pairs (name, transform).
@@ -71,6 +74,7 @@ class Hyperparameters:
     location_lengths: tuple[float, ...] = (0.5,)
     transforms: tuple[tuple[str, str], ...] = ()
     amplitudes: tuple[float, ...] = ()
+    nugget: float = 0.0
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Hyperparameters:
@@ -80,13 +84,14 @@ class Hyperparameters:
                   "amplitudes": tuple(content.get("amplitudes", ()))}  # fmt: skip
         return cls(**content | tuples)
 
-    def moves(self, factor: float, *, few: bool) -> Iterator[list[dict[str, Any]]]:
+    def moves(self, factor: float, *, few: bool, nugget: bool) -> Iterator[list[dict[str, Any]]]:
         """Lists of changes; in each list one number changes, in both directions.
 
         **Arguments:**
 
         - `factor`: by which a number grows or shrinks.
         - `few`: only the noise and lengths, which depend on the number of functions and features.
+        - `nugget`: whether it may change.
         """
 
         def scaled(name: str) -> list[dict[str, Any]]:
@@ -108,6 +113,10 @@ class Hyperparameters:
             yield scaled("linear")
             if axes > 1:
                 yield from (stretched(range(axis, axis + 1)) for axis in range(axes))
+            if nugget and self.nugget:
+                yield scaled("nugget")
+            elif nugget:  # part of the noise is that of functions, or all of it is
+                yield [{"nugget": self.noise, "noise": by * self.noise} for by in (1.0, 0.1)]
 
 
 class Ranks(NamedTuple):
@@ -170,7 +179,8 @@ class Problem:
     ) -> tuple[GaussianOperator, Solution]:  # fmt: skip
         """The operator with given hyperparameters."""
         features = self.features(hyper, ranks)
-        blocks = list(in_blocks(features, features.values, self.data.y, self.values))
+        ratio = hyper.nugget / hyper.noise
+        blocks = list(in_blocks(features, features.values, self.data.y, self.values, ratio))
         conditions = Conditions(in_precision(jnp.asarray(self.codes)), self.data.y)
         return self.finish(features, blocks, conditions, hyper, accuracy, report, mesh)
 
@@ -189,7 +199,7 @@ class Problem:
             codes, values = encoded(data, self.normalization, self.encoder)
             with jax.enable_x64(True):
                 f = features_of(features.f, jnp.asarray(codes))
-            for block in in_blocks(features, f, data.y, values):
+            for block in in_blocks(features, f, data.y, values, hyper.nugget / hyper.noise):
                 blocks.append(block)
         return self.finish(features, blocks, None, hyper, accuracy, report, mesh)
 
@@ -207,7 +217,7 @@ class Problem:
         found, power, variance = jax.tree.map(on_one_device, (found, system.power, variance))
         operator = GaussianOperator(
             self.normalization, self.encoder, f, h, found.x, jnp.asarray(hyper.noise), variance, power, conditions,
-            signature=Signature.of(self.data),
+            jnp.asarray(hyper.nugget), signature=Signature.of(self.data),
         )  # fmt: skip
         return operator, found
 
@@ -221,21 +231,18 @@ class StoredBlocks:
 
     def append(self, block: Block) -> None:
         """Write a block; arrays that all blocks share stay in memory."""
-        names = type(block.labels).of_functions
-        rows = {name: np.asarray(getattr(block.labels, name)) for name in names}
-        np.savez(self.directory / f"{self.count}.npz", allow_pickle=False, values=np.asarray(block.values), **rows)
+        arrays = map(np.asarray, (block.values, *block.labels.rows))
+        np.savez(self.directory / f"{self.count}.npz", *arrays, allow_pickle=False)
         self.first = self.first or block.labels
         self.count += 1
 
     def __iter__(self) -> Iterator[Block]:
         first = self.first
         assert first is not None, "no functions"
-        names = type(first).of_functions
         for i in range(self.count):
             with np.load(self.directory / f"{i}.npz") as file:
-                rows = tuple(jnp.asarray(file[name]) for name in names)
-                values = jnp.asarray(file["values"])
-            yield Block(eqx.tree_at(lambda tree: tuple(getattr(tree, name) for name in names), first, rows), values)
+                values, *rows = (jnp.asarray(file[name]) for name in file.files)
+            yield Block(eqx.tree_at(lambda tree: tree.rows, first, tuple(rows)), values)
 
 
 def encoded(data: Samples, normalization: Normalization, encoder: Encoder) -> tuple[Float[np.ndarray, "N d"], Values]:
@@ -302,17 +309,29 @@ def label_features(data: Samples, lengths: tuple[float, ...], rank: int) -> Loca
     return h.turned(jnp.asarray(y), counts)
 
 
-def in_blocks(features: Features, f: Float[Array, "N r_u"], queries: Queries, values: Values) -> Iterator[Block]:
-    """Functions in blocks that stay within `MEMORY`; all but the last are of one size."""
+def in_blocks(
+    features: Features, f: Float[Array, "N r_u"], queries: Queries, values: Values, ratio: float = 0.0
+) -> Iterator[Block]:
+    """Functions in blocks that stay within `MEMORY`; all but the last are of one size.
+
+    The ratio is that of the nugget to the noise.
+    """
     locations = queries.count if isinstance(queries, Free) else len(queries.points)
     functions = len(f)
-    count = -(-functions * len(values) * max(features.h.rank, locations) // MEMORY)
+    numbers = len(values) * max(features.h.rank, locations)
+    if ratio and not isinstance(queries, Shared):
+        numbers = max(numbers, queries.count**2)
+    count = -(-functions * numbers // MEMORY)
     size = -(-functions // count)
     for start in range(0, functions, size):
         rows = jnp.arange(start, min(start + size, functions))
         with jax.enable_x64(True):
-            labels = labels_at(f[rows], features.h, in_precision(queries.take(rows), jnp.float64))
-        yield Block(in_precision(labels), values[:, rows])
+            places = in_precision(queries.take(rows), jnp.float64)
+            labels = labels_at(f[rows], features.h, places)
+            if ratio:
+                labels = correlated(labels, features.h, places, ratio)
+        labels = in_precision(labels)
+        yield Block(labels, labels.whiten(values[:, rows]))
 
 
 def in_precision(tree: PyTree, dtype: type = float) -> PyTree:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -54,6 +55,7 @@ class Stage(NamedTuple):
     - `factors`: by which hyperparameters change, one after the other.
     - `trials`, `iterations`: of all trials together, at most; the last trial may exceed the iterations. They limit the
       time, and unlike the time they are the same whenever the search is repeated.
+    - `nugget`: whether a nugget is tried.
     """
 
     functions: int
@@ -61,6 +63,7 @@ class Stage(NamedTuple):
     factors: tuple[float, ...]
     trials: int
     iterations: int
+    nugget: bool = False
 
 
 class Trial(NamedTuple):
@@ -73,7 +76,7 @@ class Trial(NamedTuple):
     seconds: float
 
 
-COLUMNS = ("length", "damping", "linear", "noise", "error", "seconds")
+COLUMNS = ("length", "damping", "linear", "noise", "nugget", "error", "seconds")
 HEADER = "stage" + "".join(f"{name:>9}" for name in COLUMNS) + "  lengths in y"
 
 
@@ -83,7 +86,7 @@ def table_row(trial: Trial) -> str:
     lengths = " ".join(f"{each:.3g}" for each in h.location_lengths)
     names = "".join(f", {transform} of {name}" for name, transform in h.transforms)
     return (
-        f"{trial.stage:>5}{h.length:>9.3g}{h.damping:>9.2g}{h.linear:>9.3g}{h.noise:>9.2g}"
+        f"{trial.stage:>5}{h.length:>9.3g}{h.damping:>9.2g}{h.linear:>9.3g}{h.noise:>9.2g}{h.nugget:>9.2g}"
         f"{trial.error:>9.5f}{trial.seconds:>9.1f}  {lengths}{names}"
     )
 
@@ -181,15 +184,15 @@ def descend(
         for change in transforms_to_try(folds[0].train):
             transforms = tuple(sorted({**dict(best.transforms), **change}.items()))
             best = min(best, dataclasses.replace(best, transforms=transforms), key=error)
-    few = number > 0
+    moves = functools.partial(Hyperparameters.moves, few=number > 0, nugget=stage.nugget)
     for factor in stage.factors:
         moved, hopeless = error(best) < math.inf, set[tuple[int, int]]()
         while moved:
             moved = False
-            for choice in range(len(list(best.moves(factor, few=few)))):
+            for choice in range(len(list(moves(best, factor)))):
                 for direction in (each for each in range(2) if (choice, each) not in hopeless):
                     before = best
-                    while error(hyper := moved_by(best, factor, few, choice, direction)) < GAIN * error(best):
+                    while error(hyper := moved_by(best, moves(best, factor), choice, direction)) < GAIN * error(best):
                         best = hyper
                     if error(hyper) > HOPELESS * error(best):
                         hopeless.add((choice, direction))
@@ -199,9 +202,11 @@ def descend(
     return best
 
 
-def moved_by(best: Hyperparameters, factor: float, few: bool, choice: int, direction: int) -> Hyperparameters:
-    """The hyperparameters after one move."""
-    return dataclasses.replace(best, **list(best.moves(factor, few=few))[choice][direction])
+def moved_by(
+    best: Hyperparameters, moves: Iterable[list[dict[str, Any]]], choice: int, direction: int
+) -> Hyperparameters:
+    """The hyperparameters after one of some moves."""
+    return dataclasses.replace(best, **list(moves)[choice][direction])
 
 
 @eqx.filter_jit

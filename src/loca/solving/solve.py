@@ -47,6 +47,9 @@ HELD = 200
 FEW = 100
 """Data with fewer functions than this is split into three folds, each of which is held out once."""
 
+NUGGET_LABELS, NUGGET_MEMORY = 1024, 2**28
+"""Labels of a function, at most, with which a nugget is tried, and numbers that it may keep: P² for each function."""
+
 EXAMPLES = 4096
 """Functions of a stream for the search, the normalization, the encoder and the landmarks."""
 
@@ -119,7 +122,7 @@ def solve(
         axes = 1 if example.domain.is_geographic else example.domain.dimension
         best = Hyperparameters(location_lengths=(0.5,) * axes)
         if len(example) >= 5 or validation is not None:
-            plan = stages(example, Ranks(*ranks or RANKS))
+            plan = stages(example, Ranks(*ranks or RANKS), len(data))
             best = search(folds(example, validation), best, plan, trials, encoder)
     begun = time.perf_counter()
     problem = Problem.fit(example, best.transforms, encoder)
@@ -176,18 +179,20 @@ def folds(data: Samples, validation: Samples | None) -> list[Fold]:
     return [Fold(data.take(jnp.asarray(np.setdiff1d(rows, each))), data.take(jnp.asarray(each))) for each in held]
 
 
-def stages(data: Samples, ranks: Ranks) -> list[Stage]:
-    """Many trials with few functions and features, then a few with more."""
+def stages(data: Samples, ranks: Ranks, functions: int) -> list[Stage]:
+    """Many trials with few functions and features, then a few with more; `functions` are those of the last solve."""
+    P = data.y.count
+    nugget = P <= NUGGET_LABELS and (isinstance(data.y, Shared) or functions * P**2 <= NUGGET_MEMORY)
     if isinstance(data.y, Shared):  # an iteration or two are enough
         count = min(1000, len(data))
-        return [Stage(count, affordable(ranks, data, count, ALL_OPERATIONS), (4.0, 2.0, 1.5), 60, 1000)]
+        return [Stage(count, affordable(ranks, data, count, ALL_OPERATIONS), (4.0, 2.0, 1.5), 60, 1000, nugget)]
     found = []
     sizes = (400, 256, (4.0, 2.0), 50), (1000, 768, (2.0, 1.5), 14)
-    for (functions, r_y, factors, trials), limit in zip(sizes, TRIAL_OPERATIONS, strict=True):
-        count = min(functions, len(data))
+    for (many, r_y, factors, trials), limit in zip(sizes, TRIAL_OPERATIONS, strict=True):
+        count = min(many, len(data))
         few = affordable(Ranks(min(count, ranks.inputs), min(r_y, ranks.locations)), data, count, limit)
         iterations = int(STAGE_OPERATIONS / (operations(few, data, count) + grid_operations(data, count)))
-        found.append(Stage(count, few, factors, trials, iterations))
+        found.append(Stage(count, few, factors, trials, iterations, nugget))
     return found if found[0][:2] != found[1][:2] else found[:1]
 
 
