@@ -1,7 +1,8 @@
 """Measure the server: throughput against the bare model, response times at half load, and memory over time.
 
-    python tools/load.py                          # a LOCA model with 1024 values in and out
+    python tools/load.py                          # LOCA and FNO with 1024 values in and out, a worker for every core
     python tools/load.py --soak 3600              # and an hour at half load
+    python tools/load.py --soak 3600 --rate 200   # and an hour at 200 requests per second
     python tools/load.py --out studies/load.json  # keep the results for the documentation
     python tools/load.py --table                  # print them as the table of docs/deploy.md
 
@@ -34,15 +35,15 @@ RESULTS = ROOT / "studies/load.json"
 SIDE, BATCH = 32, 32
 
 
-def example_model(seed=0):
-    """An untrained LOCA model of the size of the paper's Darcy problem; training would not change its speed."""
+def example_model(kind="LOCA", seed=0):
+    """An untrained model of the size of the paper's Darcy problem; training would not change its speed."""
     rng = np.random.default_rng(seed)
     axis = np.linspace(0.0, 1.0, SIDE)
     grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2)
     waves = np.cos(np.pi * grid @ rng.integers(0, 5, (2, 16)))
     u, s = (rng.normal(size=(64, 16)) @ waves.T for _ in range(2))
     data = loca.Samples(u, grid, s, x=grid)
-    return loca.LOCA.create(data, key=jax.random.key(seed)), data
+    return getattr(loca, kind).create(data, key=jax.random.key(seed)), data
 
 
 def bare_rate(model, data, seconds):
@@ -156,33 +157,37 @@ def open_loop(client, seconds, rate, watch=lambda: None):
     return times
 
 
+def family(process):
+    """A process and its children."""
+    return [process, *map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())]
+
+
 def processor_seconds(process):
-    """Processor time that a process has used."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Processor time that a process and its children have used."""
+    stats = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split() for each in family(process)]
+    return sum(int(fields[11]) + int(fields[12]) for fields in stats) / os.sysconf("SC_CLK_TCK")
 
 
 def resident(process):
-    """Megabytes of memory of a process."""
-    for line in Path(f"/proc/{process}/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError("no VmRSS")
+    """Megabytes of memory of a process and its children."""
+    lines = [Path(f"/proc/{each}/status").read_text().splitlines() for each in family(process)]
+    return sum(int(line.split()[1]) for each in lines for line in each if line.startswith("VmRSS")) / 1024
 
 
 @contextlib.contextmanager
-def running_server(folder, *options):
+def running_server(folder, workers):
     """A server of the models in a folder: its process and its address."""
-    code = "from loca.cli import main; main()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, "serve", str(folder), "--port", "0", *options], stderr=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", "from loca.cli import main; main()", "serve", str(folder), "--port", "0"]
+    process = subprocess.Popen([*command, "--workers", str(workers)], stderr=subprocess.PIPE, text=True)
+    listening = 0
     try:
         for line in process.stderr:
             event = json.loads(line) if line.startswith("{") else {}
             if event.get("event") == "listening":
                 host, port = event["address"].rpartition("/")[2].split(":")
-                break
+                listening += 1
+                if listening == workers:
+                    break
             if event.get("level") != "info":
                 print(line, end="", file=sys.stderr)
         else:
@@ -198,9 +203,9 @@ def percentiles(times):
     return [round(1e3 * float(value), 2) for value in np.percentile(times, [50, 90, 99])]
 
 
-def measure(arguments):
-    """All results as a document."""
-    model, data = example_model()
+def measure(kind, arguments, *, is_last):
+    """All results for one model; the long run follows the last one."""
+    model, data = example_model(kind)
     requests = [request_bytes(np.asarray(u)[None]) for u in data.u]
     expected = np.asarray(model.predict(data.u, data.y.points))
     found = {
@@ -208,13 +213,15 @@ def measure(arguments):
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
         "versions": f"Python {platform.python_version()}, JAX {jax.__version__}",
         "shared": arguments.shared,
+        "model": kind,
+        "workers": arguments.workers,
         "values": [data.u[0].size, int(expected[0].size)],
         "connections": arguments.connections,
     }
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "model").mkdir()
         loca.save(model, Path(folder) / "model/model.safetensors", data=data)
-        with running_server(folder) as (process, address):
+        with running_server(folder, arguments.workers) as (process, address):
             client = Client(address, arguments.connections, requests, expected)
             closed_loop(client, 1.0)
             bare, served, times, costs = [], [], [], []
@@ -234,8 +241,9 @@ def measure(arguments):
             found["full_load_ms"] = percentiles(times)
             half = 0.5 * float(np.median(served))
             found["half_load_ms"] = percentiles(open_loop(client, 4 * arguments.seconds, half))
-            if arguments.soak:
-                found["soak"] = soak(client, arguments.soak, half, process.pid)
+            if arguments.soak and is_last:
+                print(f"{kind}: {found}; {arguments.soak:g} s at a constant rate follow", file=sys.stderr)
+                found["soak"] = soak(client, arguments.soak, arguments.rate or half, process.pid)
             found["requests"], found["errors"] = client.count, client.errors
             found["worst_difference"] = client.worst
             client.close()
@@ -258,48 +266,67 @@ def soak(client, seconds, rate, process):
         "ms": percentiles(times),
         "megabytes": [round(settled, 1), round(largest, 1)],
         "growth": round(largest / settled - 1.0, 4),
+        "errors": client.errors,
     }
 
 
-def table(found):
-    """The results as a table of the documentation."""
-    rows = [
-        ("bare model, batches of 32, functions per second", found["bare_per_second"]),
-        (f"server, {found['connections']} connections, requests per second", found["served_per_second"]),
-        ("share of the bare model (least, most)", "{} ({}, {})".format(found["share"], *found["share_range"])),
-        ("processor time per function: bare model, server (µs)", ", ".join(map(str, found["processor_us"]))),
-        ("full load: 50, 90, 99 % of responses within (ms)", ", ".join(map(str, found["full_load_ms"]))),
-        ("half load: 50, 90, 99 % of responses within (ms)", ", ".join(map(str, found["half_load_ms"]))),
-        ("requests, errors", f"{found['requests']}, {found['errors']}"),
-    ]
-    if "soak" in found:
-        run = found["soak"]
-        rows.append(
-            (
-                f"{run['seconds']:g} s at half load: memory (MB) after a tenth, largest later, growth",
-                f"{run['megabytes'][0]}, {run['megabytes'][1]}, {100 * run['growth']:.1f} %",
-            )
-        )
-    return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows)])
+def table(results):
+    """The results as a table of the documentation, with a column for each model."""
+    connections, workers = results[0]["connections"], results[0]["workers"]
+    rows = {
+        "bare model, batches of 32, functions per second": lambda found: found["bare_per_second"],
+        f"server, {workers} workers, {connections} connections, requests per second": lambda found: found[
+            "served_per_second"
+        ],
+        "share of the bare model (least, most)": lambda found: "{} ({}, {})".format(
+            found["share"], *found["share_range"]
+        ),
+        "processor time per function: bare model, server (µs)": lambda found: "{}, {}".format(*found["processor_us"]),
+        "full load: 50, 90, 99 % of responses within (ms)": lambda found: "{}, {}, {}".format(*found["full_load_ms"]),
+        "half load: 50, 90, 99 % of responses within (ms)": lambda found: "{}, {}, {}".format(*found["half_load_ms"]),
+        "requests, errors": lambda found: f"{found['requests']}, {found['errors']}",
+    }
+    models = [found["model"] for found in results]
+    lines = [f"| | {' | '.join(models)} |", f"| --- |{' ---: |' * len(models)}"]
+    return "\n".join(
+        lines + [f"| {name} | {' | '.join(str(cell(f)) for f in results)} |" for name, cell in rows.items()]
+    )
+
+
+def soak_sentence(results):
+    """The long run in words."""
+    run = next(found["soak"] for found in results if "soak" in found)
+    return (
+        f"In {run['seconds'] / 60:g} minutes at {run['per_second']} requests per second, memory grew by "
+        f"{100 * run['growth']:.1f} % after the first tenth ({run['megabytes'][0]} MB to {run['megabytes'][1]} MB), "
+        f"and {run['errors']} responses were errors."
+    )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", action="append", choices=["LOCA", "FNO", "DeepONet"], help="LOCA and FNO by default")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes of the server")
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=5.0, help="of every measurement")
     parser.add_argument("--rounds", type=int, default=3, help="of bare model and server, in turns")
-    parser.add_argument("--soak", type=float, default=0.0, metavar="SECONDS", help="a long run at half load")
+    parser.add_argument("--soak", type=float, default=0.0, metavar="SECONDS", help="a long run at a constant rate")
+    parser.add_argument("--rate", type=float, help="requests per second of the long run (default: half load)")
     parser.add_argument("--shared", action="store_true", help="note that other programs used the machine")
     parser.add_argument("--out", type=Path, help="write the results to this file")
     parser.add_argument("--table", action="store_true", help=f"print the table of {RESULTS.relative_to(ROOT)}")
     arguments = parser.parse_args()
     if arguments.table:
-        print(table(json.loads(RESULTS.read_text())))
+        results = json.loads(RESULTS.read_text())
+        print(table(results), soak_sentence(results), sep="\n\n")
         return
-    found = measure(arguments)
-    print(json.dumps(found, indent=2))
+    results = []
+    kinds = arguments.model or ["FNO", "LOCA"]
+    for kind in kinds:
+        results.append(measure(kind, arguments, is_last=kind == kinds[-1]))
+    print(json.dumps(results, indent=2))
     if arguments.out:
-        arguments.out.write_text(json.dumps(found, indent=2) + "\n")
+        arguments.out.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

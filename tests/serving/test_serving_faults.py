@@ -197,6 +197,6 @@ def test_a_killed_worker_is_started_again_while_others_answer(folder, model, kil
 
 def test_the_documentation_has_the_measured_load():
     load = tool("load")
-    assert load.table(json.loads(load.RESULTS.read_text())) in (ROOT / "docs/deploy.md").read_text(), (
-        "run `python tools/load.py --table`"
-    )
+    results, text = json.loads(load.RESULTS.read_text()), (ROOT / "docs/deploy.md").read_text()
+    assert load.table(results) in text, "run `python tools/load.py --table`"
+    assert load.soak_sentence(results) in text.replace("\n", " "), "run `python tools/load.py --table`"

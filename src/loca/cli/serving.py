@@ -44,6 +44,9 @@ def serve(
     max_queue: Annotated[int, typer.Option(min=1, help="Input functions that wait for a model.")] = 1024,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for a request.")] = 10.0,
     log: Annotated[str, typer.Option(metavar="errors|all", help="Requests that are logged.")] = "errors",
+    traces: Annotated[
+        bool, typer.Option("--traces", help="Send spans to the collector of OTEL_EXPORTER_OTLP_ENDPOINT.")
+    ] = False,
     classes: ClassOption = None,
     line: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -57,6 +60,7 @@ def serve(
         Limits,
         Repository,
         Supervisor,
+        Tracing,
         bind,
         is_loopback,
         line_of,
@@ -86,7 +90,8 @@ def serve(
     limits = Limits(max_body, max_values, max_queries, max_queue, timeout)
     own = [import_class(name) for name in classes or ()]
     repository = Repository(models, at=at, level=level, refuse_below=refuse_unfamiliar, classes=own)
-    application = Application(repository, limits=limits, tokens=known, logs_all=log == "all")
+    tracing = Tracing() if traces else None
+    application = Application(repository, limits=limits, tokens=known, logs_all=log == "all", tracing=tracing)
     if not is_loopback(host) and certificate is None:
         report("not_encrypted", advice="tokens and data are readable on the network; use --certificate, or a proxy")
     with bind(host, port, is_shared=line is not None) as listener:

@@ -19,6 +19,7 @@ from loca.serving.server import is_loopback as is_loopback
 from loca.serving.server import line_of as line_of
 from loca.serving.server import serve as serve
 from loca.serving.supervisor import Supervisor as Supervisor
+from loca.serving.telemetry import Tracing as Tracing
 from loca.serving.telemetry import report as report
 from loca.serving.telemetry import start_logging as start_logging
 
@@ -31,6 +32,7 @@ __all__ = [
     "ServedModel",
     "Supervisor",
     "Tensor",
+    "Tracing",
     "bind",
     "find_models",
     "is_loopback",

@@ -21,11 +21,11 @@ from starlette.types import Receive, Scope, Send
 
 from loca.serving.batching import Batcher, Results
 from loca.serving.datasets import description, parse_dataset, write_dataset
-from loca.serving.exchange import Disconnected, Endpoint, Exchange, Response, document, extra_headers
-from loca.serving.protocol import Limits, RequestError, parse_json, parse_request, write_response
+from loca.serving.exchange import Disconnected, Endpoint, Exchange, KnownHeaders, Response, document, extra_headers
+from loca.serving.protocol import InferRequest, Limits, RequestError, parse_json, parse_request, write_response
 from loca.serving.repository import Repository
 from loca.serving.served_model import ServedModel, Work
-from loca.serving.telemetry import Metrics, report
+from loca.serving.telemetry import Metrics, Tracing, report
 
 SHORTEST_TOKEN = 16
 """Characters of a token, at least."""
@@ -41,6 +41,9 @@ MOST_PATHS = 1000
 
 EXTENSIONS = ["binary_tensor_data", "model_repository(index)"]
 """Extensions of the protocol; of the last one, only the list of models."""
+
+CLOSED = 499
+"""The status of a request whose client left before the response, in spans."""
 
 JSON, BINARY = b"application/json", b"application/octet-stream"
 OPEN = ("/v2/health/live", "/v2/health/ready")
@@ -68,6 +71,7 @@ class Application:
     - `limits`: what a request may cost.
     - `tokens`: one of them must come with every request, except for health checks; none for a server without tokens.
     - `logs_all`: whether requests that succeed are logged, too.
+    - `tracing`: where spans of requests are sent; None if they are not.
     """
 
     def __init__(
@@ -77,14 +81,16 @@ class Application:
         limits: Limits = Limits(),  # noqa: B008 (frozen)
         tokens: Sequence[bytes] = (),
         logs_all: bool = False,
+        tracing: Tracing | None = None,
     ):
         self.repository, self.limits, self.tokens, self.logs_all = repository, limits, tuple(tokens), logs_all
-        self.metrics = Metrics()
+        self.metrics, self.tracing = Metrics(), tracing
         self.batcher = Batcher(limits, self.observe_batch)
         repository.report = self.report_model
         self.version = version_of("loca-jax")
         self.is_draining = False
         self._body_bytes = 0
+        self.known_headers = KnownHeaders()
         self._known_paths: dict[tuple[str, str], tuple[Endpoint, dict[str, str]]] = {}
         self._reader = ThreadPoolExecutor(1, "datasets")
         model, named = "/v2/models/{model}", "/v2/models/{model}/versions/{version}"
@@ -119,6 +125,15 @@ class Application:
         """Answer a request; every error becomes a response."""
         if scope["type"] != "http":
             return
+        if self.tracing is None:
+            await self.answer(scope, receive, send)
+            return
+        with self.tracing.span(scope) as span:
+            status, model = await self.answer(scope, receive, send)
+            self.tracing.describe(span, scope, status, model and (model.name, model.version))
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> tuple[int, ServedModel | None]:
+        """Send a response, and return its status and the model that was asked."""
         start = time.perf_counter()
         exchange = Exchange(scope, receive, self.repository, self.limits)
         scope["app"], scope["exchange"] = self, exchange
@@ -127,25 +142,33 @@ class Application:
             if self.tokens and scope["path"] not in OPEN:
                 self.check_token(exchange.headers.get(b"authorization", b""))
             await self.route(scope, receive, send)
-            status, headers, body = exchange.response
-        except RequestError as refusal:
-            error = refusal.reason
-            self.metrics.refusals.labels(refusal.kind).inc()
-            status, headers = refusal.status, extra_headers(refusal.status)
-            body = to_json({"error": refusal.reason, **refusal.details})
-        except HTTPException as wrong:
-            error = HTTPStatus(wrong.status_code).phrase
-            headers = {name.lower().encode(): value.encode() for name, value in (wrong.headers or {}).items()}
-            status, body = wrong.status_code, to_json({"error": error})
+            response = exchange.response
         except Disconnected:
-            return
-        except Exception as defect:  # no traceback may reach a client
-            error = f"{type(defect).__name__}: {defect}"
-            report("defect", level=logging.ERROR, path=scope["path"][:200], error=error[:1000])
-            logging.getLogger("loca.serving").exception("traceback")
-            status, headers, body = 500, {}, to_json({"error": "an error inside the server; its log has the reason"})
-        await self.respond(send, status, headers, body, exchange)
-        self.record(exchange, scope, status, time.perf_counter() - start, error)
+            return CLOSED, exchange.model
+        except Exception as failure:  # noqa: BLE001 (no traceback may reach a client)
+            response, error = self.failed(failure, scope["path"])
+        status, _, body = response
+        fields = self.fields(response, is_last=exchange.is_broken)
+        await send({"type": "http.response.start", "status": status, "headers": fields})
+        await send({"type": "http.response.body", "body": body})
+        about = {"method": scope["method"], "path": scope["path"], "client": scope.get("client")}
+        self.record(exchange.model, status, time.perf_counter() - start, error, about)
+        return status, exchange.model
+
+    def failed(self, failure: Exception, path: str) -> tuple[Response, str]:
+        """The response to a request that failed, and the reason for the log."""
+        if isinstance(failure, RequestError):
+            self.metrics.refusals.labels(failure.kind).inc()
+            body = to_json({"error": failure.reason, **failure.details})
+            return (failure.status, extra_headers(failure.status), body), failure.reason
+        if isinstance(failure, HTTPException):
+            error = HTTPStatus(failure.status_code).phrase
+            headers = {name.lower().encode(): value.encode() for name, value in (failure.headers or {}).items()}
+            return (failure.status_code, headers, to_json({"error": error})), error
+        error = f"{type(failure).__name__}: {failure}"
+        report("defect", level=logging.ERROR, path=path[:200], error=error[:1000])
+        logging.getLogger("loca.serving").error("traceback", exc_info=failure)
+        return (500, {}, to_json({"error": "an error inside the server; its log has the reason"})), error
 
     async def route(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Find the function of a path; paths that had a response before are known."""
@@ -158,25 +181,24 @@ class Application:
         if len(self._known_paths) < MOST_PATHS:
             self._known_paths[key] = scope["endpoint"], scope["path_params"]
 
-    async def respond(
-        self, send: Send, status: int, headers: Mapping[bytes, bytes], body: bytes, exchange: Exchange
-    ) -> None:
-        """Send a response; the last one of a connection says so."""
+    def fields(self, response: Response, *, is_last: bool = False) -> list[tuple[bytes, bytes]]:
+        """The header of a response; the last one of a connection says so."""
+        _, headers, body = response
         fields = {b"content-type": JSON, **headers, b"content-length": str(len(body)).encode()}
-        if self.is_draining or exchange.is_broken:
+        if is_last or self.is_draining:
             fields[b"connection"] = b"close"
-        await send({"type": "http.response.start", "status": status, "headers": list(fields.items())})
-        await send({"type": "http.response.body", "body": body})
+        return list(fields.items())
 
-    def record(self, exchange: Exchange, scope: Scope, status: int, seconds: float, error: str) -> None:
+    def record(
+        self, model: ServedModel | None, status: int, seconds: float, error: str, about: Mapping[str, Any]
+    ) -> None:
         """Count a request and log it, if it failed or all are logged."""
-        model = exchange.model.name if exchange.model else ""
-        self.metrics.count(model, status, seconds)
+        self.metrics.count(model.name if model else "", status, seconds)
         if error or self.logs_all:
-            client = scope["client"][0] if scope.get("client") else None
-            fields: dict[str, Any] = {"method": scope["method"], "path": scope["path"][:200], "client": client}
+            client = about["client"][0] if about["client"] else None
+            fields: dict[str, Any] = {"method": about["method"], "path": about["path"][:200], "client": client}
             fields |= {"status": status, "ms": round(1e3 * seconds, 2)}
-            fields |= {"model": model, "version": exchange.model.version} if exchange.model else {}
+            fields |= {"model": model.name, "version": model.version} if model else {}
             fields |= {"error": error[:300]} if error else {}
             report("request", **fields)
 
@@ -245,9 +267,19 @@ class Application:
         model = exchange.find_model()
         body = await self.read_body(exchange)
         length = exchange.header_length()
-        request = parse_request(body, length, model.plans, self.limits)
-        work = model.work(request.inputs, tuple(request.outputs), self.limits)
+        request, work = self.prepare(model, body, length)
         results = await self.run(exchange, model, work)
+        if not (self.logs_all or self.tracing or self.repository.refuse_below):
+            self.known_headers.remember(exchange, len(body), length)
+        return self.complete(request, model, work, results)
+
+    def prepare(self, model: ServedModel, body: bytes, length: int | None) -> tuple[InferRequest, Work]:
+        """Parse an inference request; `length` is that of its JSON if tensors follow as bytes."""
+        request = parse_request(body, length, model.plans, self.limits)
+        return request, model.work(request.inputs, tuple(request.outputs), self.limits)
+
+    def complete(self, request: InferRequest, model: ServedModel, work: Work, results: Results) -> Response:
+        """The response to an inference request."""
         text, header = write_response(request, model.name, str(model.version), results, work.notes)
         if header is None:
             return 200, {}, text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import itertools
 import queue
 import threading
@@ -66,6 +67,10 @@ class Batcher:
 
     async def run(self, model: ServedModel, work: Work, deadline: float) -> Results:
         """The results of some work; raise `RequestError` if too much is waiting, or after a deadline of the loop."""
+        return await self.submit(model, work, deadline).future
+
+    def submit(self, model: ServedModel, work: Work, deadline: float) -> Job:
+        """A job in the queue; raise `RequestError` if too much is waiting. To give it up, cancel its future."""
         assert self._loop is not None
         if self.waiting and self.waiting + work.functions > self.limits.queue:
             raise RequestError(
@@ -76,15 +81,16 @@ class Batcher:
         job = Job(model, work, deadline, self._loop.create_future())
         self.waiting += work.functions
         self._open[job] = None
+        job.future.add_done_callback(functools.partial(self._forget, job))
         if not self._new:
             self._loop.call_soon(self._submit)  # after all requests that have arrived are parsed
         self._new.append(job)
-        try:
-            return await job.future
-        finally:
-            job.is_cancelled = True
-            del self._open[job]
-            self.waiting -= work.functions
+        return job
+
+    def _forget(self, job: Job, future: asyncio.Future[Results]) -> None:
+        job.is_cancelled = True
+        del self._open[job]
+        self.waiting -= job.work.functions
 
     def _submit(self) -> None:
         self._jobs.put(self._new)
@@ -137,10 +143,15 @@ def groups(jobs: Sequence[Job]) -> list[list[Job]]:
     Every model takes its turn in the order in which jobs arrived.
     """
     found: dict[object, list[list[Job]]] = {}
+    counts: dict[object, int] = {}  # of functions in the last group of each key
     for job in jobs:
-        mine = found.setdefault((id(job.model), job.work.key), [[]])
-        if mine[-1] and sum(each.work.functions for each in mine[-1]) + job.work.functions > SIZES[-1]:
+        key, functions = (id(job.model), job.work.key), job.work.functions
+        mine = found.setdefault(key, [[]])
+        count = counts.get(key, 0) + functions
+        if mine[-1] and count > SIZES[-1]:
             mine.append([])
+            count = functions
+        counts[key] = count
         mine[-1].append(job)
     return list(itertools.chain.from_iterable(found.values()))
 

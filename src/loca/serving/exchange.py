@@ -1,11 +1,11 @@
-"""One request and its response."""
+"""One request and its response, and what is kept of it for the next one."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
@@ -16,6 +16,10 @@ from loca.serving.served_model import ServedModel
 
 Response = tuple[int, Mapping[bytes, bytes], bytes]
 """Status, headers and body."""
+
+
+MOST_HEADERS = 256
+"""Headers of requests that are kept."""
 
 
 class Disconnected(Exception):  # noqa: N818 (no error: clients may)
@@ -55,6 +59,45 @@ class Exchange:
         if not given.isdigit() or len(given) > 12:
             raise RequestError(400, "Inference-Header-Content-Length must be the number of bytes of the JSON")
         return int(given)
+
+
+class Known(NamedTuple):
+    """What the header of an inference request says, if its bytes were accepted before.
+
+    **Arguments:**
+
+    - `model`, `version`: of the path.
+    - `path`: for logs.
+    - `body`: bytes of the body.
+    - `length`: bytes of the JSON; None if all is JSON.
+    """
+
+    model: str
+    version: str | None
+    path: str
+    body: int
+    length: int | None
+
+
+class KnownHeaders(dict[bytes, Known]):
+    """Headers of inference requests that succeeded. The next request with the same bytes needs no parsing."""
+
+    def remember(self, exchange: Exchange, body: int, length: int | None) -> None:
+        """Keep the header of a request, unless it says more than where it goes and how long it is."""
+        scope, fields = exchange.scope, exchange.headers
+        header, place = scope.get("header"), scope["path_params"]
+        is_plain = (
+            fields.get(b"content-length") == str(body).encode()
+            and fields.get(b"connection", b"keep-alive").lower() == b"keep-alive"
+            and not fields.keys() & {b"transfer-encoding", b"expect", b"upgrade"}
+            and len(fields) == len(scope["headers"])  # none is given twice
+            and scope["http_version"] == "1.1"
+        )
+        if header is None or not is_plain:
+            return
+        if len(self) >= MOST_HEADERS:
+            self.clear()
+        self[header] = Known(place["model"], place.get("version"), scope["path"], body, length)
 
 
 class Endpoint:

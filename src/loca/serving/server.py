@@ -1,4 +1,4 @@
-"""The server process: sockets, deadlines of connections, reloads, and an end that loses no request."""
+"""The server process: sockets, reloads, and an end that loses no request."""
 
 from __future__ import annotations
 
@@ -10,19 +10,13 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 import uvicorn
-from pydantic_core import to_json
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from loca.serving.application import Application
+from loca.serving.connection import Connection
 from loca.serving.telemetry import report
-
-HEADER_BYTES = 2**15
-"""Bytes of a request before its body, at most."""
 
 KEEP_ALIVE = 75
 """Seconds that a connection may be idle between requests."""
@@ -32,77 +26,6 @@ GRACE = 2.0
 
 POLL = 1.0
 """Seconds between looks at the files of models."""
-
-
-class Connection(HttpToolsProtocol):
-    """A connection whose requests must be complete in time, and whose headers must be short."""
-
-    def connection_made(self, transport: Any) -> None:
-        """Begin, or refuse to, if too many connections are open."""
-        super().connection_made(transport)
-        assert isinstance(self.config.app, Application)
-        self.application, self.limits = self.config.app, self.config.app.limits
-        self._is_in_headers, self._header_bytes = True, 0
-        self._timer: asyncio.TimerHandle | None = self.loop.call_later(self.limits.timeout, self._expire)
-        if len(self.connections) > self.limits.connections:
-            transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
-        self._stop_timer()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Parse bytes, but no headers without end."""
-        super().data_received(data)
-        if self._is_in_headers:
-            self._header_bytes += len(data)
-            if self._header_bytes > HEADER_BYTES:
-                self._refuse(431, f"the header has more than {HEADER_BYTES} bytes", "header")
-
-    def on_message_begin(self) -> None:
-        """A request begins; its headers must be complete in time."""
-        super().on_message_begin()
-        self._is_in_headers, self._header_bytes = True, 0
-        self._stop_timer()
-        self._timer = self.loop.call_later(self.limits.timeout, self._expire)
-
-    def on_headers_complete(self) -> None:
-        """A body may follow, which must be complete at the same time."""
-        super().on_headers_complete()
-        self._is_in_headers = False
-
-    def on_message_complete(self) -> None:
-        """The request is complete."""
-        super().on_message_complete()
-        self._stop_timer()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _expire(self) -> None:
-        """The request is not complete in time: it is refused, and the application learns that it ended."""
-        cycle = self.cycle
-        if cycle is not None and not cycle.response_started and not self._is_in_headers:
-            self._refuse(408, f"the body did not arrive within {self.limits.timeout:g} s", "slow_body")
-            cycle.disconnected = True
-            cycle.message_event.set()
-        elif self._is_in_headers and self._header_bytes:
-            self._refuse(408, f"the header did not arrive within {self.limits.timeout:g} s", "slow_header")
-        elif not self.transport.is_closing():
-            self.transport.close()
-
-    def _refuse(self, status: int, reason: str, kind: str) -> None:
-        if self.transport.is_closing():
-            return
-        self.application.metrics.refusals.labels(kind).inc()
-        self.application.metrics.count("", status, 0.0)
-        body = to_json({"error": reason})
-        head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
-        self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
-        self.transport.close()
 
 
 class Server(uvicorn.Server):
@@ -170,6 +93,8 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
         self._watcher.cancel()
         self.application.batcher.stop()
+        if self.application.tracing is not None:
+            self.application.tracing.stop()
         report("stopped")
 
 

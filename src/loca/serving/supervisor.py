@@ -25,6 +25,10 @@ COMPILED = {
 """Environment variables with which a worker that is started again finds the programs of the earlier one."""
 
 
+THREADS = "NPROC"
+"""The environment variable with the number of threads of XLA."""
+
+
 @dataclasses.dataclass(eq=False)
 class Worker:
     """A worker process, the connection on which it says that it listens, and whether it has."""
@@ -51,7 +55,7 @@ class Supervisor:
     def run(self) -> int:
         """Run until the end; the exit code is 0 if all workers ended as they should."""
         with tempfile.TemporaryDirectory(prefix="loca-serve-") as directory, self._signals() as awake:
-            self.environment = environment_in(directory)
+            self.environment = environment_in(directory, self.count)
             while not self.is_ending and self.failures < FAILURES:
                 while len(self.workers) < self.count:
                     self.workers.append(self._start())
@@ -115,12 +119,13 @@ class Supervisor:
             waker.close()
 
 
-def environment_in(directory: str) -> dict[str, str]:
-    """The environment of workers, which keep compiled programs and metrics in a directory."""
+def environment_in(directory: str, workers: int) -> dict[str, str]:
+    """The environment of workers, which share the cores, and keep compiled programs and metrics in a directory."""
     compiled = {name: os.environ.get(name, value or f"{directory}/compiled") for name, value in COMPILED.items()}
     os.environ[SHARED_METRICS] = f"{directory}/metrics"
     os.mkdir(os.environ[SHARED_METRICS])  # noqa: PTH102 (a string for the environment)
-    return {**os.environ, **compiled}
+    threads = str(max(1, (os.cpu_count() or 1) // workers))
+    return {THREADS: threads, **os.environ, **compiled}
 
 
 def forget_metrics(worker: int) -> None:

@@ -1,4 +1,4 @@
-"""What a server reports: logs as lines of JSON, and metrics for Prometheus."""
+"""What a server reports: logs as lines of JSON, metrics for Prometheus, and spans for OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from http import HTTPStatus
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -92,3 +95,55 @@ class Metrics:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # pyright: ignore[reportArgumentType]
         return generate_latest(registry), CONTENT_TYPE_LATEST
+
+
+class Tracing:
+    """Spans of requests for a collector of OpenTelemetry.
+
+    The environment variables of OpenTelemetry say where the collector is (OTEL_EXPORTER_OTLP_ENDPOINT), how the service
+    is called (OTEL_SERVICE_NAME) and how many requests are traced (OTEL_TRACES_SAMPLER). A span continues the trace of
+    its client if the request has a header `traceparent`.
+    """
+
+    def __init__(self):
+        try:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import Resource
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        except ImportError:
+            raise ValueError("traces need OpenTelemetry: pip install 'loca-jax[serve,traces]'") from None
+        os.environ.setdefault("OTEL_SERVICE_NAME", "loca")
+        self.provider = TracerProvider(resource=Resource.create())
+        self.provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        self.tracer = self.provider.get_tracer("loca.serving")
+
+    def span(self, scope: Mapping[str, Any]) -> AbstractContextManager[Any]:
+        """The span of a request."""
+        from opentelemetry.propagate import extract
+        from opentelemetry.trace import SpanKind
+
+        sent = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        attributes = {"http.request.method": scope["method"], "url.path": scope["path"][:200]}
+        return self.tracer.start_as_current_span(
+            scope["method"], context=extract(sent), kind=SpanKind.SERVER, attributes=attributes
+        )
+
+    def describe(self, span: Any, scope: Mapping[str, Any], status: int, model: tuple[str, int] | None) -> None:
+        """Add what is known after the response; a span has the name of its route, which few spans differ in."""
+        from opentelemetry.trace import StatusCode
+
+        span.set_attribute("http.response.status_code", status)
+        if model is not None:
+            span.set_attributes({"loca.model": model[0], "loca.version": model[1]})
+            path, names = str(scope["path"]), dict[str, str](scope["path_params"])
+            parameters = {value: f"{{{name}}}" for name, value in names.items()}
+            route = "/".join(parameters.get(part, part) for part in path.split("/"))
+            span.update_name(f"{scope['method']} {route}")
+            span.set_attribute("http.route", route)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            span.set_status(StatusCode.ERROR)
+
+    def stop(self) -> None:
+        """Send what is left."""
+        self.provider.shutdown()
