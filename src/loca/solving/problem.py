@@ -84,14 +84,13 @@ class Hyperparameters:
                   "amplitudes": tuple(content.get("amplitudes", ()))}  # fmt: skip
         return cls(**content | tuples)
 
-    def moves(self, factor: float, *, few: bool, nugget: bool) -> Iterator[list[dict[str, Any]]]:
+    def moves(self, factor: float, *, few: bool) -> Iterator[list[dict[str, Any]]]:
         """Lists of changes; in each list one number changes, in both directions.
 
         **Arguments:**
 
         - `factor`: by which a number grows or shrinks.
         - `few`: only the noise and lengths, which depend on the number of functions and features.
-        - `nugget`: whether it may change.
         """
 
         def scaled(name: str) -> list[dict[str, Any]]:
@@ -113,10 +112,12 @@ class Hyperparameters:
             yield scaled("linear")
             if axes > 1:
                 yield from (stretched(range(axis, axis + 1)) for axis in range(axes))
-            if nugget and self.nugget:
+            if self.nugget:
                 yield scaled("nugget")
-            elif nugget:  # part of the noise is that of functions, or all of it is
-                yield [{"nugget": self.noise, "noise": by * self.noise} for by in (1.0, 0.1)]
+
+    def with_nugget(self) -> list[Hyperparameters]:
+        """The same with a nugget: part of the noise is that of functions, or nearly all of it is."""
+        return [dataclasses.replace(self, nugget=self.noise, noise=by * self.noise) for by in (1.0, 0.1)]
 
 
 class Ranks(NamedTuple):

@@ -32,6 +32,12 @@ ACCURACY = Accuracy(tolerance=3e-4, limit=100)
 GAIN = 0.995
 """A move must lower the error by half a percent."""
 
+NUGGET_GAIN = 0.99
+"""A nugget, with which an iteration takes several times as long, must lower the error by one percent."""
+
+NUGGET_TRIALS = 12
+"""Trials with a nugget, at most."""
+
 HOPELESS = 1.15
 """A move that raises the error by more than this factor is not tried again from other hyperparameters."""
 
@@ -55,7 +61,7 @@ class Stage(NamedTuple):
     - `factors`: by which hyperparameters change, one after the other.
     - `trials`, `iterations`: of all trials together, at most; the last trial may exceed the iterations. They limit the
       time, and unlike the time they are the same whenever the search is repeated.
-    - `nugget`: whether a nugget is tried.
+    - `nugget`: whether a nugget is tried in the end.
     """
 
     functions: int
@@ -173,19 +179,20 @@ def descend(
         error = float(np.mean(errors))
         return Trial(number, hyper, error if np.isfinite(error) else 1e9, iterations, time.perf_counter() - begun)
 
+    trials_left, iterations_left = stage.trials, stage.iterations
+
     def error(hyper: Hyperparameters) -> float:
+        nonlocal trials_left, iterations_left
         if hyper not in known:
-            if len(known) >= stage.trials or sum(trial.iterations for trial in known.values()) >= stage.iterations:
+            if trials_left <= 0 or iterations_left <= 0:
                 return math.inf
             known[hyper] = trials.get(number, hyper, lambda: run(hyper))
+            trials_left, iterations_left = trials_left - 1, iterations_left - known[hyper].iterations
         return known[hyper].error
 
-    if number == 0:
-        for change in transforms_to_try(folds[0].train):
-            transforms = tuple(sorted({**dict(best.transforms), **change}.items()))
-            best = min(best, dataclasses.replace(best, transforms=transforms), key=error)
-    moves = functools.partial(Hyperparameters.moves, few=number > 0, nugget=stage.nugget)
-    for factor in stage.factors:
+    def walk(best: Hyperparameters, factor: float) -> Hyperparameters:
+        """Make moves of one size as long as one of them lowers the error."""
+        moves = functools.partial(Hyperparameters.moves, few=number > 0)
         moved, hopeless = error(best) < math.inf, set[tuple[int, int]]()
         while moved:
             moved = False
@@ -199,6 +206,19 @@ def descend(
                     if best is not before:
                         moved = True
                         break
+        return best
+
+    if number == 0:
+        for change in transforms_to_try(folds[0].train):
+            transforms = tuple(sorted({**dict(best.transforms), **change}.items()))
+            best = min(best, dataclasses.replace(best, transforms=transforms), key=error)
+    for factor in stage.factors:
+        best = walk(best, factor)
+    if stage.nugget and number == 0:
+        trials_left, iterations_left = NUGGET_TRIALS, stage.iterations // 4
+        nugget = min(best.with_nugget(), key=error)
+        if error(nugget) < NUGGET_GAIN * error(best):
+            best = walk(nugget, stage.factors[0])
     return best
 
 
