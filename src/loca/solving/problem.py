@@ -116,8 +116,9 @@ class Hyperparameters:
                 yield scaled("nugget")
 
     def with_nugget(self) -> list[Hyperparameters]:
-        """The same with a nugget: part of the noise is that of functions, or nearly all of it is."""
-        return [dataclasses.replace(self, nugget=self.noise, noise=by * self.noise) for by in (1.0, 0.1)]
+        """The same with a nugget: as large as the noise, larger, or in place of most of the noise."""
+        sizes = (self.noise, self.noise), (16.0 * self.noise, self.noise), (self.noise, 0.1 * self.noise)
+        return [dataclasses.replace(self, nugget=nugget, noise=noise) for nugget, noise in sizes]
 
 
 class Ranks(NamedTuple):
