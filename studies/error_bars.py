@@ -41,7 +41,7 @@ def fitted(model: str, case: str, data: RunData) -> loca.Operator:
     if model == "Ensemble":
         options["size"] = MEMBERS
     operator = getattr(loca, model).create(loca.LOCA.create, data.train, key=jax.random.key(0), **options)
-    return loca.fit(operator, data.train, steps=STEPS, validation=data.validation, progress=False)[0]
+    return loca.fit(operator, data.train, steps=STEPS, progress=False)[0]
 
 
 def row(case: str, model: str) -> dict:

@@ -23,6 +23,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.stats import binom
 
 import loca
 from loca.claims import Results
@@ -37,7 +38,7 @@ CACHE = Path(os.environ.get("LOCA_CACHE", "build/solved"))
 LENGTHS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 DOUBLE = ("darcy-easy-1000-all",)
 """Cases in double precision."""
-QUANTILE = 1.645
+QUANTILE, LEVEL = 1.645, 0.9
 FUNCTIONS = 100
 
 
@@ -126,6 +127,7 @@ def row(case: str, seed: int) -> dict:
     data = source(case).load(seed, CACHE)
     began, used = time.time(), time.process_time()
     operator, report = loca.solve(data.train, validation=data.validation, seed=seed, progress=False)
+    print(report, flush=True)
     minutes, core_minutes = (time.time() - began) / 60.0, (time.process_time() - used) / 60.0
     return {
         "case": case, "seed": seed, "minutes": minutes, "core_minutes": core_minutes,
@@ -166,6 +168,20 @@ def table(results: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def bands_table(results: list[dict]) -> str:
+    """Calibrated bands of seed 0 as Markdown."""
+    header = ["case", "new functions", "points inside", "functions inside", "99 % of the time"]
+    lines = [f"| {' | '.join(header)} |", f"| --- |{' ---: |' * (len(header) - 1)}"]
+    found = [row for row in results if row["seed"] == 0 and "bands" in row]
+    for row in sorted(found, key=lambda row: CASES.index(row["case"])):
+        each = row["bands"]
+        shares = [" ".join(f"{100.0 * share:.1f} %" for share in each[name]) for name in ("coverage", "contained")]
+        least, most = binom.interval(0.99, each["functions"], LEVEL)
+        expected = f"{100.0 * least / each['functions']:.1f} to {100.0 * most / each['functions']:.1f} %"
+        lines.append(f"| {' | '.join([row['case'], str(each['functions']), *shares, expected])} |")
+    return "\n".join(lines)
+
+
 def shown(name: str, values: list[float]) -> str:
     """Errors in percent, or skill."""
     return " ".join(f"{x:.2f}" if name == "skill" else f"{100.0 * x:.3g} %" for x in values)
@@ -195,12 +211,14 @@ def main() -> None:
     parser.add_argument("--case", action="append")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument(
-        "--table", action="store_true", help="print the results so far as Markdown, for docs/solving.md"
+        "--table",
+        action="store_true",
+        help="print the results so far as Markdown, for the documentation",
     )
     given = parser.parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     if given.table:
-        print(table(results))
+        print(table(results), bands_table(results), sep="\n\n")
         return
     made = {"commit": commit(), "hardware": hardware(), "jax": jax.__version__}  # now, since the checkout may change
     for seed in range(given.seeds):

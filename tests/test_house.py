@@ -183,6 +183,9 @@ def test_the_documentation_has_the_table_of_a_study(name, page):
     spec.loader.exec_module(study)
     table = study.table(json.loads(study.RESULTS.read_text()))
     assert table in (ROOT / f"docs/{page}.md").read_text(), f"run `python studies/{name}.py --table`"
+    if name == "solved":
+        table = study.bands_table(json.loads(study.RESULTS.read_text()))
+        assert table in (ROOT / "docs/uncertainty.md").read_text(), "run `python studies/solved.py --table`"
 
 
 def test_the_readme_quotes_the_results():
