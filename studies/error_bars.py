@@ -71,10 +71,10 @@ def table(results: list[dict]) -> str:
         before, after = each["before"], each["after"]
         cells = [
             shown(after["relative_l2"], "{:.3g} %", 100.0),
-            shown(after["crps"], "{:.2g}"),
+            shown(after["crps"], "{:.4g}"),
             shown(before["coverage"], "{:.0f} %", 100.0),
             shown(after["coverage"], "{:.0f} %", 100.0),
-            shown(after["width"], "{:.2g}"),
+            shown(after["width"], "{:.4g}"),
             shown(after["contained"], "{:.0f} %", 100.0),
             f"{each['core_seconds'] / 60.0:.1f}",
         ]

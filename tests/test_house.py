@@ -176,8 +176,11 @@ def test_the_readme_has_the_commands_of_the_tour():
     assert commands == done, "run `make tour`"
 
 
-@pytest.mark.parametrize(("name", "page"), [("solved", "solving"), ("derivatives", "sensitivities")])
-def test_the_documentation_has_the_table_of_a_study(name, page):
+@pytest.mark.parametrize(
+    ("name", "page"), [("solved", "solving"), ("derivatives", "sensitivities"), ("error_bars", "uncertainty")]
+)
+def test_the_documentation_has_the_table_of_a_study(name, page, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "studies")
     spec = importlib.util.spec_from_file_location(name, ROOT / f"studies/{name}.py")
     study = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(study)
