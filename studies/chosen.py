@@ -11,15 +11,13 @@ studies/chosen.json, one row per case; rows that exist are not computed again.
 
 import argparse
 import dataclasses
-import json
 import time
 from pathlib import Path
 
-import jax
+from rows import Rows, read_rows
 from solved import CACHE, measure, source
 
 import loca
-from loca.runs import commit, hardware
 from loca.runs.models import mean_field, ridge
 
 RESULTS = Path(__file__).parent / "chosen.json"
@@ -65,19 +63,13 @@ def main() -> None:
     parser.add_argument("--case", action="append", choices=CASES)
     parser.add_argument("--table", action="store_true", help="print the results so far as Markdown")
     given = parser.parse_args()
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     if given.table:
-        print(table(results))
+        print(table(read_rows(RESULTS)))
         return
-    made = {"commit": commit(), "hardware": hardware(), "jax": jax.__version__}
+    rows = Rows(RESULTS)
     for case in given.case or CASES:
-        if any(each["case"] == case for each in results):
-            continue
-        results.append(row(case) | made)
-        print(json.dumps(results[-1]), flush=True)
-        fresh = RESULTS.with_suffix(".tmp")
-        fresh.write_text(json.dumps(results, indent=1) + "\n")
-        fresh.replace(RESULTS)
+        if {"case": case} not in rows:
+            rows.add(row(case))
 
 
 if __name__ == "__main__":

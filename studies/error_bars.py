@@ -13,18 +13,18 @@ Results are added to studies/error_bars.json, one row per case and model; rows t
 """
 
 import argparse
-import json
 import time
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from rows import Rows, read_rows
 from solved import CACHE, source
 
 import loca
 from loca.evaluation import evaluate
-from loca.runs import RunData, commit, hardware
+from loca.runs import RunData
 
 RESULTS = Path(__file__).parent / "error_bars.json"
 CASES = ("darcy-easy-1000-128", "shallow-water", "europe")
@@ -93,20 +93,14 @@ def main() -> None:
     parser.add_argument("--model", action="append", choices=MODELS)
     parser.add_argument("--table", action="store_true", help="print the results so far as Markdown")
     given = parser.parse_args()
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     if given.table:
-        print(table(results))
+        print(table(read_rows(RESULTS)))
         return
-    made = {"commit": commit(), "hardware": hardware(), "jax": jax.__version__}
+    rows = Rows(RESULTS)
     for case in given.case or CASES:
         for model in given.model or MODELS:
-            if any(each["case"] == case and each["model"] == model for each in results):
-                continue
-            results.append(row(case, model) | made)
-            print(json.dumps(results[-1]), flush=True)
-            fresh = RESULTS.with_suffix(".tmp")
-            fresh.write_text(json.dumps(results, indent=1) + "\n")
-            fresh.replace(RESULTS)
+            if {"case": case, "model": model} not in rows:
+                rows.add(row(case, model))
 
 
 if __name__ == "__main__":

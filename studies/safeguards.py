@@ -19,7 +19,6 @@ relative L2 errors over complete fields. Trials measure no test error.
 
 import argparse
 import dataclasses
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -27,12 +26,13 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+from rows import Rows
 
 from loca.encoders import Standardized
 from loca.evaluation import evaluate
 from loca.models import LOCA, SETTINGS
 from loca.problems import Antiderivative, Darcy
-from loca.runs import Drawn, RunData, Test, commit, hardware
+from loca.runs import Drawn, RunData, Test
 from loca.training import default_optimizer, fit
 
 RESULTS = Path(__file__).parent / "safeguards.json"
@@ -96,21 +96,17 @@ def darcy(seed: int, model: dict, steps: int, tested: bool = True) -> dict:
     return train(name, created, data, steps, 4e-3, seed, tested)
 
 
-def rows(cases: list[str], seeds: int, trials: bool, done: list[dict]) -> Iterator[dict]:
+def results(cases: list[str], seeds: int, trials: bool, done: Rows) -> Iterator[dict]:
     """The results that are not done yet."""
-
-    def is_new(key: dict) -> bool:
-        return not any(all(row.get(name) == key[name] for name in key) for row in done)
-
     for seed in range(seeds):
-        if "darcy" in cases and not trials and is_new(key := {"case": "darcy", "model": DARCY, "seed": seed}):
+        if "darcy" in cases and not trials and (key := {"case": "darcy", "model": DARCY, "seed": seed}) not in done:
             yield key | darcy(seed, DARCY, 5000)
     for model in TRIALS if trials else ():
-        if is_new(key := {"case": "darcy trial", "model": model, "seed": 0}):
+        if (key := {"case": "darcy trial", "model": model, "seed": 0}) not in done:
             yield key | darcy(0, model, 1000, tested=False)
     for seed in range(seeds if "shift" in cases and not trials else 0):
         for length in LENGTHS:
-            if is_new(key := {"case": "shift", "length": length, "seed": seed}):
+            if (key := {"case": "shift", "length": length, "seed": seed}) not in done:
                 yield key | shift(length, seed)
 
 
@@ -121,15 +117,10 @@ def main() -> None:
     parser.add_argument("--trials", action="store_true")
     given = parser.parse_args()
     CACHE.mkdir(parents=True, exist_ok=True)
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-    about = {"commit": commit(), "hardware": hardware(), "jax": jax.__version__}  # before the results change
-    for row in rows(given.case or ["darcy", "shift"], given.seeds, given.trials, results):
+    rows = Rows(RESULTS)
+    for row in results(given.case or ["darcy", "shift"], given.seeds, given.trials, rows):
         command = f"python studies/safeguards.py --case {row['case'].split()[0]}{' --trials' if given.trials else ''}"
-        results.append(row | {"command": command, **about})
-        print(json.dumps(results[-1]), flush=True)
-        fresh = RESULTS.with_suffix(".tmp")
-        fresh.write_text(json.dumps(results, indent=1) + "\n")
-        fresh.replace(RESULTS)
+        rows.add(row | {"command": command})
 
 
 if __name__ == "__main__":

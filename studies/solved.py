@@ -23,6 +23,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from rows import Rows, read_rows
 from scipy.stats import binom
 
 import loca
@@ -30,7 +31,7 @@ from loca.claims import Results
 from loca.claims.comparison import run_name
 from loca.evaluation import evaluate
 from loca.problems import Antiderivative, Climate, Darcy, MechanicalMNIST, ShallowWater
-from loca.runs import DataSource, Drawn, Recorded, Test, commit, hardware
+from loca.runs import DataSource, Drawn, Recorded, Test
 from loca.runs.models import mean_field, ridge
 
 RESULTS = Path(__file__).parent / "solved.json"
@@ -216,21 +217,16 @@ def main() -> None:
         help="print the results so far as Markdown, for the documentation",
     )
     given = parser.parse_args()
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     if given.table:
+        results = read_rows(RESULTS)
         print(table(results), bands_table(results), sep="\n\n")
         return
-    made = {"commit": commit(), "hardware": hardware(), "jax": jax.__version__}  # now, since the checkout may change
+    rows = Rows(RESULTS)
     for seed in range(given.seeds):
         for case in given.case or CASES:
-            if any(each["case"] == case and each["seed"] == seed for each in results):
-                continue
-            with jax.enable_x64(case in DOUBLE):
-                results.append(row(case, seed) | made)
-            print(json.dumps(results[-1]), flush=True)
-            fresh = RESULTS.with_suffix(".tmp")
-            fresh.write_text(json.dumps(results, indent=1) + "\n")
-            fresh.replace(RESULTS)
+            if {"case": case, "seed": seed} not in rows:
+                with jax.enable_x64(case in DOUBLE):
+                    rows.add(row(case, seed))
 
 
 if __name__ == "__main__":

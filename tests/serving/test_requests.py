@@ -11,6 +11,7 @@ import loca
 from commands import command, words
 from loca.models import Regression
 from loca.serving import Limits, RequestError, Tensor, find_models
+from loca.serving.exchange import is_plain
 from loca.serving.protocol import Plans, parse_request
 from loca.serving.tensors import count_sensors
 
@@ -62,3 +63,20 @@ def test_sensors_that_a_model_does_not_know_are_counted():
     whole = rods().load()
     bare = loca.Samples(whole.u, whole.y, whole.s)
     assert count_sensors(Regression.fit(bare)) == 7
+
+
+@pytest.mark.parametrize(
+    ("more", "version", "is_kept"),
+    [
+        ([], "1.1", True),
+        ([(b"connection", b"Keep-Alive")], "1.1", True),
+        ([(b"connection", b"close")], "1.1", False),
+        ([(b"expect", b"100-continue")], "1.1", False),
+        ([(b"transfer-encoding", b"chunked")], "1.1", False),
+        ([(b"content-length", b"7")], "1.1", False),
+        ([], "1.0", False),
+    ],
+)
+def test_only_headers_that_say_nothing_else_are_remembered(more, version, is_kept):
+    headers = [(b"content-length", b"7"), (b"x-request-id", b"3"), *more]
+    assert is_plain({"headers": headers, "http_version": version}, 7) == is_kept

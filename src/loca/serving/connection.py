@@ -29,8 +29,8 @@ class Connection(HttpToolsProtocol):
     """A connection whose requests must be complete in time, and whose headers must be short.
 
     Programs send the same header again and again, with other numbers in the body. If a header is known to the
-    application, its requests are answered without parsing it and without a task of their own. All others, and all that
-    are refused, are left to uvicorn and to the application.
+    application, its requests are answered without parsing it and without a task of their own. All others are left to
+    uvicorn and to the application, and so are those with a defective body.
     """
 
     def connection_made(self, transport: Any) -> None:
@@ -131,8 +131,8 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def shutdown(self) -> None:
-        """End after the response."""
-        if self._job is None:
+        """End, after the response to a request that has begun."""
+        if self._job is None and not self._first:
             super().shutdown()
 
     def on_message_begin(self) -> None:

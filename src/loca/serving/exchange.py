@@ -84,20 +84,24 @@ class KnownHeaders(dict[bytes, Known]):
 
     def remember(self, exchange: Exchange, body: int, length: int | None) -> None:
         """Keep the header of a request, unless it says more than where it goes and how long it is."""
-        scope, fields = exchange.scope, exchange.headers
-        header, place = scope.get("header"), scope["path_params"]
-        is_plain = (
-            fields.get(b"content-length") == str(body).encode()
-            and fields.get(b"connection", b"keep-alive").lower() == b"keep-alive"
-            and not fields.keys() & {b"transfer-encoding", b"expect", b"upgrade"}
-            and len(fields) == len(scope["headers"])  # none is given twice
-            and scope["http_version"] == "1.1"
-        )
-        if header is None or not is_plain:
+        header, place = exchange.scope.get("header"), exchange.scope["path_params"]
+        if header is None or not is_plain(exchange.scope, body):
             return
         if len(self) >= MOST_HEADERS:
             self.clear()
-        self[header] = Known(place["model"], place.get("version"), scope["path"], body, length)
+        self[header] = Known(place["model"], place.get("version"), exchange.scope["path"], body, length)
+
+
+def is_plain(scope: Scope, body: int) -> bool:
+    """Whether a header says no more than where a request goes and how long its body is."""
+    fields: dict[bytes, bytes] = dict(scope["headers"])
+    return (
+        fields.get(b"content-length") == str(body).encode()
+        and fields.get(b"connection", b"keep-alive").lower() == b"keep-alive"
+        and not fields.keys() & {b"transfer-encoding", b"expect", b"upgrade"}
+        and len(fields) == len(scope["headers"])  # none is given twice
+        and scope["http_version"] == "1.1"
+    )
 
 
 class Endpoint:

@@ -20,6 +20,9 @@ SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"
 
 logger = logging.getLogger("loca.serving")
 
+LEVELS = {"loca.serving": logging.INFO, "uvicorn.error": logging.ERROR, "opentelemetry": logging.WARNING}
+"""The least severe messages that are logged."""
+
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Upper ends of the bins of response times."""
 
@@ -43,10 +46,10 @@ class JsonLines(logging.Formatter):
 
 
 def start_logging() -> None:
-    """Write the logs of this package and of uvicorn to standard error as lines of JSON."""
+    """Write the logs of this package, of uvicorn and of OpenTelemetry to standard error as lines of JSON."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    for name, level in {"loca.serving": logging.INFO, "uvicorn.error": logging.ERROR}.items():
+    for name, level in LEVELS.items():
         chosen = logging.getLogger(name)
         chosen.handlers, chosen.propagate = [handler], False
         chosen.setLevel(level)

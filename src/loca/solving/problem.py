@@ -115,6 +115,11 @@ class Hyperparameters:
             if self.nugget:
                 yield scaled("nugget")
 
+    @property
+    def ratio(self) -> float:
+        """The nugget relative to the noise."""
+        return self.nugget / self.noise if self.nugget else 0.0
+
     def with_nugget(self) -> list[Hyperparameters]:
         """The same with a nugget: as large as the noise, larger, or in place of most of the noise."""
         sizes = (self.noise, self.noise), (16.0 * self.noise, self.noise), (self.noise, 0.1 * self.noise)
@@ -181,8 +186,7 @@ class Problem:
     ) -> tuple[GaussianOperator, Solution]:  # fmt: skip
         """The operator with given hyperparameters."""
         features = self.features(hyper, ranks)
-        ratio = hyper.nugget / hyper.noise
-        blocks = list(in_blocks(features, features.values, self.data.y, self.values, ratio))
+        blocks = list(in_blocks(features, features.values, self.data.y, self.values, hyper.ratio))
         conditions = Conditions(in_precision(jnp.asarray(self.codes)), self.data.y)
         return self.finish(features, blocks, conditions, hyper, accuracy, report, mesh)
 
@@ -201,7 +205,7 @@ class Problem:
             codes, values = encoded(data, self.normalization, self.encoder)
             with jax.enable_x64(True):
                 f = features_of(features.f, jnp.asarray(codes))
-            for block in in_blocks(features, f, data.y, values, hyper.nugget / hyper.noise):
+            for block in in_blocks(features, f, data.y, values, hyper.ratio):
                 blocks.append(block)
         return self.finish(features, blocks, None, hyper, accuracy, report, mesh)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -61,7 +60,7 @@ class Stage(NamedTuple):
     - `factors`: by which hyperparameters change, one after the other.
     - `trials`, `iterations`: of all trials together, at most; the last trial may exceed the iterations. They limit the
       time, and unlike the time they are the same whenever the search is repeated.
-    - `nugget`: whether a nugget is tried in the end.
+    - `nugget`: whether a nugget is tried after everything else; only the first stage does.
     """
 
     functions: int
@@ -192,14 +191,14 @@ def descend(
 
     def walk(best: Hyperparameters, factor: float) -> Hyperparameters:
         """Make moves of one size as long as one of them lowers the error."""
-        moves = functools.partial(Hyperparameters.moves, few=number > 0)
+        few = number > 0
         moved, hopeless = error(best) < math.inf, set[tuple[int, int]]()
         while moved:
             moved = False
-            for choice in range(len(list(moves(best, factor)))):
+            for choice in range(len(list(best.moves(factor, few=few)))):
                 for direction in (each for each in range(2) if (choice, each) not in hopeless):
                     before = best
-                    while error(hyper := moved_by(best, moves(best, factor), choice, direction)) < GAIN * error(best):
+                    while error(hyper := moved_by(best, factor, few, choice, direction)) < GAIN * error(best):
                         best = hyper
                     if error(hyper) > HOPELESS * error(best):
                         hopeless.add((choice, direction))
@@ -222,11 +221,9 @@ def descend(
     return best
 
 
-def moved_by(
-    best: Hyperparameters, moves: Iterable[list[dict[str, Any]]], choice: int, direction: int
-) -> Hyperparameters:
-    """The hyperparameters after one of some moves."""
-    return dataclasses.replace(best, **list(moves)[choice][direction])
+def moved_by(best: Hyperparameters, factor: float, few: bool, choice: int, direction: int) -> Hyperparameters:
+    """The hyperparameters after one move."""
+    return dataclasses.replace(best, **list(best.moves(factor, few=few))[choice][direction])
 
 
 @eqx.filter_jit
