@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import os
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -100,12 +101,14 @@ def acquire(directory: Path, wait: bool) -> int:
         except FileNotFoundError:  # the previous holder has just finished and removed the directory
             continue
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(descriptor)
-            raise RuntimeError(
-                f"{directory} is being written by another process; wait for it, stop it, or choose another name"
-            ) from None
+            busy = f"{directory} is being written by another process; "
+            if not wait:
+                os.close(descriptor)
+                raise RuntimeError(f"{busy}wait for it, stop it, or choose another name") from None
+            warnings.warn(f"{busy}waiting for it", stacklevel=4)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         if same_file(descriptor, path):
             return descriptor
         os.close(descriptor)

@@ -11,7 +11,7 @@ import pytest
 from loca.data import Free, Indexed, Normalization, Samples, Shared
 from loca.domains import Box, Sphere, Torus
 from loca.encoders import PrincipalComponents
-from loca.gaussian import Block, System, labels_at
+from loca.gaussian import Block, System, correlated, labels, labels_at
 from loca.models import Regression
 from loca.solving.problem import Accuracy, Hyperparameters, Problem, Ranks
 
@@ -141,16 +141,23 @@ def test_draws_have_the_posterior_covariance(hyper, x64):
     np.testing.assert_allclose(np.cov(values.T) / scale, expected / scale, atol=5 * np.sqrt(2 / DRAWS))
 
 
-def test_free_queries_equal_indexed_ones(x64):
+@pytest.mark.parametrize("ratio", [0.0, 3.0], ids=["noise", "nugget"])
+def test_free_queries_equal_indexed_ones(ratio, x64, monkeypatch):
     data = example().observe(jax.random.key(0), 9)
     assert isinstance(data.y, Indexed)
     problem = as_problem(data)
     _, h, values = problem.features(HYPER, ALL)
     elsewhere = data.y.y[:1] + 0.01  # not on the grid, and never labeled
     many, few = (Indexed(jnp.concatenate([jnp.tile(data.y.y, (n, 1)), elsewhere]), data.y.index) for n in (1, 40))
-    kinds = [labels_at(values, h, q) for q in (data.y, Free(data.y.locations(len(data))), many, few)]
+    every = Free(data.y.locations(len(data))), many, few
+    kinds = [labels_at(values, h, queries) for queries in every]
+    monkeypatch.setattr(labels, "TABLE", 0)  # as if the grid were too large for a table of features
+    kinds.append(labels_at(values, h, data.y))
     assert len({type(kind) for kind in kinds}) == 4
-    grid, *others = (System([Block(kind, problem.values)], 1e-2).solve(*EXACT).x for kind in kinds)
+    if ratio:
+        kinds = [correlated(kind, h, queries, ratio) for kind, queries in zip(kinds, (*every, data.y), strict=True)]
+    blocks = [Block(kind, kind.whiten(problem.values)) for kind in kinds]
+    *others, grid = (System([block], 1e-2).solve(*EXACT).x for block in blocks)
     for other in others:
         np.testing.assert_allclose(grid, other, atol=1e-10)
 

@@ -5,6 +5,7 @@ from loca.gaussian.inputs import InputKernel as InputKernel
 from loca.gaussian.labels import Labels as Labels
 from loca.gaussian.labels import Values as Values
 from loca.gaussian.labels import correlated as correlated
+from loca.gaussian.labels import label_costs as label_costs
 from loca.gaussian.labels import labels_at as labels_at
 from loca.gaussian.locations import GridFeatures as GridFeatures
 from loca.gaussian.locations import LocationFeatures as LocationFeatures
@@ -32,6 +33,7 @@ __all__ = [
     "conjugate_gradients",
     "correlated",
     "grid_axes",
+    "label_costs",
     "labels_at",
     "location_features",
 ]

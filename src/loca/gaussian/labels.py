@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -16,12 +16,14 @@ from loca.data import Free, Indexed, Queries, Shared
 from loca.gaussian.locations import GridFeatures, LocationFeatures
 from loca.typing import PyTree
 
-BLOCK = 2**24
-"""Numbers of a block of gathered features: 64 MB in single precision."""
+GATHERED = 2**17
+"""Numbers of gathered features at a time: they stay in the cache of a core."""
 
-GATHER = 32
-"""Features are gathered where at most one location in so many is labeled; elsewhere all locations are computed, since
-one large matrix product is faster than many small ones."""
+TABLE = 2**25
+"""Numbers of a table of features at all points of a grid, at most: 128 MB in single precision."""
+
+SMALL, TRANSPOSED = 8.0, 4.0
+"""How many times as long an operation takes as one of a large matrix product: with gathered features, and on grids."""
 
 Coefficients = Float[Array, "S r_u r_y"]
 Values = Float[Array, "S N P"]
@@ -57,6 +59,10 @@ class Labels(eqx.Module):
     def adjoint(self, values: Values) -> Coefficients:
         """Fᵀ (…) H: coefficients from values at the labels."""
         return jnp.einsum("na,snb->sab", self.f, self.from_queries(values))
+
+    def normal(self, c: Coefficients) -> Coefficients:
+        """Fᵀ (F C Hᵀ) H: the values at the labels, and coefficients from them."""
+        return self.adjoint(self(c))
 
     def whiten(self, values: Values) -> Values:
         """The values of labels, transformed so that their noise is independent."""
@@ -102,31 +108,88 @@ class ManyLabels(Labels):
         return label_counts(self.index, len(self.h)) @ self.h**2
 
 
-class FewLabels(Labels):
-    """Every function is labeled at few of M common locations: their features are gathered, in blocks of functions."""
+class GatheredLabels(Labels):
+    """Labels whose features are gathered for a few functions at a time."""
+
+    @property
+    @abc.abstractmethod
+    def places(self) -> Array:
+        """Where each function is labeled, one row per function."""
+
+    @abc.abstractmethod
+    def gather(self, place: Array) -> Float[Array, "P r_y"]:
+        """h at the labels of one function."""
+
+    @property
+    @abc.abstractmethod
+    def rank(self) -> int:
+        """The number of features of a location."""
+
+    @property
+    def rows(self) -> tuple[PyTree, ...]:
+        return self.f, self.places
+
+    def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
+        return jnp.moveaxis(self.map(lambda h, v: v @ h.T, jnp.moveaxis(v, 1, 0)), 0, 1)
+
+    def from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
+        return jnp.moveaxis(self.map(lambda h, s: s @ h, jnp.moveaxis(values, 1, 0)), 0, 1)
+
+    def normal(self, c: Coefficients) -> Coefficients:
+        """The features of each function are gathered once, not twice."""
+        return self.between(lambda values: values, c)
+
+    def between(self, change: Callable[..., Array], c: Coefficients, *rows: Array) -> Coefficients:
+        """Fᵀ (…) H of the values F C Hᵀ, after a change that may need other rows."""
+        v = jnp.einsum("na,sab->nsb", self.f, c)
+        v = self.map(lambda h, v, *row: change(v @ h.T, *row) @ h, v, *rows)
+        return jnp.einsum("na,nsb->sab", self.f, v)
+
+    @property
+    def squares(self) -> Float[Array, "N r_y"]:
+        return self.map(lambda h: jnp.sum(h**2, axis=0))
+
+    def map(self, function: Callable[..., PyTree], *rows: Array) -> PyTree:
+        """Apply something to the gathered features of every function, and to its part of other rows."""
+        size = GATHERED // (self.places.shape[1] * self.rank)
+        one = lambda row: function(self.gather(row[0]), *row[1:])  # noqa: E731
+        return jax.lax.map(one, (self.places, *rows), batch_size=min(size, len(self.f)) if size > 1 else None)
+
+
+class FewLabels(GatheredLabels):
+    """Every function is labeled at few of M common locations."""
 
     h: Float[Array, "M r_y"]
     index: Int[Array, "N P"]
 
     @property
-    def rows(self) -> tuple[PyTree, ...]:
-        return self.f, self.index
-
-    def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
-        one = lambda row: self.h[row[0]] @ row[1].T  # noqa: E731
-        return jnp.moveaxis(self._map(one, (self.index, jnp.moveaxis(v, 1, 0))), (1, 2), (2, 0))
-
-    def from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
-        one = lambda row: row[1] @ self.h[row[0]]  # noqa: E731
-        return jnp.moveaxis(self._map(one, (self.index, jnp.moveaxis(values, 1, 0))), 0, 1)
+    def places(self) -> Int[Array, "N P"]:
+        return self.index
 
     @property
-    def squares(self) -> Float[Array, "N r_y"]:
-        return self._map(lambda row: jnp.sum(self.h[row[0]] ** 2, axis=0), (self.index,))
+    def rank(self) -> int:
+        return self.h.shape[1]
 
-    def _map(self, one, rows):
-        size = max(1, BLOCK // (self.index.shape[1] * self.h.shape[1]))
-        return jax.lax.map(one, rows, batch_size=min(size, len(self.index)))
+    def gather(self, place: Int[Array, " P"]) -> Float[Array, "P r_y"]:
+        return self.h[place]
+
+
+class OwnLabels(GatheredLabels):
+    """Every function has locations of its own, whose features are computed when they are needed."""
+
+    features: LocationFeatures
+    y: Float[Array, "N P d_y"]
+
+    @property
+    def places(self) -> Float[Array, "N P d_y"]:
+        return self.y
+
+    @property
+    def rank(self) -> int:
+        return self.features.rank
+
+    def gather(self, place: Float[Array, "P d_y"]) -> Float[Array, "P r_y"]:
+        return self.features(place)
 
 
 class GridLabels(Labels):
@@ -161,33 +224,6 @@ class GridLabels(Labels):
         return along_axes(counts, [axis.T**2 for axis in self.axes])[..., self.products]
 
 
-class OwnLabels(Labels):
-    """Every function has locations of its own: their features are computed when they are needed, in blocks."""
-
-    features: LocationFeatures
-    y: Float[Array, "N P d_y"]
-
-    @property
-    def rows(self) -> tuple[PyTree, ...]:
-        return self.f, self.y
-
-    def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
-        one = lambda row: self.features(row[0]) @ row[1].T  # noqa: E731
-        return jnp.moveaxis(self._map(one, (self.y, jnp.moveaxis(v, 1, 0))), (1, 2), (2, 0))
-
-    def from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
-        one = lambda row: row[1] @ self.features(row[0])  # noqa: E731
-        return jnp.moveaxis(self._map(one, (self.y, jnp.moveaxis(values, 1, 0))), 0, 1)
-
-    @property
-    def squares(self) -> Float[Array, "N r_y"]:
-        return self._map(lambda row: jnp.sum(self.features(row[0]) ** 2, axis=0), (self.y,))
-
-    def _map(self, one, rows):
-        size = max(1, BLOCK // (self.y.shape[1] * self.features.rank))
-        return jax.lax.map(one, rows, batch_size=min(size, len(self.y)))
-
-
 class CorrelatedLabels(Labels):
     """Labels whose noise is correlated within each function, multiplied by W = L⁻¹ for its covariance L Lᵀ.
 
@@ -215,6 +251,12 @@ class CorrelatedLabels(Labels):
     def from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
         return self.labels.from_queries(multiply(jnp.swapaxes(self.whitening, 1, 2), values))
 
+    def normal(self, c: Coefficients) -> Coefficients:
+        """At once for each function, if its features are gathered."""
+        if isinstance(self.labels, GatheredLabels):
+            return self.labels.between(lambda s, w: (s @ w.T) @ w, c, self.whitening)
+        return super().normal(c)
+
     @property
     def squares(self) -> Float[Array, "N r_y"]:
         return jnp.broadcast_to(self.powers, (len(self.f), self.powers.shape[1]))
@@ -233,14 +275,17 @@ def multiply(matrices: Float[Array, "K P P"], values: Values) -> Values:
 def correlated(labels: Labels, features: LocationFeatures, queries: Queries, ratio: float) -> CorrelatedLabels:
     """Labels of functions that have an error of their own, with covariance ratio·λ·k_Y, beside noise of variance λ."""
 
-    def of_function(y: Float[Array, "P d_y"]) -> tuple[Float[Array, "P P"], Float[Array, " r_y"]]:
-        h, one = features(y), jnp.eye(len(y), dtype=y.dtype)
+    def of_function(h: Float[Array, "P r_y"]) -> tuple[Float[Array, "P P"], Float[Array, " r_y"]]:
+        one = jnp.eye(len(h), dtype=h.dtype)
         whitening = solve_triangular(jnp.linalg.cholesky(one + ratio * h @ h.T), one, lower=True)
         return whitening, jnp.sum((whitening @ h) ** 2, axis=0)
 
-    y = queries.y[None] if isinstance(queries, Shared) else queries.locations(len(labels.f))
-    size = max(1, BLOCK // (y.shape[1] * max(y.shape[1], features.rank)))
-    return CorrelatedLabels(labels.f, labels, *jax.lax.map(of_function, y, batch_size=min(size, len(y))))
+    if isinstance(labels, AllLabels):
+        whitening, powers = of_function(labels.h)
+        return CorrelatedLabels(labels.f, labels, whitening[None], powers[None])
+    is_gathered = isinstance(labels, GatheredLabels)
+    gathered = labels if is_gathered else OwnLabels(labels.f, features, queries.locations(len(labels.f)))
+    return CorrelatedLabels(labels.f, labels, *gathered.map(of_function))
 
 
 def labels_at(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Queries) -> Labels:
@@ -248,14 +293,34 @@ def labels_at(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Que
     match queries:
         case Shared(y):
             return AllLabels(f, features(y))
-        case Indexed(y, index):
-            if isinstance(features, GridFeatures) and (cells := features.cells(y)) is not None:
-                return GridLabels(f, features.on_axes(), features.products, cells[index])
-            kind = FewLabels if GATHER * index.shape[1] <= len(y) else ManyLabels
-            return kind(f, features(y), index)
         case Free(y):
             return OwnLabels(f, features, y)
+        case Indexed(y, index):
+            labels, locations = index.shape[1], len(y)
+            costs = label_costs(labels, locations, features.rank)
+            if isinstance(features, GridFeatures) and (cells := features.cells(y)) is not None:
+                costs = label_costs(labels, locations, features.rank, [len(axis) for axis in features.axes])
+                if costs[GridLabels] <= min(costs.values()):
+                    return GridLabels(f, features.on_axes(), features.products, cells[index])
+            kind = FewLabels if costs[FewLabels] < costs[ManyLabels] else ManyLabels
+            return kind(f, features(y), index)
     raise TypeError(f"expected Shared, Indexed or Free queries, got {type(queries).__name__}")
+
+
+def label_costs(labels: int, locations: int, rank: int, axes: Sequence[int] = ()) -> dict[type[Labels], float]:
+    """What the labels of one function cost in each form, as operations of a large matrix product.
+
+    **Arguments:**
+
+    - `labels`: the number of labels of a function.
+    - `locations`: the number of all locations.
+    - `rank`: the number of features of a location.
+    - `axes`: the number of points along each axis if the locations are points of a grid.
+    """
+    on_grid: dict[type[Labels], float] = {GridLabels: TRANSPOSED * math.prod(axes) * sum(axes)} if axes else {}
+    if axes and locations * rank > TABLE:
+        return on_grid
+    return {FewLabels: SMALL * labels * rank, ManyLabels: 1.0 * locations * rank} | on_grid
 
 
 def along_axes(t: Float[Array, "*S n"], matrices: Sequence[Float[Array, "m k"]]) -> Float[Array, "*S p"]:

@@ -71,7 +71,7 @@ class System:
 
 def normal(block: Block, c: Unknowns) -> Unknowns:
     """Fᵀ (F C Hᵀ) H."""
-    return block.labels.adjoint(block.labels(c))
+    return block.labels.normal(c)
 
 
 def adjoint(block: Block) -> Unknowns:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from loca.data import Part, Records, Samples
+from loca.data import Part, Records, Samples, Store
 from loca.data import open as open_data
 from loca.durable import lock
 from loca.problems import Climate, Climatology, Problem, generate
@@ -217,8 +217,10 @@ def draw(problem: Problem, count: int, seed: int, cache: Path) -> Samples:
         return sample(problem, count, seed)
     description = json.dumps([type(problem).__name__, problem.arguments, seed, count], sort_keys=True, default=str)
     path = cache / f"{type(problem).__name__}-{hashlib.sha256(description.encode()).hexdigest()[:12]}.zarr"
-    with lock(cache, wait=True):  # other runs may need the same functions, and each generation uses all cores
-        return generate(problem, count, path, seed=seed, workers=os.cpu_count() or 1).load()
+    if not path.exists():
+        with lock(cache, wait=True):  # other runs may need the same functions, and each generation uses all cores
+            generate(problem, count, path, seed=seed, workers=os.cpu_count() or 1)
+    return Store.open(path).load()
 
 
 @functools.lru_cache(maxsize=4)

@@ -60,7 +60,7 @@ class Stage(NamedTuple):
     - `factors`: by which hyperparameters change, one after the other.
     - `trials`, `iterations`: of all trials together, at most; the last trial may exceed the iterations. They limit the
       time, and unlike the time they are the same whenever the search is repeated.
-    - `nugget`: whether a nugget is tried after everything else; only the first stage does.
+    - `nugget`: whether a nugget is tried after the moves of the first factor; only the first stage does.
     """
 
     functions: int
@@ -213,11 +213,13 @@ def descend(
             best = min(best, dataclasses.replace(best, transforms=transforms), key=error)
     for factor in stage.factors:
         best = walk(best, factor)
-    if stage.nugget and number == 0:
-        trials_left, iterations_left = NUGGET_TRIALS, stage.iterations // 4
-        nugget = min(best.with_nugget(), key=error)
-        if error(nugget) < NUGGET_GAIN * error(best):
-            best = walk(nugget, stage.factors[0])
+        if number == 0 and stage.nugget and factor == stage.factors[0]:
+            budget = trials_left, iterations_left
+            trials_left, iterations_left = NUGGET_TRIALS, stage.iterations // 4
+            nugget = min(best.with_nugget(), key=error)
+            if error(nugget) < NUGGET_GAIN * error(best):
+                best = walk(nugget, factor)
+            trials_left, iterations_left = budget
     return best
 
 

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from loca.data import Free, Indexed, Records, Samples, Shared
+from loca.data import Indexed, Records, Samples, Shared
 from loca.durable import is_started, write_request
 from loca.encoders import Encoder
-from loca.gaussian import grid_axes
+from loca.gaussian import grid_axes, label_costs
 from loca.models import GaussianOperator
 from loca.solving.problem import Accuracy, Hyperparameters, Problem, Ranks
 from loca.solving.search import ACCURACY as TRIAL_ACCURACY
@@ -35,7 +35,7 @@ TRIAL_OPERATIONS = 2e9, 6e9
 ALL_OPERATIONS = 1e10
 """The same if functions have labels at all locations: the system is then diagonal."""
 
-STAGE_OPERATIONS = 1.5e12
+STAGE_OPERATIONS = 2e12
 """Of all trials of a stage: less than half a minute on two cores."""
 
 ACCURACY = Accuracy(tolerance=1e-4, limit=300)
@@ -191,7 +191,7 @@ def stages(data: Samples, ranks: Ranks, functions: int) -> list[Stage]:
     for (many, r_y, factors, trials), limit in zip(sizes, TRIAL_OPERATIONS, strict=True):
         count = min(many, len(data))
         few = affordable(Ranks(min(count, ranks.inputs), min(r_y, ranks.locations)), data, count, limit)
-        iterations = int(STAGE_OPERATIONS / (operations(few, data, count) + grid_operations(data, count)))
+        iterations = int(STAGE_OPERATIONS / operations(few, data, count))
         found.append(Stage(count, few, factors, trials, iterations, nugget))
     return found if found[0][:2] != found[1][:2] else found[:1]
 
@@ -206,18 +206,12 @@ def affordable(ranks: Ranks, data: Samples, functions: int, limit: float) -> Ran
 
 def operations(ranks: Ranks, data: Samples, functions: int) -> float:
     """Of an iteration, approximately."""
-    points = data.y.points
-    width = data.y.count if isinstance(data.y, Free) else len(points)
-    if isinstance(data.y, Indexed) and (axes := grid_axes(data.domain, np.asarray(points))):
-        width = sum(map(len, axes))
-    return 4.0 * functions * data.output_size * ranks.locations * (ranks.inputs + width)
-
-
-def grid_operations(data: Samples, functions: int) -> float:
-    """Of an iteration on a grid, approximately: those that do not depend on the number of features."""
-    points = data.y.points
-    axes = grid_axes(data.domain, np.asarray(points)) if isinstance(data.y, Indexed) else ()
-    return 4.0 * functions * data.output_size * len(points) * sum(map(len, axes))
+    points, width = data.y.points, data.y.count
+    cost = float(width * ranks.locations)
+    if isinstance(data.y, Indexed):
+        axes = [len(axis) for axis in grid_axes(data.domain, np.asarray(points))]
+        cost = min(label_costs(width, len(points), ranks.locations, axes).values())
+    return 4.0 * functions * data.output_size * (ranks.inputs * ranks.locations + cost)
 
 
 def show_iteration(count: int, residual: float) -> None:
