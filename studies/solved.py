@@ -40,6 +40,8 @@ LENGTHS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 DOUBLE = ("darcy-easy-1000-all",)
 """Cases in double precision."""
 QUANTILE, LEVEL = 1.645, 0.9
+NOISE = 0.15
+"""Of the inputs of noisy functions."""
 FUNCTIONS = 100
 
 
@@ -55,10 +57,10 @@ def shifted(length: float) -> Drawn:
     return Drawn(Antiderivative(length=length), 1000, tests=(("test", Test(Antiderivative(length=0.1))),))
 
 
-def plates() -> Drawn:
+def plates(noise: float) -> Drawn:
     unseen = MechanicalMNIST(split="test")
-    tests = (("clean", Test(unseen)), ("noisy", Test(unseen, 0.15)))
-    return Drawn(MechanicalMNIST(), 10_000, 56, 0.0, tests, validation=500, test=1000, same=True)
+    tests = (("clean", Test(unseen)), ("noisy", Test(unseen, NOISE)))
+    return Drawn(MechanicalMNIST(), 10_000, 56, noise, tests, validation=500, test=1000, same=True)
 
 
 def source(case: str) -> DataSource:
@@ -76,14 +78,16 @@ def source(case: str) -> DataSource:
         case ["europe"]:
             return record("era_interim", "erainterim_daily_weurope.npz", None)
         case ["mnist"]:
-            return plates()
+            return plates(0.0)
+        case ["mnist", "noisy"]:
+            return plates(NOISE)
     raise SystemExit(f"unknown case {case}; expected one of {', '.join(CASES)}")
 
 
 CASES = (
     "darcy-easy-1000-128", "darcy-easy-1000-16", "darcy-easy-200-16", "darcy-easy-1000-all", "darcy-literal-1000-128",
     "darcy-literal-200-16", "shallow-water", "europe", "globe", "antiderivative-many",
-    *(f"antiderivative-{length}" for length in LENGTHS), "mnist",
+    *(f"antiderivative-{length}" for length in LENGTHS), "mnist", "mnist-noisy",
 )  # fmt: skip
 
 
@@ -147,6 +151,7 @@ TRAINED = {
     "shallow-water": ("R5", "waves", None, "test"), "globe": ("R8", "globe (simulated)", None, "test"),
     "europe": ("R8", "Western Europe (ERA-Interim)", None, "test"),
     "antiderivative-many": ("R10", "many scales", None, "test"), "mnist": ("R6", "clean training", None, None),
+    "mnist-noisy": ("R6", "noisy training", None, None),
     **{f"antiderivative-{length}": ("R9", "shift", length, "length 0.1") for length in LENGTHS},
 }  # fmt: skip
 """Where the same data was used to train networks: claim, condition, its value, and the test functions."""

@@ -152,10 +152,11 @@ def test_free_queries_equal_indexed_ones(ratio, x64, monkeypatch):
     every = Free(data.y.locations(len(data))), many, few
     kinds = [labels_at(values, h, queries) for queries in every]
     monkeypatch.setattr(labels, "TABLE", 0)  # as if the grid were too large for a table of features
-    kinds.append(labels_at(values, h, data.y))
-    assert len({type(kind) for kind in kinds}) == 4
+    kinds += [labels_at(values, h, every[0], keep=0), labels_at(values, h, data.y)]
+    assert len({type(kind) for kind in kinds}) == 5
     if ratio:
-        kinds = [correlated(kind, h, queries, ratio) for kind, queries in zip(kinds, (*every, data.y), strict=True)]
+        places = (*every, every[0], data.y)
+        kinds = [correlated(kind, h, queries, ratio) for kind, queries in zip(kinds, places, strict=True)]
     blocks = [Block(kind, kind.whiten(problem.values)) for kind in kinds]
     *others, grid = (System([block], 1e-2).solve(*EXACT).x for block in blocks)
     for other in others:

@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Int
 
 from loca.data import Free, Indexed, Queries, Shared
-from loca.gaussian.locations import GridFeatures, LocationFeatures
+from loca.gaussian.locations import LANDMARKS, GridFeatures, LocationFeatures
 from loca.typing import PyTree
 
 GATHERED = 2**17
@@ -21,6 +20,12 @@ GATHERED = 2**17
 
 TABLE = 2**25
 """Numbers of a table of features at all points of a grid, at most: 128 MB in single precision."""
+
+KEPT = 2**27
+"""Numbers of features of free locations that are kept, at most, not computed again: 512 MB in single precision."""
+
+ITERATIONS = 30
+"""Of a solve, approximately: what is computed once costs so much less than in every iteration."""
 
 SMALL, TRANSPOSED = 8.0, 4.0
 """How many times as long an operation takes as one of a large matrix product: with gathered features, and on grids."""
@@ -192,6 +197,23 @@ class OwnLabels(GatheredLabels):
         return self.features(place)
 
 
+class KeptLabels(GatheredLabels):
+    """Every function has locations of its own, whose features are computed once and kept."""
+
+    h: Float[Array, "N P r_y"]
+
+    @property
+    def places(self) -> Float[Array, "N P r_y"]:
+        return self.h
+
+    @property
+    def rank(self) -> int:
+        return self.h.shape[2]
+
+    def gather(self, place: Float[Array, "P r_y"]) -> Float[Array, "P r_y"]:
+        return place
+
+
 class GridLabels(Labels):
     """Every function is labeled at some points of a grid, whose features are products: one axis after the other.
 
@@ -224,77 +246,18 @@ class GridLabels(Labels):
         return along_axes(counts, [axis.T**2 for axis in self.axes])[..., self.products]
 
 
-class CorrelatedLabels(Labels):
-    """Labels whose noise is correlated within each function, multiplied by W = L⁻¹ for its covariance L Lᵀ.
+def labels_at(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Queries, keep: int = KEPT) -> Labels:
+    """The labels of functions with features f at some queries, in the form that costs least.
 
-    The noise of the products is independent.
-
-    **Arguments:**
-
-    - `labels`: the labels themselves.
-    - `whitening`: W of each function, or of all together.
-    - `powers`: Σₚ (W h)ₚ² of each function, or of all together.
+    Features of free locations are kept if they are no more than `keep` numbers.
     """
-
-    labels: Labels
-    whitening: Float[Array, "K P P"]
-    powers: Float[Array, "K r_y"]
-
-    @property
-    def rows(self) -> tuple[PyTree, ...]:
-        own = () if isinstance(self.labels, AllLabels) else (self.whitening, self.powers)
-        return self.f, *self.labels.rows, *own
-
-    def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
-        return self.whiten(self.labels.at_queries(v))
-
-    def from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
-        return self.labels.from_queries(multiply(jnp.swapaxes(self.whitening, 1, 2), values))
-
-    def normal(self, c: Coefficients) -> Coefficients:
-        """At once for each function, if its features are gathered."""
-        if isinstance(self.labels, GatheredLabels):
-            return self.labels.between(lambda s, w: (s @ w.T) @ w, c, self.whitening)
-        return super().normal(c)
-
-    @property
-    def squares(self) -> Float[Array, "N r_y"]:
-        return jnp.broadcast_to(self.powers, (len(self.f), self.powers.shape[1]))
-
-    def whiten(self, values: Values) -> Values:
-        return multiply(self.whitening, values)
-
-
-def multiply(matrices: Float[Array, "K P P"], values: Values) -> Values:
-    """Multiply the values of each function by its matrix, or by the only one."""
-    if len(matrices) == 1:
-        return values @ matrices[0].T
-    return jnp.einsum("npq,snq->snp", matrices, values)
-
-
-def correlated(labels: Labels, features: LocationFeatures, queries: Queries, ratio: float) -> CorrelatedLabels:
-    """Labels of functions that have an error of their own, with covariance ratio·λ·k_Y, beside noise of variance λ."""
-
-    def of_function(h: Float[Array, "P r_y"]) -> tuple[Float[Array, "P P"], Float[Array, " r_y"]]:
-        one = jnp.eye(len(h), dtype=h.dtype)
-        whitening = solve_triangular(jnp.linalg.cholesky(one + ratio * h @ h.T), one, lower=True)
-        return whitening, jnp.sum((whitening @ h) ** 2, axis=0)
-
-    if isinstance(labels, AllLabels):
-        whitening, powers = of_function(labels.h)
-        return CorrelatedLabels(labels.f, labels, whitening[None], powers[None])
-    is_gathered = isinstance(labels, GatheredLabels)
-    gathered = labels if is_gathered else OwnLabels(labels.f, features, queries.locations(len(labels.f)))
-    return CorrelatedLabels(labels.f, labels, *gathered.map(of_function))
-
-
-def labels_at(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Queries) -> Labels:
-    """The labels of functions with features f at some queries, in the form that costs least."""
     match queries:
         case Shared(y):
             return AllLabels(f, features(y))
         case Free(y):
-            return OwnLabels(f, features, y)
+            labels = OwnLabels(f, features, y)
+            is_kept = y.shape[0] * y.shape[1] * features.rank <= keep
+            return KeptLabels(f, labels.map(lambda h: h)) if is_kept else labels
         case Indexed(y, index):
             labels, locations = index.shape[1], len(y)
             costs = label_costs(labels, locations, features.rank)
@@ -305,6 +268,11 @@ def labels_at(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Que
             kind = FewLabels if costs[FewLabels] < costs[ManyLabels] else ManyLabels
             return kind(f, features(y), index)
     raise TypeError(f"expected Shared, Indexed or Free queries, got {type(queries).__name__}")
+
+
+def free_cost(labels: int, rank: int) -> float:
+    """What labels at locations of a function's own cost, as operations of a large matrix product."""
+    return labels * rank * (SMALL + LANDMARKS * rank / ITERATIONS)
 
 
 def label_costs(labels: int, locations: int, rank: int, axes: Sequence[int] = ()) -> dict[type[Labels], float]:

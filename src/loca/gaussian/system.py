@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
@@ -100,6 +102,29 @@ def summed(function: Callable[..., Array], block: Block, arguments: tuple[Array,
 
     specs = (partition(block), *(PartitionSpec() for _ in arguments))
     return jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=PartitionSpec())(block, *arguments)
+
+
+class StoredBlocks:
+    """Blocks in files, read one after the other. All of them have the same features of locations."""
+
+    def __init__(self, directory: Path):
+        self.directory, self.count = directory, 0
+        self.first: Labels | None = None
+
+    def append(self, block: Block) -> None:
+        """Write a block; arrays that all blocks share stay in memory."""
+        arrays = map(np.asarray, (block.values, *block.labels.rows))
+        np.savez(self.directory / f"{self.count}.npz", *arrays, allow_pickle=False)
+        self.first = self.first or block.labels
+        self.count += 1
+
+    def __iter__(self) -> Iterator[Block]:
+        first = self.first
+        assert first is not None, "no functions"
+        for i in range(self.count):
+            with np.load(self.directory / f"{i}.npz") as file:
+                values, *rows = (jnp.asarray(file[name]) for name in file.files)
+            yield Block(eqx.tree_at(lambda tree: tree.rows, first, tuple(rows)), values)
 
 
 class OnMesh:

@@ -19,13 +19,14 @@ from loca.data import Free, Indexed, Normalization, Queries, Records, Samples, S
 from loca.domains import area_weights
 from loca.encoders import Encoder, Joined, PrincipalComponents
 from loca.gaussian import (
+    KEPT,
     Block,
     InputFeatures,
     InputKernel,
-    Labels,
     LocationFeatures,
     Report,
     Solution,
+    StoredBlocks,
     System,
     Values,
     correlated,
@@ -46,6 +47,9 @@ MEMORY = 2**26
 
 STREAMED = 2048
 """Functions that are read from files at once."""
+
+SOME = 8192
+"""Free locations over which features are orthogonal."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,7 +209,7 @@ class Problem:
             codes, values = encoded(data, self.normalization, self.encoder)
             with jax.enable_x64(True):
                 f = features_of(features.f, jnp.asarray(codes))
-            for block in in_blocks(features, f, data.y, values, hyper.ratio):
+            for block in in_blocks(features, f, data.y, values, hyper.ratio, keep=0):
                 blocks.append(block)
         return self.finish(features, blocks, None, hyper, accuracy, report, mesh)
 
@@ -226,29 +230,6 @@ class Problem:
             jnp.asarray(hyper.nugget), signature=Signature.of(self.data),
         )  # fmt: skip
         return operator, found
-
-
-class StoredBlocks:
-    """Blocks in files, read one after the other. All of them have the same features of locations."""
-
-    def __init__(self, directory: Path):
-        self.directory, self.count = directory, 0
-        self.first: Labels | None = None
-
-    def append(self, block: Block) -> None:
-        """Write a block; arrays that all blocks share stay in memory."""
-        arrays = map(np.asarray, (block.values, *block.labels.rows))
-        np.savez(self.directory / f"{self.count}.npz", *arrays, allow_pickle=False)
-        self.first = self.first or block.labels
-        self.count += 1
-
-    def __iter__(self) -> Iterator[Block]:
-        first = self.first
-        assert first is not None, "no functions"
-        for i in range(self.count):
-            with np.load(self.directory / f"{i}.npz") as file:
-                values, *rows = (jnp.asarray(file[name]) for name in file.files)
-            yield Block(eqx.tree_at(lambda tree: tree.rows, first, tuple(rows)), values)
 
 
 def encoded(data: Samples, normalization: Normalization, encoder: Encoder) -> tuple[Float[np.ndarray, "N d"], Values]:
@@ -304,36 +285,37 @@ def features_of(f: InputFeatures, z: Float[Array, "N d"]) -> Float[Array, "N r"]
 def label_features(data: Samples, lengths: tuple[float, ...], rank: int) -> LocationFeatures:
     """h, orthogonal over the labels."""
     y = np.asarray(data.y.points, np.float64)
+    if isinstance(data.y, Free):
+        y = np.unique(y, axis=0)
+        h = location_features(data.domain, jnp.asarray(y), lengths, rank)
+        some = jnp.asarray(np.random.default_rng(0).permutation(y)[:SOME])
+        return h.turned(some, np.ones(len(some)))
     counts = np.ones(len(y))
-    match data.y:
-        case Free():
-            y = np.unique(y, axis=0)
-            counts = np.ones(len(y))
-        case Indexed(_, index):
-            counts = np.bincount(np.asarray(index).ravel(), minlength=len(y)).astype(float)
-    h = location_features(data.domain, jnp.asarray(y), lengths, rank)
-    return h.turned(jnp.asarray(y), counts)
+    if isinstance(data.y, Indexed):
+        counts = np.bincount(np.asarray(data.y.index).ravel(), minlength=len(y)).astype(float)
+    return location_features(data.domain, jnp.asarray(y), lengths, rank).turned(jnp.asarray(y), counts)
 
 
 def in_blocks(
-    features: Features, f: Float[Array, "N r_u"], queries: Queries, values: Values, ratio: float = 0.0
+    features: Features, f: Float[Array, "N r_u"], queries: Queries, values: Values, ratio: float, keep: int = KEPT
 ) -> Iterator[Block]:
     """Functions in blocks that stay within `MEMORY`; all but the last are of one size.
 
-    The ratio is that of the nugget to the noise.
+    The ratio is that of the nugget to the noise; `keep` is the number of features of free locations to keep, at most.
     """
-    locations = queries.count if isinstance(queries, Free) else len(queries.points)
-    functions = len(f)
-    numbers = len(values) * max(features.h.rank, locations)
+    functions, P, rank = len(f), queries.count, features.h.rank
+    numbers = len(values) * max(rank, P if isinstance(queries, Free) else len(queries.points))
     if ratio and not isinstance(queries, Shared):
-        numbers = max(numbers, queries.count**2)
+        numbers = max(numbers, P**2)
+    if keep and isinstance(queries, Free):
+        numbers = max(numbers, P * rank)
     count = -(-functions * numbers // MEMORY)
     size = -(-functions // count)
     for start in range(0, functions, size):
         rows = jnp.arange(start, min(start + size, functions))
         with jax.enable_x64(True):
             places = in_precision(queries.take(rows), jnp.float64)
-            labels = labels_at(f[rows], features.h, places)
+            labels = labels_at(f[rows], features.h, places, keep * len(rows) // functions)
             if ratio:
                 labels = correlated(labels, features.h, places, ratio)
         labels = in_precision(labels)

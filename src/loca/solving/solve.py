@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from loca.data import Indexed, Records, Samples, Shared
+from loca.data import Free, Indexed, Records, Samples, Shared
 from loca.durable import is_started, write_request
 from loca.encoders import Encoder
-from loca.gaussian import grid_axes, label_costs
+from loca.gaussian import free_cost, grid_axes, label_costs
 from loca.models import GaussianOperator
 from loca.solving.problem import Accuracy, Hyperparameters, Problem, Ranks
 from loca.solving.search import ACCURACY as TRIAL_ACCURACY
@@ -37,6 +37,9 @@ ALL_OPERATIONS = 1e10
 
 STAGE_OPERATIONS = 2e12
 """Of all trials of a stage: less than half a minute on two cores."""
+
+LABELS_SHARE = 0.75
+"""If labels take a larger share of the operations, fewer features of inputs save little."""
 
 ACCURACY = Accuracy(tolerance=1e-4, limit=300)
 """Of the last solve."""
@@ -197,21 +200,30 @@ def stages(data: Samples, ranks: Ranks, functions: int) -> list[Stage]:
 
 
 def affordable(ranks: Ranks, data: Samples, functions: int, limit: float) -> Ranks:
-    """The largest ranks of the same proportion with which an iteration takes no more than these operations."""
+    """The largest ranks with which an iteration takes no more than these operations.
+
+    Both become smaller by the same factor, or only that of locations as long as the labels cost most.
+    """
     found = Ranks(min(ranks.inputs, functions), ranks.locations)
-    while operations(found, data, functions) > limit:
-        found = Ranks(*(int(0.9 * rank) for rank in found))
+    while (all_operations := operations(found, data, functions)) > limit:
+        of_labels = operations(found._replace(inputs=0), data, functions)
+        inputs = found.inputs if of_labels > LABELS_SHARE * all_operations else int(0.9 * found.inputs)
+        found = Ranks(inputs, int(0.9 * found.locations))
     return found
 
 
 def operations(ranks: Ranks, data: Samples, functions: int) -> float:
     """Of an iteration, approximately."""
-    points, width = data.y.points, data.y.count
-    cost = float(width * ranks.locations)
-    if isinstance(data.y, Indexed):
-        axes = [len(axis) for axis in grid_axes(data.domain, np.asarray(points))]
-        cost = min(label_costs(width, len(points), ranks.locations, axes).values())
-    return 4.0 * functions * data.output_size * (ranks.inputs * ranks.locations + cost)
+    P, rank = data.y.count, ranks.locations
+    match data.y:
+        case Indexed(y, _):
+            axes = [len(axis) for axis in grid_axes(data.domain, np.asarray(y))]
+            cost = min(label_costs(P, len(y), rank, axes).values())
+        case Free():
+            cost = free_cost(P, rank)
+        case _:
+            cost = float(P * rank)
+    return 4.0 * functions * data.output_size * (ranks.inputs * rank + cost)
 
 
 def show_iteration(count: int, residual: float) -> None:
