@@ -28,7 +28,7 @@ indexed = every.observe(jax.random.key(0), 7)
 free = Samples(u, Free(indexed.y.locations(21)), indexed.s, domain=Box.unit(2))
 hyper = Hyperparameters(length=1.0, noise=1e-2, nugget=1e-2, location_lengths=(0.5, 0.5))
 found = {"differences": [], "collectives": []}
-for data in (every, indexed, free) if "--all" in sys.argv else (indexed,):
+for data in (every, indexed, free) if "--all" in sys.argv else (indexed, free):
     problem = Problem.fit(data, ())
     answers = []
     for devices in (None, 1, 2, 4, 8) if "--all" in sys.argv else (None, 2, 8):

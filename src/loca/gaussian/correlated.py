@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
@@ -42,7 +44,8 @@ class CorrelatedLabels(Labels):
     def normal(self, c: Coefficients) -> Coefficients:
         """At once for each function, if its features are gathered."""
         if isinstance(self.labels, GatheredLabels):
-            return self.labels.between(lambda s, w: (s @ w.T) @ w, c, self.whitening)
+            labels = dataclasses.replace(self.labels, f=self.f)  # zero for functions that only fill up a mesh
+            return labels.between(lambda s, w: (s @ w.T) @ w, c, self.whitening)
         return super().normal(c)
 
     @property
