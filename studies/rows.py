@@ -30,7 +30,10 @@ class Rows:
         return any(all(row.get(name) == key[name] for name in key) for row in self.done)
 
     def add(self, row: dict) -> None:
-        """Print a row and write it, with the commit, the hardware and the version of JAX."""
-        self.done.append(row | self.made)
+        """Print a row and write it, with the commit, the hardware and the version of JAX.
+
+        Rows that other processes have added meanwhile are kept.
+        """
+        self.done = [*read_rows(self.path), row | self.made]
         print(json.dumps(self.done[-1]), flush=True)
         write_atomically(self.path, lambda file: file.write(json.dumps(self.done, indent=1).encode() + b"\n"))

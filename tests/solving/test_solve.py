@@ -20,6 +20,7 @@ from loca.models import Regression
 from loca.solving import Hyperparameters, solve
 from loca.solving.problem import Problem, Ranks
 from loca.solving.search import Fold, Stage, Trial, Trials, search
+from loca.solving.solve import OPERATIONS, RANKS, affordable
 from loca.typing import Measurements, MultiInput
 
 FEW = (20, 20)
@@ -83,6 +84,16 @@ def test_noisy_inputs_have_a_nugget():
     search([fold], HYPER, [stage], without)
     assert search([fold], HYPER, [stage._replace(nugget=True)], found).nugget > 0.0
     assert min(trial.error for trial in found.rows) < 0.98 * min(trial.error for trial in without.rows)
+
+
+def test_very_many_functions_leave_enough_features():
+    """Fewer would be faster, but could not resolve the outputs."""
+    data = functions()
+    scattered = dataclasses.replace(data, y=Free(jnp.zeros((40, 16, 1))))
+    for each in (data, data.observe(jax.random.key(0), 4), scattered):
+        ranks = affordable(RANKS, each, 10**9, OPERATIONS)
+        assert ranks.inputs > 100
+        assert ranks.locations > 100
 
 
 def test_a_trial_is_not_run_again(tmp_path):

@@ -126,11 +126,6 @@ class GatheredLabels(Labels):
         """h at the labels of one function."""
 
     @property
-    @abc.abstractmethod
-    def rank(self) -> int:
-        """The number of features of a location."""
-
-    @property
     def rows(self) -> tuple[PyTree, ...]:
         return self.f, self.places
 
@@ -156,7 +151,7 @@ class GatheredLabels(Labels):
 
     def map(self, function: Callable[..., PyTree], *rows: Array) -> PyTree:
         """Apply something to the gathered features of every function, and to its part of other rows."""
-        size = GATHERED // (self.places.shape[1] * self.rank)
+        size = GATHERED // jax.eval_shape(self.gather, self.places[0]).size
         one = lambda row: function(self.gather(row[0]), *row[1:])  # noqa: E731
         return jax.lax.map(one, (self.places, *rows), batch_size=min(size, len(self.f)) if size > 1 else None)
 
@@ -170,10 +165,6 @@ class FewLabels(GatheredLabels):
     @property
     def places(self) -> Int[Array, "N P"]:
         return self.index
-
-    @property
-    def rank(self) -> int:
-        return self.h.shape[1]
 
     def gather(self, place: Int[Array, " P"]) -> Float[Array, "P r_y"]:
         return self.h[place]
@@ -189,10 +180,6 @@ class OwnLabels(GatheredLabels):
     def places(self) -> Float[Array, "N P d_y"]:
         return self.y
 
-    @property
-    def rank(self) -> int:
-        return self.features.rank
-
     def gather(self, place: Float[Array, "P d_y"]) -> Float[Array, "P r_y"]:
         return self.features(place)
 
@@ -205,10 +192,6 @@ class KeptLabels(GatheredLabels):
     @property
     def places(self) -> Float[Array, "N P r_y"]:
         return self.h
-
-    @property
-    def rank(self) -> int:
-        return self.h.shape[2]
 
     def gather(self, place: Float[Array, "P r_y"]) -> Float[Array, "P r_y"]:
         return place
@@ -255,9 +238,9 @@ def labels_at(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Que
         case Shared(y):
             return AllLabels(f, features(y))
         case Free(y):
-            labels = OwnLabels(f, features, y)
+            own = OwnLabels(f, features, y)
             is_kept = y.shape[0] * y.shape[1] * features.rank <= keep
-            return KeptLabels(f, labels.map(lambda h: h)) if is_kept else labels
+            return KeptLabels(f, own.map(lambda h: h)) if is_kept else own
         case Indexed(y, index):
             labels, locations = index.shape[1], len(y)
             costs = label_costs(labels, locations, features.rank)

@@ -32,7 +32,7 @@ GAIN = 0.995
 """A move must lower the error by half a percent."""
 
 NUGGET_GAIN = 0.985
-"""A nugget, with which an iteration takes several times as long, must lower the error by 1.5 percent."""
+"""A nugget, with which an iteration can take several times as long, must lower the error by 1.5 percent."""
 
 NUGGET_TRIALS = 12
 """Trials with a nugget, at most."""

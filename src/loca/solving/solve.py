@@ -36,7 +36,10 @@ ALL_OPERATIONS = 1e10
 """The same if functions have labels at all locations: the system is then diagonal."""
 
 STAGE_OPERATIONS = 2e12
-"""Of all trials of a stage: less than half a minute on two cores."""
+"""Of the iterations of all trials of a stage: about a minute on one core."""
+
+LEAST = 128
+"""Features of locations, at least: with very many functions an iteration takes longer instead."""
 
 LABELS_SHARE = 0.75
 """If labels take a larger share of the operations, fewer features of inputs save little."""
@@ -202,10 +205,11 @@ def stages(data: Samples, ranks: Ranks, functions: int) -> list[Stage]:
 def affordable(ranks: Ranks, data: Samples, functions: int, limit: float) -> Ranks:
     """The largest ranks with which an iteration takes no more than these operations.
 
-    Both become smaller by the same factor, or only that of locations as long as the labels cost most.
+    Both become smaller by the same factor, or only that of locations as long as the labels cost most. They stay as they
+    are once there are no more than `LEAST` features of locations.
     """
     found = Ranks(min(ranks.inputs, functions), ranks.locations)
-    while (all_operations := operations(found, data, functions)) > limit:
+    while (all_operations := operations(found, data, functions)) > limit and found.locations > LEAST:
         of_labels = operations(found._replace(inputs=0), data, functions)
         inputs = found.inputs if of_labels > LABELS_SHARE * all_operations else int(0.9 * found.inputs)
         found = Ranks(inputs, int(0.9 * found.locations))
