@@ -1,6 +1,6 @@
 """How do the time and the memory of a solve grow with the number of functions, and those of a prediction with queries?
 
-    python studies/growth.py     # about 10 minutes on two cores
+    python studies/growth.py     # about 10 minutes on one core
 
 Functions are read from a file, block by block. Each size has a process of its own; memory is its peak above what the
 process has before the solve. Hyperparameters and ranks are fixed, so that all sizes do the same for each function.
@@ -27,7 +27,7 @@ from loca.runs import commit, hardware
 from loca.solving import Hyperparameters
 
 RESULTS = Path(__file__).with_suffix(".json")
-FUNCTIONS = (1_000, 10_000, 100_000)
+FUNCTIONS = (1_000, 10_000, 100_000, 1_000_000)
 QUERIES = 1_000_000
 SENSORS, LOCATIONS, LABELS = 32, 64, 16
 RANKS = (256, 48)
