@@ -18,7 +18,7 @@ from loca.domains import Box, Sphere
 from loca.metrics import relative_l2
 from loca.models import Regression
 from loca.solving import Hyperparameters, solve
-from loca.solving.problem import Problem, Ranks
+from loca.solving.problem import Accuracy, Problem, Ranks
 from loca.solving.search import Fold, Stage, Trial, Trials, search
 from loca.solving.solve import OPERATIONS, RANKS, affordable
 from loca.typing import Measurements, MultiInput
@@ -94,6 +94,21 @@ def test_very_many_functions_leave_enough_features():
         ranks = affordable(RANKS, each, 10**9, OPERATIONS)
         assert ranks.inputs > 100
         assert ranks.locations > 100
+
+
+def test_further_trials_compile_nothing(caplog):
+    """With other numbers but the same sizes, a trial runs the programs of the one before it."""
+    data = functions()
+    scattered = dataclasses.replace(data, y=Free(jnp.broadcast_to(data.y.points, (40, 16, 1))))
+    for each in (data, data.observe(jax.random.key(0), 4), scattered):
+        problem = Problem.fit(each, ())
+        for nugget in (0.0, 1e-3):
+            first = dataclasses.replace(HYPER, nugget=nugget)
+            other = dataclasses.replace(HYPER, length=1.5, noise=2e-4, nugget=2.0 * nugget, location_lengths=(0.3,))
+            problem.solve(first, Ranks(*FEW), Accuracy(1e-4, 50))
+            with jax.log_compiles():
+                problem.solve(other, Ranks(*FEW), Accuracy(1e-4, 50))
+            assert [record.message for record in caplog.records if "Compiling" in record.message] == []
 
 
 def test_a_trial_is_not_run_again(tmp_path):

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -24,6 +25,7 @@ class Interpolation(Fixed):
         return jnp.einsum("cp,cps->ps", self.weight, values)
 
 
+@eqx.filter_jit
 def multilinear(
     axes: Sequence[Float[Array, " _"]], periods: Sequence[float | None], y: Float[Array, "P d_y"]
 ) -> Interpolation:
@@ -40,6 +42,7 @@ def multilinear(
     return Interpolation(jnp.stack(index), jnp.stack(weight))
 
 
+@jax.jit
 def nearest(y: Float[Array, "P d"], points: Float[Array, "M d"]) -> Int[Array, " P"]:
     """The index of the point nearest to each query."""
     return jax.lax.map(lambda one: jnp.argmin(jnp.sum((points - one) ** 2, axis=-1)), y, batch_size=256)

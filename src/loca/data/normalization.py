@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
@@ -201,6 +202,7 @@ def input_moments(u: Input) -> tuple[Float[Array, " d_u"], Float[Array, " d_u"]]
     return moments(u.u, u.mask[..., None]) if isinstance(u, Measurements) else moments(u)
 
 
+@jax.jit
 def moments(
     values: Float[Array, "*N d"], mask: Bool[Array, "*N 1"] | None = None
 ) -> tuple[Float[Array, " d"], Float[Array, " d"]]:

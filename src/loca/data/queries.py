@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Callable
 
 import equinox as eqx
@@ -12,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Num
 
 from loca.data.arrays import as_numbers, shared_array
-from loca.typing import Key, Keys, Numbers
+from loca.typing import Key, Keys, Numbers, PyTree
 
 
 class Queries(eqx.Module):
@@ -45,7 +46,7 @@ class Queries(eqx.Module):
 
     def take(self, rows: Int[Array, " B"]) -> Queries:
         """The queries of the functions with these numbers."""
-        return self.each(lambda array: array[rows])
+        return self.each(lambda array: take_rows(array, rows))
 
     @abc.abstractmethod
     def choose(self, columns: Int[Array, "N count"]) -> Queries:
@@ -131,6 +132,12 @@ class Free(Queries):
         return Free(jnp.take_along_axis(self.y, columns[:, :, None], axis=1))
 
 
+@jax.jit
+def take_rows(tree: PyTree, rows: Int[Array, " B"]) -> PyTree:
+    """The rows with these numbers of every array, by one program."""
+    return jax.tree.map(lambda array: array[rows], tree)
+
+
 def as_queries(y: Queries | Numbers) -> Queries:
     """Queries, from an array (P, d_y) that all functions share, an array (N, P, d_y), or P numbers if d_y = 1."""
     if isinstance(y, Queries):
@@ -140,6 +147,7 @@ def as_queries(y: Queries | Numbers) -> Queries:
     return Shared(as_numbers(y, "y", "(P, d_y)", "(P,)"))
 
 
+@functools.partial(jax.jit, static_argnames=("total", "count"))
 def random_columns(keys: Keys, total: int, count: int) -> Int[Array, "N count"]:
     """For every key, `count` of `total` column numbers, drawn without replacement and sorted."""
 

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, UInt32
 
 from loca.data.arrays import as_input, as_numbers
-from loca.data.queries import Queries, as_queries, random_columns
+from loca.data.queries import Queries, as_queries, random_columns, take_rows
 from loca.domains import Box, Domain
 from loca.typing import (
     Field,
@@ -183,8 +183,8 @@ class Samples(eqx.Module):
 
     def take(self, rows: Int[Array, " B"]) -> Samples:
         """The functions with these numbers, in the order given."""
-        u = jax.tree.map(lambda a: a[rows], self.u)
-        return dataclasses.replace(self, u=u, y=self.y.take(rows), s=self.s[rows])
+        u, s = take_rows((self.u, self.s), rows)
+        return dataclasses.replace(self, u=u, y=self.y.take(rows), s=s)
 
     def batch(self, seed: int | Int[Array, ""], step: int | Int[Array, ""], size: int) -> Samples:
         """The batch of one training step: a pure function of (seed, step) that visits every function once per epoch."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import equinox as eqx
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
@@ -65,15 +66,24 @@ def multiply(matrices: Float[Array, "K P P"], values: Values) -> Values:
 
 def correlated(labels: Labels, features: LocationFeatures, queries: Queries, ratio: float) -> CorrelatedLabels:
     """Labels of functions that have an error of their own, with covariance ratio·λ·k_Y, beside noise of variance λ."""
-
-    def of_function(h: Float[Array, "P r_y"]) -> tuple[Float[Array, "P P"], Float[Array, " r_y"]]:
-        one = jnp.eye(len(h), dtype=h.dtype)
-        whitening = solve_triangular(jnp.linalg.cholesky(one + ratio * h @ h.T), one, lower=True)
-        return whitening, jnp.sum((whitening @ h) ** 2, axis=0)
-
     if isinstance(labels, AllLabels):
-        whitening, powers = of_function(labels.h)
+        whitening, powers = whitened(labels.h, jnp.asarray(ratio))
         return CorrelatedLabels(labels.f, labels, whitening[None], powers[None])
     is_gathered = isinstance(labels, GatheredLabels)
     gathered = labels if is_gathered else OwnLabels(labels.f, features, queries.locations(len(labels.f)))
-    return CorrelatedLabels(labels.f, labels, *gathered.map(of_function))
+    return CorrelatedLabels(labels.f, labels, *whitened_each(gathered, jnp.asarray(ratio)))
+
+
+@eqx.filter_jit
+def whitened_each(
+    labels: GatheredLabels, ratio: Float[Array, ""]
+) -> tuple[Float[Array, "N P P"], Float[Array, "N r_y"]]:
+    """`whitened` for the features of every function."""
+    return labels.map(lambda h: whitened(h, ratio))
+
+
+def whitened(h: Float[Array, "P r_y"], ratio: Float[Array, ""]) -> tuple[Float[Array, "P P"], Float[Array, " r_y"]]:
+    """W = L⁻¹ for L Lᵀ = 1 + ratio·h hᵀ, and Σₚ (W h)ₚ²."""
+    one = jnp.eye(len(h), dtype=h.dtype)
+    whitening = solve_triangular(jnp.linalg.cholesky(one + ratio * h @ h.T), one, lower=True)
+    return whitening, jnp.sum((whitening @ h) ** 2, axis=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -33,6 +34,7 @@ class InputKernel(Fixed):
     length: Float[Array, ""]
     scales: Float[Array, " d"]
 
+    @eqx.filter_jit
     def matrix(self, z: Float[Array, "N d"], z_: Float[Array, "R d"]) -> Float[Array, "N R"]:
         """k_U for every pair of codes."""
         x, x_ = z * self.scales, z_ * self.scales

@@ -240,7 +240,7 @@ def labels_at(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Que
         case Free(y):
             own = OwnLabels(f, features, y)
             is_kept = y.shape[0] * y.shape[1] * features.rank <= keep
-            return KeptLabels(f, own.map(lambda h: h)) if is_kept else own
+            return keep_features(own) if is_kept else own
         case Indexed(y, index):
             labels, locations = index.shape[1], len(y)
             costs = label_costs(labels, locations, features.rank)
@@ -251,6 +251,12 @@ def labels_at(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Que
             kind = FewLabels if costs[FewLabels] < costs[ManyLabels] else ManyLabels
             return kind(f, features(y), index)
     raise TypeError(f"expected Shared, Indexed or Free queries, got {type(queries).__name__}")
+
+
+@eqx.filter_jit
+def keep_features(labels: OwnLabels) -> KeptLabels:
+    """The same labels with features that are computed now."""
+    return KeptLabels(labels.f, labels.map(lambda h: h))
 
 
 def free_cost(labels: int, rank: int) -> float:

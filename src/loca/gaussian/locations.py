@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import abc
+import functools
 import math
 from collections.abc import Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -186,11 +188,13 @@ def embed(y: Float[Array, "P d_y"], periods: tuple[float | None, ...], is_geogra
     return jnp.stack(columns, axis=-1)
 
 
+@jax.jit
 def matern(a: Float[Array, "P l"], b: Float[Array, "R l"]) -> Float[Array, "P R"]:
     """The Matérn kernel of order 5/2 and rate 1."""
     return Matern(2.5, Held(1.0)).matrix(a, b)
 
 
+@functools.partial(jax.jit, static_argnames="period")
 def along_axis(
     a: Float[Array, " P"], b: Float[Array, " n"], rate: Float[Array, ""] | float, period: float | None
 ) -> Float[Array, "P n"]:

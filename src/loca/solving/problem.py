@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from loca.data import Free, Indexed, Normalization, Queries, Records, Samples, Shared
+from loca.data import Free, Indexed, Normalization, OutputNormalization, Queries, Records, Samples, Shared
 from loca.domains import area_weights
 from loca.encoders import Encoder, Joined, PrincipalComponents
 from loca.gaussian import (
@@ -234,8 +235,17 @@ class Problem:
 
 def encoded(data: Samples, normalization: Normalization, encoder: Encoder) -> tuple[Float[np.ndarray, "N d"], Values]:
     """Codes in double precision, and standardized labels."""
-    codes = jax.lax.map(encoder, normalization.standardize_input(data.u), batch_size=256)
-    return np.asarray(codes, np.float64), jnp.moveaxis(normalization.at(data.y).standardize(data.s), 2, 0)
+    codes, values = standardized(data.u, data.s, normalization, normalization.at(data.y), encoder)
+    return np.asarray(codes, np.float64), values
+
+
+@eqx.filter_jit
+def standardized(
+    u: Input, s: Float[Array, "N P d_s"], inputs: Normalization, outputs: OutputNormalization, encoder: Encoder
+) -> tuple[Float[Array, "N d"], Values]:
+    """Codes, and standardized labels."""
+    codes = jax.lax.map(encoder, inputs.standardize_input(u), batch_size=256)
+    return codes, jnp.moveaxis(outputs.standardize(s), 2, 0)
 
 
 def principal_components(data: Samples, normalization: Normalization) -> Encoder:
@@ -312,10 +322,10 @@ def in_blocks(
     count = -(-functions * numbers // MEMORY)
     size = -(-functions // count)
     for start in range(0, functions, size):
-        rows = jnp.arange(start, min(start + size, functions))
+        rows = slice(start, min(start + size, functions))
         with jax.enable_x64(True):
-            places = in_precision(queries.take(rows), jnp.float64)
-            labels = labels_at(f[rows], features.h, places, keep * len(rows) // functions)
+            places = in_precision(queries.each(itemgetter(rows)), jnp.float64)
+            labels = labels_at(f[rows], features.h, places, keep * (rows.stop - start) // functions)
             if ratio:
                 labels = correlated(labels, features.h, places, ratio)
         labels = in_precision(labels)
