@@ -155,12 +155,13 @@ def test_free_queries_equal_indexed_ones(ratio, x64, monkeypatch):
     kinds += [labels_at(values, h, every[0], keep=0), labels_at(values, h, data.y)]
     assert len({type(kind) for kind in kinds}) == 5
     if ratio:
-        places = (*every, every[0], data.y)
-        kinds = [correlated(kind, h, queries, ratio) for kind, queries in zip(kinds, places, strict=True)]
-    blocks = [Block(kind, kind.whiten(problem.values)) for kind in kinds]
-    *others, grid = (System([block], 1e-2).solve(*EXACT).x for block in blocks)
+        kinds = [correlated(kind, jnp.asarray(ratio)) for kind in kinds]
+    *others, grid = (System([Block(kind, kind.whiten(problem.values))], 1e-2) for kind in kinds)
     for other in others:
-        np.testing.assert_allclose(grid, other, atol=1e-10)
+        np.testing.assert_allclose(grid.power, other.power, rtol=1e-10)
+        np.testing.assert_allclose(grid.solve(*EXACT).x, other.solve(*EXACT).x, atol=1e-10)
+    unit = jnp.zeros((1, *grid.power.shape)).at[0, 2, 5].set(1.0)
+    np.testing.assert_allclose(grid.power[2, 5], (grid(unit) - 1e-2 * unit)[0, 2, 5], rtol=1e-10)
 
 
 def test_functions_in_blocks_equal_functions_at_once(x64):

@@ -9,9 +9,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from loca.data import Queries
-from loca.gaussian.labels import AllLabels, Coefficients, GatheredLabels, Labels, OwnLabels, Values
-from loca.gaussian.locations import LocationFeatures
+from loca.gaussian.labels import AllLabels, Coefficients, GatheredLabels, Labels, SomeLabels, Values
 from loca.typing import PyTree
 
 
@@ -24,16 +22,14 @@ class CorrelatedLabels(Labels):
 
     - `labels`: the labels themselves.
     - `whitening`: W of each function, or of all together.
-    - `powers`: Σₚ (W h)ₚ² of each function, or of all together.
     """
 
-    labels: Labels
+    labels: AllLabels | SomeLabels
     whitening: Float[Array, "K P P"]
-    powers: Float[Array, "K r_y"]
 
     @property
     def rows(self) -> tuple[PyTree, ...]:
-        own = () if isinstance(self.labels, AllLabels) else (self.whitening, self.powers)
+        own = () if isinstance(self.labels, AllLabels) else (self.whitening,)
         return self.f, *self.labels.rows, *own
 
     def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
@@ -51,7 +47,12 @@ class CorrelatedLabels(Labels):
 
     @property
     def squares(self) -> Float[Array, "N r_y"]:
-        return jnp.broadcast_to(self.powers, (len(self.f), self.powers.shape[1]))
+        def powers(h: Float[Array, "P r_y"], w: Float[Array, "P P"]) -> Float[Array, " r_y"]:
+            return jnp.sum((w @ h) ** 2, axis=0)
+
+        if isinstance(self.labels, AllLabels):
+            return jnp.tile(powers(self.labels.h, self.whitening[0]), (len(self.f), 1))
+        return self.labels.map(powers, self.whitening)
 
     def whiten(self, values: Values) -> Values:
         return multiply(self.whitening, values)
@@ -64,26 +65,14 @@ def multiply(matrices: Float[Array, "K P P"], values: Values) -> Values:
     return jnp.einsum("npq,snq->snp", matrices, values)
 
 
-def correlated(labels: Labels, features: LocationFeatures, queries: Queries, ratio: float) -> CorrelatedLabels:
-    """Labels of functions that have an error of their own, with covariance ratio·λ·k_Y, beside noise of variance λ."""
-    if isinstance(labels, AllLabels):
-        whitening, powers = whitened(labels.h, jnp.asarray(ratio))
-        return CorrelatedLabels(labels.f, labels, whitening[None], powers[None])
-    is_gathered = isinstance(labels, GatheredLabels)
-    gathered = labels if is_gathered else OwnLabels(labels.f, features, queries.locations(len(labels.f)))
-    return CorrelatedLabels(labels.f, labels, *whitened_each(gathered, jnp.asarray(ratio)))
-
-
 @eqx.filter_jit
-def whitened_each(
-    labels: GatheredLabels, ratio: Float[Array, ""]
-) -> tuple[Float[Array, "N P P"], Float[Array, "N r_y"]]:
-    """`whitened` for the features of every function."""
-    return labels.map(lambda h: whitened(h, ratio))
+def correlated(labels: AllLabels | SomeLabels, ratio: Float[Array, ""]) -> CorrelatedLabels:
+    """Labels of functions that have an error of their own, with covariance ratio·λ·k_Y, beside noise of variance λ."""
 
+    def whitening(k: Float[Array, "P P"]) -> Float[Array, "P P"]:
+        one = jnp.eye(len(k), dtype=k.dtype)
+        return solve_triangular(jnp.linalg.cholesky(one + ratio * k), one, lower=True)
 
-def whitened(h: Float[Array, "P r_y"], ratio: Float[Array, ""]) -> tuple[Float[Array, "P P"], Float[Array, " r_y"]]:
-    """W = L⁻¹ for L Lᵀ = 1 + ratio·h hᵀ, and Σₚ (W h)ₚ²."""
-    one = jnp.eye(len(h), dtype=h.dtype)
-    whitening = solve_triangular(jnp.linalg.cholesky(one + ratio * h @ h.T), one, lower=True)
-    return whitening, jnp.sum((whitening @ h) ** 2, axis=0)
+    if isinstance(labels, AllLabels):
+        return CorrelatedLabels(labels.f, labels, whitening(labels.h @ labels.h.T)[None])
+    return CorrelatedLabels(labels.f, labels, labels.map_covariance(whitening))

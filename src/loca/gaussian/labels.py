@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import abc
+import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
@@ -90,15 +92,55 @@ class AllLabels(Labels):
         return jnp.broadcast_to(jnp.sum(self.h**2, axis=0), (len(self.f), self.h.shape[1]))
 
 
-class ManyLabels(Labels):
-    """Every function is labeled at many of M common locations: all M are computed."""
+class SomeLabels(Labels):
+    """Functions are labeled at different locations."""
+
+    @property
+    @abc.abstractmethod
+    def places(self) -> PyTree:
+        """Where each function is labeled, one row per function; of a tree whose leaves are not arrays, its leaf."""
+
+    @abc.abstractmethod
+    def gather(self, place: Array) -> Float[Array, "P r_y"]:
+        """h at the labels of one function."""
+
+    @property
+    def rows(self) -> tuple[PyTree, ...]:
+        return self.f, self.places
+
+    def map(self, function: Callable[..., PyTree], *rows: Array) -> PyTree:
+        """Apply something to h at the labels of every function, and to its part of other rows."""
+        size = GATHERED // jax.eval_shape(self.gather, self.places[0]).size
+        one = lambda row: function(self.gather(row[0]), *row[1:])  # noqa: E731
+        return jax.lax.map(one, (self.places, *rows), batch_size=min(size, len(self.f)) if size > 1 else None)
+
+    def map_covariance(self, function: Callable[[Float[Array, "P P"]], PyTree]) -> PyTree:
+        """Apply something to h hᵀ, the covariance of the labels of every function."""
+        return self.map(lambda h: function(h @ h.T))
+
+
+class TableLabels(SomeLabels):
+    """Every function is labeled at some of M common locations."""
 
     h: Float[Array, "M r_y"]
     index: Int[Array, "N P"]
 
     @property
-    def rows(self) -> tuple[PyTree, ...]:
-        return self.f, self.index
+    def places(self) -> PyTree:
+        return self.index
+
+    def gather(self, place: Int[Array, " P"]) -> Float[Array, "P r_y"]:
+        return self.h[place]
+
+    def map_covariance(self, function: Callable[[Float[Array, "P P"]], PyTree]) -> PyTree:
+        if len(self.h) ** 2 > TABLE:
+            return super().map_covariance(function)
+        covariance = self.h @ self.h.T
+        return jax.lax.map(lambda place: function(covariance[place][:, place]), self.index)
+
+
+class ManyLabels(TableLabels):
+    """Functions have labels at many of the locations: all M are computed."""
 
     def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
         return jnp.take_along_axis(v @ self.h.T, self.index[None], axis=2)
@@ -113,21 +155,8 @@ class ManyLabels(Labels):
         return label_counts(self.index, len(self.h)) @ self.h**2
 
 
-class GatheredLabels(Labels):
+class GatheredLabels(SomeLabels):
     """Labels whose features are gathered for a few functions at a time."""
-
-    @property
-    @abc.abstractmethod
-    def places(self) -> Array:
-        """Where each function is labeled, one row per function."""
-
-    @abc.abstractmethod
-    def gather(self, place: Array) -> Float[Array, "P r_y"]:
-        """h at the labels of one function."""
-
-    @property
-    def rows(self) -> tuple[PyTree, ...]:
-        return self.f, self.places
 
     def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
         return jnp.moveaxis(self.map(lambda h, v: v @ h.T, jnp.moveaxis(v, 1, 0)), 0, 1)
@@ -149,25 +178,9 @@ class GatheredLabels(Labels):
     def squares(self) -> Float[Array, "N r_y"]:
         return self.map(lambda h: jnp.sum(h**2, axis=0))
 
-    def map(self, function: Callable[..., PyTree], *rows: Array) -> PyTree:
-        """Apply something to the gathered features of every function, and to its part of other rows."""
-        size = GATHERED // jax.eval_shape(self.gather, self.places[0]).size
-        one = lambda row: function(self.gather(row[0]), *row[1:])  # noqa: E731
-        return jax.lax.map(one, (self.places, *rows), batch_size=min(size, len(self.f)) if size > 1 else None)
 
-
-class FewLabels(GatheredLabels):
-    """Every function is labeled at few of M common locations."""
-
-    h: Float[Array, "M r_y"]
-    index: Int[Array, "N P"]
-
-    @property
-    def places(self) -> Int[Array, "N P"]:
-        return self.index
-
-    def gather(self, place: Int[Array, " P"]) -> Float[Array, "P r_y"]:
-        return self.h[place]
+class FewLabels(TableLabels, GatheredLabels):
+    """Functions have labels at few of the locations."""
 
 
 class OwnLabels(GatheredLabels):
@@ -177,7 +190,7 @@ class OwnLabels(GatheredLabels):
     y: Float[Array, "N P d_y"]
 
     @property
-    def places(self) -> Float[Array, "N P d_y"]:
+    def places(self) -> PyTree:
         return self.y
 
     def gather(self, place: Float[Array, "P d_y"]) -> Float[Array, "P r_y"]:
@@ -190,14 +203,14 @@ class KeptLabels(GatheredLabels):
     h: Float[Array, "N P r_y"]
 
     @property
-    def places(self) -> Float[Array, "N P r_y"]:
+    def places(self) -> PyTree:
         return self.h
 
     def gather(self, place: Float[Array, "P r_y"]) -> Float[Array, "P r_y"]:
         return place
 
 
-class GridLabels(Labels):
+class GridLabels(SomeLabels):
     """Every function is labeled at some points of a grid, whose features are products: one axis after the other.
 
     This costs Σ nᵢ operations for each of Π nᵢ points of the grid, whatever the number of features.
@@ -208,8 +221,28 @@ class GridLabels(Labels):
     index: Int[Array, "N P"]
 
     @property
-    def rows(self) -> tuple[PyTree, ...]:
-        return self.f, self.index
+    def places(self) -> PyTree:
+        return self.index
+
+    def gather(self, place: Int[Array, " P"]) -> Float[Array, "P r_y"]:
+        shape = tuple(map(len, self.axes))
+        every = zip(self.axes, jnp.unravel_index(place, shape), jnp.unravel_index(self.products, shape), strict=True)
+        return functools.reduce(operator.mul, (axis[points][:, vectors] for axis, points, vectors in every))
+
+    def map(self, function: Callable[..., PyTree], *rows: Array) -> PyTree:
+        return super().map(function, *rows) if self.is_large else self.with_table().map(function, *rows)
+
+    def map_covariance(self, function: Callable[[Float[Array, "P P"]], PyTree]) -> PyTree:
+        return super().map_covariance(function) if self.is_large else self.with_table().map_covariance(function)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a table for all points of the grid would be too large."""
+        return math.prod(map(len, self.axes)) * len(self.products) > TABLE
+
+    def with_table(self) -> FewLabels:
+        """The same labels, with a table for all points of the grid."""
+        return FewLabels(self.f, self.gather(jnp.arange(math.prod(map(len, self.axes)))), self.index)
 
     def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
         features = jnp.arange(len(self.products))
@@ -229,7 +262,9 @@ class GridLabels(Labels):
         return along_axes(counts, [axis.T**2 for axis in self.axes])[..., self.products]
 
 
-def labels_at(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Queries, keep: int = KEPT) -> Labels:
+def labels_at(
+    f: Float[Array, "N r_u"], features: LocationFeatures, queries: Queries, keep: int = KEPT
+) -> AllLabels | SomeLabels:
     """The labels of functions with features f at some queries, in the form that costs least.
 
     Features of free locations are kept if they are no more than `keep` numbers.

@@ -152,7 +152,7 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
         queries = self.conditions.queries
         labels = labels_at(self.f(self.conditions.codes), self.h, queries)
         if self.nugget > 0.0:
-            labels = correlated(labels, self.h, queries, float(self.nugget / self.noise))
+            labels = correlated(labels, self.nugget / self.noise)
         shape = (count * len(self.coefficients), *self.coefficients.shape[1:])
         prior = jax.random.normal(key, shape)
         values = labels(prior)

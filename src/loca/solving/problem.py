@@ -327,7 +327,7 @@ def in_blocks(
             places = in_precision(queries.each(itemgetter(rows)), jnp.float64)
             labels = labels_at(f[rows], features.h, places, keep * (rows.stop - start) // functions)
             if ratio:
-                labels = correlated(labels, features.h, places, ratio)
+                labels = correlated(labels, jnp.asarray(ratio))
         labels = in_precision(labels)
         yield Block(labels, labels.whiten(values[:, rows]))
 
