@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import loca
-from loca.data import Free, Samples, Shared, StoreSchema, samples_to_arrays, write_store
+from loca.data import Free, Part, Samples, Shared, StoreSchema, samples_to_arrays, write_store
 from loca.domains import Box, Sphere
 from loca.metrics import relative_l2
 from loca.models import Regression
@@ -137,8 +137,8 @@ def test_smaller_eigenvalues_are_kept_in_double_precision():
 
 
 @pytest.mark.slow
-def test_functions_from_a_file_give_the_same_operator(tmp_path):
-    data = functions(50).observe(jax.random.key(0), 6)
+def stored(path, data):
+    """The same functions in a file."""
     once, each = samples_to_arrays(data)
 
     def read(rows):
@@ -146,7 +146,24 @@ def test_functions_from_a_file_give_the_same_operator(tmp_path):
 
     example = {name: array[0] for name, array in each.items()}
     schema = StoreSchema(len(data), data.domain, data.inputs, data.outputs, once, example)
-    store = write_store(tmp_path / "store.zarr", schema, read, provenance={}, block=20)
+    return write_store(path / "store.zarr", schema, read, provenance={}, block=20)
+
+
+def test_further_blocks_of_a_file_compile_nothing(tmp_path, caplog, monkeypatch):
+    """Else compiled programs would fill the memory as functions stream."""
+    monkeypatch.setattr("loca.solving.problem.STREAMED", 10)
+    data = functions(50).observe(jax.random.key(0), 6)
+    problem, store = Problem.fit(data, ()), stored(tmp_path, data)
+    for count in (20, 50):
+        caplog.clear()
+        with jax.log_compiles():
+            problem.solve_streamed(Part(store, np.arange(count)), tmp_path, HYPER, Ranks(*FEW), Accuracy(1e-4, 50))
+    assert [record.message for record in caplog.records if "Compiling" in record.message] == []
+
+
+def test_functions_from_a_file_give_the_same_operator(tmp_path):
+    data = functions(50).observe(jax.random.key(0), 6)
+    store = stored(tmp_path, data)
     hyper = dataclasses.replace(HYPER, nugget=1e-3)
     one, _ = solve(data, hyperparameters=hyper, ranks=(50, 16))
     two, _ = solve(store, hyperparameters=hyper, ranks=(50, 16))

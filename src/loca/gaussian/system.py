@@ -66,6 +66,8 @@ class System:
         total = None
         for block in self.blocks:
             one = summed(function, block, arguments, self.mesh)
+            if total is not None:
+                total.block_until_ready()  # or blocks would be read faster than used, and fill the memory
             total = one if total is None else total + one
         assert total is not None
         return total
