@@ -151,10 +151,10 @@ def stored(path, data):
 
 def test_further_blocks_of_a_file_compile_nothing(tmp_path, caplog, monkeypatch):
     """Else compiled programs would fill the memory as functions stream."""
-    monkeypatch.setattr("loca.solving.problem.STREAMED", 10)
-    data = functions(50).observe(jax.random.key(0), 6)
+    monkeypatch.setattr("loca.solving.problem.STREAMED", 300)  # more than are encoded at once
+    data = functions(1200).observe(jax.random.key(0), 6)
     problem, store = Problem.fit(data, ()), stored(tmp_path, data)
-    for count in (20, 50):
+    for count in (600, 1200):
         caplog.clear()
         with jax.log_compiles():
             problem.solve_streamed(Part(store, np.arange(count)), tmp_path, HYPER, Ranks(*FEW), Accuracy(1e-4, 50))
