@@ -112,7 +112,7 @@ def invert(
         dtype = mode.xi.dtype
         found = run_chains(target, mode.xi, jnp.asarray(root, dtype), for_draws, chains, warmup, draws)
         xi, divergences = np.asarray(found.xi).reshape(-1, prior.size), int(np.sum(found.is_divergent))
-        effective, r_hat = chain_diagnostics(found.xi)
+        effective, r_hat = map(float, chain_diagnostics(found.xi))
     diagnostics = Diagnostics(method, optimizer, p_value, outside, int(mode.steps), effective, r_hat, divergences, 0.0)
     warn_untrustworthy(diagnostics)
     return summarized(operator, target, observed, noise_std, error, mode, xi, draws * chains, diagnostics, start)
@@ -157,13 +157,14 @@ def fit_p_value(mode: Mode) -> float:
     return float(chi2.sf(float(np.sum(mode.xi**2) + np.sum(mode.misfit**2)), len(mode.misfit)))
 
 
-def chain_diagnostics(xi: Float[Array, "C S K"]) -> tuple[float, float]:
+@jax.jit
+def chain_diagnostics(xi: Float[Array, "C S K"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The smallest effective sample size and the largest potential scale reduction, over halves of chains."""
     from blackjax.diagnostics import effective_sample_size, potential_scale_reduction
 
     chains, draws, size = xi.shape
     halves = xi[:, : draws - draws % 2].reshape(2 * chains, draws // 2, size)
-    return float(np.min(effective_sample_size(halves))), float(np.max(potential_scale_reduction(halves)))
+    return jnp.min(effective_sample_size(halves)), jnp.max(potential_scale_reduction(halves))
 
 
 def warn_untrustworthy(found: Diagnostics) -> None:

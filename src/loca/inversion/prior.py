@@ -6,6 +6,7 @@ import itertools
 import warnings
 from collections.abc import Callable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -90,7 +91,7 @@ class Prior(Fixed):
             raise ValueError(f"a prior needs at least two different input functions, got {count}")
         example = jax.tree.map(lambda array: array[0], u)
         codec = Codec(normalization, jnp.zeros(0), jnp.zeros((0, 0)), example)
-        values = np.asarray(jax.lax.map(codec.flat, u, batch_size=256), np.float64)
+        values = np.asarray(flat_each(codec, u), np.float64)
         mean = values.mean(axis=0)
         _, sizes, rows = np.linalg.svd(values - mean, full_matrices=False)
         variances = sizes**2 / (count - 1)
@@ -198,6 +199,12 @@ def as_prior(operator: Operator, prior: Prior | Samples | Records | Numbers | Mu
     return prior
 
 
+@eqx.filter_jit
+def flat_each(codec: Codec, u: Input) -> Float[Array, "N D"]:
+    """The vectors of many functions."""
+    return jax.lax.map(codec.flat, u, batch_size=256)
+
+
 def warn_outside_prior(prior: Prior, u: Input) -> float:
     """The share of the variance of other inputs that is outside of the prior; warn if that is much.
 
@@ -209,7 +216,7 @@ def warn_outside_prior(prior: Prior, u: Input) -> float:
     codec = prior.decode
     if not isinstance(codec, Codec):
         return 0.0
-    departures = jax.lax.map(codec.flat, u, batch_size=256) - codec.mean
+    departures = flat_each(codec, u) - codec.mean
     inside = departures @ codec.directions
     share = max(0.0, float(1.0 - jnp.sum(inside**2) / jnp.sum(departures**2)))
     if share > OUTSIDE:
