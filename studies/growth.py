@@ -1,6 +1,7 @@
 """How do the time and the memory of a solve grow with the number of functions, and those of a prediction with queries?
 
-    python studies/growth.py     # about 10 minutes on one core
+    python studies/growth.py             # about 10 minutes on one core
+    python studies/growth.py --table     # for docs/solving.md
 
 Functions are read from a file, block by block. Each size has a process of its own; memory is its peak above what the
 process has before the solve. Hyperparameters and ranks are fixed, so that all sizes do the same for each function.
@@ -85,7 +86,20 @@ def predict() -> dict:
     return {"queries": QUERIES, "seconds": time.time() - began, "megabytes": peak() - base}
 
 
+def table(found: dict) -> str:
+    """The solves as Markdown."""
+    header = ["functions", "core seconds", "iterations", "memory"]
+    lines = [f"| {' | '.join(header)} |", f"|{' ---: |' * len(header)}"]
+    for row in found["solves"]:
+        numbers = f"{row['functions']:,}", f"{row['core_seconds']:.0f}", str(row["iterations"])
+        lines.append(f"| {' | '.join(numbers)} | {row['megabytes']:.0f} MB |")
+    return "\n".join(lines)
+
+
 def main() -> None:
+    if sys.argv[1:] == ["--table"]:
+        print(table(json.loads(RESULTS.read_text())))
+        return
     if len(sys.argv) > 1:
         found = predict() if sys.argv[1] == "queries" else solve(int(sys.argv[1]))
         print(json.dumps(found))

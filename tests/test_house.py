@@ -178,7 +178,13 @@ def test_the_readme_has_the_commands_of_the_tour():
 
 @pytest.mark.parametrize(
     ("name", "page"),
-    [("solved", "solving"), ("chosen", "solving"), ("derivatives", "sensitivities"), ("error_bars", "uncertainty")],
+    [
+        ("solved", "solving"),
+        ("chosen", "solving"),
+        ("growth", "solving"),
+        ("derivatives", "sensitivities"),
+        ("error_bars", "uncertainty"),
+    ],
 )
 def test_the_documentation_has_the_table_of_a_study(name, page, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "studies")
