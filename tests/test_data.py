@@ -152,6 +152,12 @@ def test_a_million_functions_cost_no_more_than_a_thousand():
     assert int(compiled(7).max()) < 10**6
 
 
+def test_functions_that_do_not_exist_are_not_taken(getkey):
+    data = samples(getkey(), functions=5)
+    with pytest.raises(IndexError, match="index 5 is out of bounds"):
+        data.take(jnp.array([0, 5]))
+
+
 def test_batches_take_whole_functions(getkey):
     data = samples(getkey(), functions=50).observe(getkey(), 3)
     rows = batch_rows(1, 2, 10, 50)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, UInt32
@@ -183,6 +184,8 @@ class Samples(eqx.Module):
 
     def take(self, rows: Int[Array, " B"]) -> Samples:
         """The functions with these numbers, in the order given."""
+        if not isinstance(rows, jax.core.Tracer):
+            rows = jnp.asarray(np.arange(len(self))[rows])  # JAX would take the last function for a number too large
         u, s = take_rows((self.u, self.s), rows)
         return dataclasses.replace(self, u=u, y=self.y.take(rows), s=s)
 
