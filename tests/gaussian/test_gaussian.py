@@ -150,13 +150,14 @@ def test_free_queries_equal_indexed_ones(ratio, x64, monkeypatch):
     elsewhere = data.y.y[:1] + 0.01  # not on the grid, and never labeled
     many, few = (Indexed(jnp.concatenate([jnp.tile(data.y.y, (n, 1)), elsewhere]), data.y.index) for n in (1, 40))
     every = Free(data.y.locations(len(data))), many, few
+    with_noise = (lambda kind: correlated(kind, jnp.asarray(ratio))) if ratio else (lambda kind: kind)
     kinds = [labels_at(values, h, queries) for queries in every]
+    noisy = [with_noise(kind) for kind in kinds]
     monkeypatch.setattr(labels, "TABLE", 0)  # as if the grid were too large for a table of features
     kinds += [labels_at(values, h, every[0], keep=0), labels_at(values, h, data.y)]
     assert len({type(kind) for kind in kinds}) == 5
-    if ratio:
-        kinds = [correlated(kind, jnp.asarray(ratio)) for kind in kinds]
-    *others, grid = (System([Block(kind, kind.whiten(problem.values))], 1e-2) for kind in kinds)
+    noisy += [with_noise(kind) for kind in (kinds[-1].with_table(), *kinds[3:])]
+    *others, grid = (System([Block(kind, kind.whiten(problem.values))], 1e-2) for kind in noisy)
     for other in others:
         np.testing.assert_allclose(grid.power, other.power, rtol=1e-10)
         np.testing.assert_allclose(grid.solve(*EXACT).x, other.solve(*EXACT).x, atol=1e-10)
