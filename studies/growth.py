@@ -1,6 +1,6 @@
 """How do the time and the memory of a solve grow with the number of functions, and those of a prediction with queries?
 
-    python studies/growth.py             # about 10 minutes on one core
+    python studies/growth.py             # about 5 minutes on one core
     python studies/growth.py --table     # for docs/solving.md
 
 Functions are read from a file, block by block. Each size has a process of its own; memory is its peak above what the

@@ -136,7 +136,6 @@ def test_smaller_eigenvalues_are_kept_in_double_precision():
         assert single < 0.5 * count()
 
 
-@pytest.mark.slow
 def stored(path, data):
     """The same functions in a file."""
     once, each = samples_to_arrays(data)
@@ -161,6 +160,7 @@ def test_further_blocks_of_a_file_compile_nothing(tmp_path, caplog, monkeypatch)
     assert [record.message for record in caplog.records if "Compiling" in record.message] == []
 
 
+@pytest.mark.slow
 def test_functions_from_a_file_give_the_same_operator(tmp_path):
     data = functions(50).observe(jax.random.key(0), 6)
     store = stored(tmp_path, data)
