@@ -3,7 +3,7 @@
     python studies/inversion.py --out DIR --truths 100 --exact 5
 
 The surrogate is solved for once. For every truth, computed by the solver, the posterior of the permeability is found by
-NUTS with the surrogate's error from held-out functions (`held`), with its standard deviations alone (`diagonal`), and
+MCMC with the surrogate's error from held-out functions (`held`), with its standard deviations alone (`diagonal`), and
 without it (`none`). For the first truths it is also found by MCMC with the solver itself, for the same prior and noise.
 DIR/truths.jsonl has one line per truth; the same command resumes, and more truths extend it. DIR/inversion.json has the
 summary:

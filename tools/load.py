@@ -34,6 +34,9 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "studies/load.json"
 SIDE, BATCH = 32, 32
 
+SEVERAL = 4
+"""Functions in each request of the second measurement."""
+
 
 def example_model(kind="LOCA", seed=0):
     """An untrained model of the size of the paper's Darcy problem; training would not change its speed."""
@@ -58,7 +61,7 @@ def bare_rate(model, data, seconds):
 
 
 def request_bytes(u, name="model"):
-    """An inference request for one function with binary tensors, as it travels."""
+    """An inference request for some functions with binary tensors, as it travels."""
     tensor = {"name": "u", "datatype": "FP32", "shape": list(u.shape), "parameters": {"binary_data_size": 4 * u.size}}
     output = {"name": "s", "parameters": {"binary_data": True}}
     text = json.dumps({"inputs": [tensor], "outputs": [output]}).encode()
@@ -206,8 +209,8 @@ def percentiles(times):
 def measure(kind, arguments, *, is_last):
     """All results for one model; the long run follows the last one."""
     model, data = example_model(kind)
-    requests = [request_bytes(np.asarray(u)[None]) for u in data.u]
-    expected = np.asarray(model.predict(data.u, data.y.points))
+    u, expected = np.asarray(data.u), np.asarray(model.predict(data.u, data.y.points))
+    requests = [request_bytes(each[None]) for each in u]
     found = {
         "date": datetime.date.today().isoformat(),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
@@ -223,8 +226,11 @@ def measure(kind, arguments, *, is_last):
         loca.save(model, Path(folder) / "model/model.safetensors", data=data)
         with running_server(folder, arguments.workers) as (process, address):
             client = Client(address, arguments.connections, requests, expected)
+            longer = [request_bytes(each) for each in np.split(u, len(u) // SEVERAL)]
+            several = Client(address, arguments.connections, longer, np.split(expected, len(longer)))
             closed_loop(client, 1.0)
-            bare, served, times, costs = [], [], [], []
+            closed_loop(several, 1.0)
+            bare, served, times, costs, shares_of_several = [], [], [], [], []
             for _ in range(arguments.rounds):  # in turns: other programs on the machine slow both
                 rate, cost = bare_rate(model, data, arguments.seconds)
                 bare.append(rate)
@@ -233,10 +239,14 @@ def measure(kind, arguments, *, is_last):
                 served.append(rate)
                 times += some
                 costs.append((cost, (processor_seconds(process.pid) - used) / len(some)))
+                shares_of_several.append(SEVERAL * closed_loop(several, arguments.seconds)[0] / bare[-1])
             shares = sorted(one / other for one, other in zip(served, bare, strict=True))
             found["bare_per_second"], found["served_per_second"] = round(np.median(bare)), round(np.median(served))
             found["share"] = round(shares[len(shares) // 2], 3)
             found["share_range"] = [round(shares[0], 3), round(shares[-1], 3)]
+            shares_of_several.sort()
+            found["share_of_several"] = round(shares_of_several[len(shares_of_several) // 2], 3)
+            found["share_of_several_range"] = [round(shares_of_several[0], 3), round(shares_of_several[-1], 3)]
             found["processor_us"] = [round(1e6 * float(cost)) for cost in np.median(costs, axis=0)]
             found["full_load_ms"] = percentiles(times)
             half = 0.5 * float(np.median(served))
@@ -244,9 +254,10 @@ def measure(kind, arguments, *, is_last):
             if arguments.soak and is_last:
                 print(f"{kind}: {found}; {arguments.soak:g} s at a constant rate follow", file=sys.stderr)
                 found["soak"] = soak(client, arguments.soak, arguments.rate or half, process.pid)
-            found["requests"], found["errors"] = client.count, client.errors
-            found["worst_difference"] = client.worst
+            found["requests"], found["errors"] = client.count + several.count, client.errors + several.errors
+            found["worst_difference"] = max(client.worst, several.worst)
             client.close()
+            several.close()
     return found
 
 
@@ -280,6 +291,9 @@ def table(results):
         ],
         "share of the bare model (least, most)": lambda found: "{} ({}, {})".format(
             found["share"], *found["share_range"]
+        ),
+        f"share with {SEVERAL} functions in a request (least, most)": lambda found: "{} ({}, {})".format(
+            found["share_of_several"], *found["share_of_several_range"]
         ),
         "processor time per function: bare model, server (µs)": lambda found: "{}, {}".format(*found["processor_us"]),
         "full load: 50, 90, 99 % of responses within (ms)": lambda found: "{}, {}, {}".format(*found["full_load_ms"]),

@@ -15,6 +15,8 @@ from loca.inversion import InversionWarning, Observations, Prior, surrogate_cova
 from loca.inversion.acquire import greedy as greedy_inputs
 from loca.inversion.design import greedy as greedy_locations
 from loca.inversion.errors import shrunk_covariance
+from loca.inversion.invert import draw
+from loca.inversion.target import Target, find_mode
 from loca.typing import Measurements, MultiInput
 
 NOISE = 0.05
@@ -74,18 +76,40 @@ def test_laplace_is_the_closed_form_for_a_linear_operator(model, observed, prior
     assert found.diagnostics.p_value == pytest.approx(expected, rel=1e-3)
 
 
-@pytest.mark.full
-def test_nuts_is_the_closed_form_for_a_linear_operator(model, observed, prior, train):
+@pytest.mark.parametrize("method", ["mcmc", pytest.param("nuts", marks=pytest.mark.full)])
+def test_draws_have_the_closed_form_for_a_linear_operator(model, observed, prior, train, method):
     found = loca.invert(
-        model, (Y, observed), noise=NOISE, prior=prior, surrogate_error=0.0, draws=5_000, chains=2, warmup=300
-    )
+        model, (Y, observed), noise=NOISE, prior=prior, surrogate_error=0.0, draws=5_000, chains=2, warmup=300,
+        method=method,
+    )  # fmt: skip
     mean, std = closed_form(model, Y, observed, NOISE**2 * np.eye(len(Y)), train.u)
     close(found.mean, mean, 0.01)
     close(found.std, std, 0.01)
+    assert found.diagnostics.method == method
     assert found.diagnostics.divergences == 0
     assert found.diagnostics.effective > 5000
     assert found.diagnostics.r_hat < 1.01
     assert "10000, effective" in str(found)
+
+
+def curved(bend):
+    """A posterior that is not normal: z₁ + bend z₂² is observed; and its first two moments, by quadrature."""
+    prior = Prior([0.0, 0.0], [1.0, 1.0], lambda z: (z[0] + bend * z[1] ** 2) * jnp.ones((SENSORS, 1)))
+    target = Target(prior, lambda u: u[:1], jnp.array([0]), jnp.array([1.0]), jnp.array([[2.0]]))
+    z = np.stack(np.meshgrid(*[np.linspace(-6.0, 6.0, 601)] * 2, indexing="ij"), axis=-1).reshape(-1, 2)
+    weights = np.exp(-0.5 * np.sum(z**2, axis=1) - 2.0 * (1.0 - z[:, 0] - bend * z[:, 1] ** 2) ** 2)
+    mean = weights @ z / weights.sum()
+    return target, mean, np.sqrt(weights @ (z - mean) ** 2 / weights.sum())
+
+
+@pytest.mark.parametrize(("bend", "method"), [(0.1, "mcmc"), pytest.param(0.5, "nuts", marks=pytest.mark.slow)])
+def test_draws_are_from_the_posterior_even_far_from_a_normal(bend, method):
+    """At 0.5 more than half of the proposals are accepted, but draws of them have standard deviations 5 % too small."""
+    target, mean, std = curved(bend)
+    drawn = draw(target, find_mode(target, "levenberg-marquardt"), "mcmc", jax.random.key(0), 4, 300, 5_000)
+    assert drawn.method == method
+    np.testing.assert_allclose(drawn.xi.mean(axis=0), mean, atol=0.03)
+    np.testing.assert_allclose(drawn.xi.std(axis=0), std, rtol=0.03)
 
 
 def test_masked_observations_are_as_removed_ones(train, prior):
@@ -313,7 +337,7 @@ def test_acquired_inputs_leave_the_least_variance():
         ({"s": np.full(9, np.nan)}, "nothing is observed"),
         ({"s": np.full(9, np.inf)}, "infinite"),
         ({"y": np.zeros((9, 2))}, "y has 2 columns but the domain Y is 1-dimensional"),
-        ({"method": "mcmc"}, "method must be 'nuts' or 'laplace', got 'mcmc'"),
+        ({"method": "hmc"}, "method must be 'mcmc' or 'nuts' or 'laplace', got 'hmc'"),
         ({"optimizer": "adam"}, "optimizer must be 'levenberg-marquardt' or 'bfgs'"),
         ({"prior": Prior([0.0], [1.0], lambda z: jnp.ones((SENSORS, 2)) * z)}, "2 channels, but the operator takes 1"),
         ({"prior": Prior([0.0], [1.0], lambda z: jnp.ones((7, 1)) * z)}, "the operator has 41 sensors"),

@@ -54,9 +54,11 @@ def invert(
         float | None,
         typer.Option(min=0.0, help="The standard deviation of the error of the model, instead of --held."),
     ] = None,
-    method: Annotated[str, typer.Option(help="nuts draws from the posterior; laplace is quick.")] = "nuts",
+    method: Annotated[
+        str, typer.Option(help="mcmc and nuts draw from the posterior, laplace approximates it.")
+    ] = "mcmc",
     draws: Annotated[int, typer.Option(min=2, help="The number of draws of each chain.")] = 1000,
-    chains: Annotated[int, typer.Option(min=1, help="The number of chains of NUTS.")] = 1,
+    chains: Annotated[int, typer.Option(min=1, help="The number of chains.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the draws.")] = 0,
     figure: Annotated[Path | None, typer.Option(help="Also draw mean and standard deviation: .png or .pdf.")] = None,
     classes: ClassOption = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,14 +27,18 @@ from loca.inversion.target import (
     laplace_root,
     normal_numbers,
     predict_many,
-    run_chains,
+    run_metropolis,
+    run_nuts,
     whitening_of,
 )
 from loca.models import Operator
 from loca.typing import Key, MultiInput, Numbers, values_of, with_values
 
-METHODS = ("nuts", "laplace")
+METHODS = ("mcmc", "nuts", "laplace")
 """How the posterior is found."""
+
+SHARE = 0.5
+"""The smallest effective share of the Laplace approximation's proposals; NUTS takes over below."""
 
 UNLIKELY = 1e-4
 """Observations with a smaller p-value are reported."""
@@ -51,7 +55,7 @@ def invert(
     prior: Prior | Samples | Records | Numbers | MultiInput,
     held: Samples | Records | None = None,
     surrogate_error: Numbers | None = None,
-    method: str = "nuts",
+    method: str = "mcmc",
     optimizer: str = "levenberg-marquardt",
     draws: int = 1000,
     chains: int = 1,
@@ -62,8 +66,9 @@ def invert(
 
     u has normal coordinates ξ, see `Prior`. The noise is independent and normal, the error of the surrogate F is normal
     with the covariance that it has on held-out functions. First the most probable ξ is found, from the mean of the
-    prior. `"laplace"` then takes the posterior of the linearized operator, which is exact for linear operators and
-    takes a fraction of a second; `"nuts"` draws from the posterior itself.
+    prior. `"laplace"` then takes the posterior of the linearized operator, which is exact for linear operators.
+    `"mcmc"` takes it as the proposal of a Markov chain that draws from the posterior itself, or runs NUTS if that
+    approximation is too far from the posterior. `"nuts"` always runs NUTS, which takes much longer.
 
     **Arguments:**
 
@@ -77,11 +82,11 @@ def invert(
       operator knows its error at several locations together, as Gaussian operators and ensembles do.
     - `surrogate_error`: the standard deviation of the surrogate's error, instead of `held`; like `noise`. 0.0 takes its
       predictions as exact, which makes the posterior too narrow.
-    - `method`: `"nuts"` or `"laplace"`.
+    - `method`: `"mcmc"`, `"nuts"` or `"laplace"`; `diagnostics.method` is what was used.
     - `optimizer`: `"levenberg-marquardt"` or `"bfgs"`.
     - `draws`: the number of draws of each chain.
-    - `chains`: of NUTS. Several chains from different starts show whether they agree (`diagnostics.r_hat`).
-    - `warmup`: draws of each chain that only adapt its step size and mass matrix.
+    - `chains`: several chains from different starts show whether they agree (`diagnostics.r_hat`).
+    - `warmup`: steps of each chain before the first draw. NUTS adapts its step size and mass matrix in them.
     - `key`: for draws; `jax.random.key(0)` by default.
     """
     check_libraries()
@@ -102,20 +107,12 @@ def invert(
             f"the observations, or try optimizer={OPTIMIZERS[OPTIMIZERS[0] == optimizer]!r}"
         )
     p_value = fit_p_value(mode)
-    root = laplace_root(mode.jacobian)
-    if method == "laplace":
-        xi = (
-            np.asarray(mode.xi, np.float64) + normal_numbers(for_draws, max(draws, 4 * prior.size), prior.size) @ root.T
-        )
-        effective, r_hat, divergences = float(len(xi)), 1.0, 0
-    else:
-        dtype = mode.xi.dtype
-        found = run_chains(target, mode.xi, jnp.asarray(root, dtype), for_draws, chains, warmup, draws)
-        xi, divergences = np.asarray(found.xi).reshape(-1, prior.size), int(np.sum(found.is_divergent))
-        effective, r_hat = map(float, chain_diagnostics(found.xi))
-    diagnostics = Diagnostics(method, optimizer, p_value, outside, int(mode.steps), effective, r_hat, divergences, 0.0)
+    drawn = draw(target, mode, method, for_draws, chains, warmup, draws)
+    diagnostics = Diagnostics(
+        drawn.method, optimizer, p_value, outside, int(mode.steps), drawn.effective, drawn.r_hat, drawn.divergences, 0.0
+    )
     warn_untrustworthy(diagnostics)
-    return summarized(operator, target, observed, noise_std, error, mode, xi, draws * chains, diagnostics, start)
+    return summarized(operator, target, observed, noise_std, error, mode, drawn.xi, draws * chains, diagnostics, start)
 
 
 def check_choices(method: str, optimizer: str, held: Samples | Records | None, surrogate_error: Numbers | None) -> None:
@@ -157,6 +154,33 @@ def fit_p_value(mode: Mode) -> float:
     return float(chi2.sf(float(np.sum(mode.xi**2) + np.sum(mode.misfit**2)), len(mode.misfit)))
 
 
+class Drawn(NamedTuple):
+    """Draws of standardized coordinates, by which method, and how far to trust them."""
+
+    xi: Float[np.ndarray, "S K"]
+    method: str
+    effective: float
+    r_hat: float
+    divergences: int
+
+
+def draw(target: Target, mode: Mode, method: str, key: Key, chains: int, warmup: int, draws: int) -> Drawn:
+    """Draws from the posterior, by one of `METHODS`."""
+    root, size = laplace_root(mode.jacobian), len(mode.xi)
+    if method == "laplace":
+        xi = np.asarray(mode.xi, np.float64) + normal_numbers(key, max(draws, 4 * size), size) @ root.T
+        return Drawn(xi, method, float(len(xi)), 1.0, 0)
+    given = (target, mode.xi, jnp.asarray(root, mode.xi.dtype), key, chains, warmup, draws)
+    proposed = run_metropolis(*given) if method == "mcmc" else None
+    if proposed is not None and proposed.share >= SHARE:
+        xi, divergences = proposed.xi, 0
+    else:
+        method, found = "nuts", run_nuts(*given)
+        xi, divergences = found.xi, int(np.sum(found.is_divergent))
+    effective, r_hat = chain_diagnostics(xi)
+    return Drawn(np.asarray(xi).reshape(-1, size), method, float(effective), float(r_hat), divergences)
+
+
 @jax.jit
 def chain_diagnostics(xi: Float[Array, "C S K"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The smallest effective sample size and the largest potential scale reduction, over halves of chains."""
@@ -179,7 +203,7 @@ def warn_untrustworthy(found: Diagnostics) -> None:
         messages.append(
             f"NUTS diverged at {found.divergences} draws; draws may miss part of the posterior, compare several chains"
         )
-    if found.method == "nuts" and (found.effective < FEW or found.r_hat > LARGE):
+    if found.method != "laplace" and (found.effective < FEW or found.r_hat > LARGE):
         messages.append(
             f"the draws have an effective sample size of {found.effective:.0f} and r-hat {found.r_hat:.2f}; take more "
             "draws or a longer warmup"

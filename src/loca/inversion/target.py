@@ -22,6 +22,12 @@ STEPS = 256
 OPTIMIZERS = ("levenberg-marquardt", "bfgs")
 """How the mode is found."""
 
+HEAVY, DEGREES = 0.1, 5.0
+"""The share of proposals with heavy tails, and the degrees of freedom of their t distribution."""
+
+PROPOSALS = 4
+"""Proposals for each draw that is kept."""
+
 
 class Target(eqx.Module):
     """−½ ‖ξ‖² − ½ ‖W(s − F(u(ξ))(y))‖², the log-density of the posterior up to a constant; WᵀW = (covariance)⁻¹.
@@ -102,6 +108,72 @@ def normal_numbers(key: Key, count: int, size: int) -> Float[np.ndarray, "S K"]:
     return np.linalg.solve(np.linalg.cholesky(eta.T @ eta / count), eta.T).T
 
 
+class Proposals(NamedTuple):
+    """Proposals η and log(posterior/proposal density) of each, up to a constant."""
+
+    eta: Float[Array, "C n K"]
+    log_ratio: Float[Array, "C n"]
+
+
+def propose(
+    target: Target, mode: Float[Array, " K"], root: Float[Array, "K K"], key: Key, chains: int, count: int
+) -> Proposals:
+    """Independent proposals ξ = mode + R η with η from a mixture of a standard normal and a t distribution.
+
+    The prior and the misfit bound the posterior by a normal density, and that of t has heavier tails. So the ratio is
+    bounded, and Metropolis's rule converges to the posterior from every start.
+    """
+    size = len(mode)
+    for_eta, for_kind, for_scale = jax.random.split(key, 3)
+    is_heavy = jax.random.bernoulli(for_kind, HEAVY, (chains, count, 1))
+    spread = jnp.sqrt(0.5 * DEGREES / jax.random.gamma(for_scale, 0.5 * DEGREES, (chains, count, 1)))
+    eta = jax.random.normal(for_eta, (chains, count, size)) * jnp.where(is_heavy, spread, 1.0)
+    eta = eta.astype(mode.dtype)
+    square = jnp.sum(eta**2, axis=-1)
+    gammas = jax.scipy.special.gammaln(0.5 * (DEGREES + size)) - jax.scipy.special.gammaln(0.5 * DEGREES)
+    log_t = gammas - 0.5 * size * np.log(0.5 * DEGREES) - 0.5 * (DEGREES + size) * jnp.log1p(square / DEGREES)
+    log_density = jnp.logaddexp(np.log1p(-HEAVY) - 0.5 * square, np.log(HEAVY) + log_t)
+    log_target = jax.lax.map(lambda each: target(mode + root @ each), eta.reshape(-1, size), batch_size=64)
+    log_ratio = log_target.reshape(chains, count) - log_density
+    return Proposals(eta, jnp.where(jnp.isnan(log_ratio), -jnp.inf, log_ratio))
+
+
+class Accepted(NamedTuple):
+    """Draws of several chains, and the effective share of their proposals.
+
+    The share is (Σ w)²/(n Σ w²), with the ratios w of posterior and proposal density. It is small if the posterior has
+    parts that are rarely proposed; the share of accepted proposals does not show that.
+    """
+
+    xi: Float[Array, "C S K"]
+    share: Float[Array, ""]
+
+
+@eqx.filter_jit
+def run_metropolis(
+    target: Target, mode: Float[Array, " K"], root: Float[Array, "K K"], key: Key, chains: int, warmup: int, draws: int
+) -> Accepted:
+    """Draws from proposals of the Laplace approximation by Metropolis's rule."""
+    for_proposals, for_rule = jax.random.split(key)
+    count = warmup + PROPOSALS * draws
+    proposals = propose(target, mode, root, for_proposals, chains, count)
+    log_uniform = jnp.log(jax.random.uniform(for_rule, (count, chains)))
+    one_of_each = jnp.arange(chains)
+
+    def step(current: Int[Array, " C"], given: tuple[Array, Array]) -> tuple[Array, Array]:
+        number, log_uniform = given
+        log_ratio = proposals.log_ratio[:, number] - proposals.log_ratio[one_of_each, current]
+        current = jnp.where(log_uniform < log_ratio, number, current)
+        return current, current
+
+    start = jnp.zeros(chains, int)
+    _, kept = jax.lax.scan(step, start, (jnp.arange(count), log_uniform))
+    kept = kept[warmup + PROPOSALS - 1 :: PROPOSALS].T
+    eta = jnp.take_along_axis(proposals.eta, kept[..., None], axis=1)
+    weights = jnp.exp(proposals.log_ratio - jnp.max(proposals.log_ratio))
+    return Accepted(mode + eta @ root.T, jnp.mean(weights) ** 2 / jnp.mean(weights**2))
+
+
 class Chains(NamedTuple):
     """Draws of several chains, which of them diverged, and the number of gradients of each."""
 
@@ -111,7 +183,7 @@ class Chains(NamedTuple):
 
 
 @eqx.filter_jit
-def run_chains(
+def run_nuts(
     target: Target, mode: Float[Array, " K"], root: Float[Array, "K K"], key: Key, chains: int, warmup: int, draws: int
 ) -> Chains:
     """NUTS in the coordinates η with ξ = mode + R η, in which the Laplace approximation is a standard normal.
