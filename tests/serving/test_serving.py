@@ -172,11 +172,12 @@ def test_requests_with_a_known_header(server, model, u):
         connection.sendall(b"".join(header + bodies[which] for which in (0, 1, 2)))
         for which in (0, 1, 2):
             check(which)
-        for which in (2, 1, 0):  # one segment each
-            connection.sendall(header + bodies[which])
-            time.sleep(0.0005)
-        for which in (2, 1, 0):
-            check(which)
+        for delay in np.linspace(0.0, 0.003, 30):  # one of them arrives during the response before
+            for which in (2, 1, 0):
+                connection.sendall(header + bodies[which])
+                time.sleep(delay)
+            for which in (2, 1, 0):
+                check(which)
         connection.sendall(header + bodies[3])
         status, body = read_response(stream)
         assert status == 400
