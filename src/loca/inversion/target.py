@@ -22,7 +22,7 @@ STEPS = 256
 OPTIMIZERS = ("levenberg-marquardt", "bfgs")
 """How the mode is found."""
 
-HEAVY, DEGREES = 0.1, 5.0
+HEAVY, DEGREES = 0.1, 5
 """The share of proposals with heavy tails, and the degrees of freedom of their t distribution."""
 
 PROPOSALS = 4
@@ -124,11 +124,11 @@ def propose(
     bounded, and Metropolis's rule converges to the posterior from every start.
     """
     size = len(mode)
-    for_eta, for_kind, for_scale = jax.random.split(key, 3)
-    is_heavy = jax.random.bernoulli(for_kind, HEAVY, (chains, count, 1))
-    spread = jnp.sqrt(0.5 * DEGREES / jax.random.gamma(for_scale, 0.5 * DEGREES, (chains, count, 1)))
-    eta = jax.random.normal(for_eta, (chains, count, size)) * jnp.where(is_heavy, spread, 1.0)
-    eta = eta.astype(mode.dtype)
+    for_normal, for_kind = jax.random.split(key)
+    normal = jax.random.normal(for_normal, (chains, count, size + DEGREES), mode.dtype)
+    eta, rest = normal[..., :size], normal[..., size:]
+    is_heavy = jax.random.uniform(for_kind, (chains, count, 1)) < HEAVY
+    eta = eta * jnp.where(is_heavy, jax.lax.rsqrt(jnp.mean(rest**2, axis=-1, keepdims=True)), 1.0)
     square = jnp.sum(eta**2, axis=-1)
     gammas = jax.scipy.special.gammaln(0.5 * (DEGREES + size)) - jax.scipy.special.gammaln(0.5 * DEGREES)
     log_t = gammas - 0.5 * size * np.log(0.5 * DEGREES) - 0.5 * (DEGREES + size) * jnp.log1p(square / DEGREES)
