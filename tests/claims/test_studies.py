@@ -116,7 +116,7 @@ def test_noise_is_where_the_source_puts_it(tmp_path):
 def test_runs_that_need_the_same_functions_wait_for_one_of_them_to_compute_them(tmp_path):
     problem = Antiderivative(sensors=20, queries=5)
     count = MIN_CACHED_BLOCKS * problem.block + 1
-    with ThreadPoolExecutor(2) as pool:
+    with pytest.warns(UserWarning, match="waiting for it"), ThreadPoolExecutor(2) as pool:
         first, second = pool.map(lambda _: draw(problem, count, 0, tmp_path), range(2))
     np.testing.assert_array_equal(first.s, second.s)
 
