@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from loca.data import Samples
+from loca.data import Samples, TransformNames
 from loca.durable import write_atomically
 from loca.metrics import relative_l2
 from loca.models import FNO, LOCA, DeepONet, GaussianOperator, Operator, Predictor, Regression, adapt
@@ -98,12 +98,14 @@ def ridge(task: Task) -> tuple[Operator, dict[str, Any]]:
         return fit_ridge(task.train, task.validation)
 
 
-def fit_ridge(train: Samples, validation: Samples) -> tuple[Regression, dict[str, Any]]:
+def fit_ridge(
+    train: Samples, validation: Samples, transforms: TransformNames = None
+) -> tuple[Regression, dict[str, Any]]:
     """The ridge regression whose number of components and penalty are best on validation functions, with these."""
     most = min(len(train), sum(each[0].size for each in values_of(train.u)))
     possible = [k for k in COMPONENTS if k <= most] or [most]
     settings = [{"components": k, "strength": strength} for k in possible for strength in STRENGTHS]
-    models = Regression.fits(train, possible, STRENGTHS)
+    models = Regression.fits(train, possible, STRENGTHS, transforms)
     best = int(np.nanargmin([mean_error(model, validation) for model in models]))
     return models[best], settings[best]
 
