@@ -5,8 +5,8 @@
 
 Data and mean field are those of `loca reproduce`. Ridge regression has the transforms of the operator if they lower
 its error on validation functions. Errors are relative L2 errors over complete fields of test functions, for each
-channel. Skill is 1 − MSE/MSE of climatology. Coverage is the share of points of 100 test functions within 1.645 `std` of
-the prediction, which should be 90 %. `bands` are those of level 90 % on every second test function, after calibration
+channel. Skill is 1 − MSE/MSE of climatology. Coverage is the share of points of 100 test functions within 1.645 `std`
+of the prediction; it should be 90 %. `bands` are those of level 90 % on every second test function, after calibration
 on the others: coverage of points, share of functions that simultaneous bands contain entirely, mean width and CRPS,
 each for every channel. Maps that are smooth and known without noise are solved for in double precision, as with
 JAX_ENABLE_X64=1. Core minutes count the time of one core, which other processes do not lengthen as they do minutes.
