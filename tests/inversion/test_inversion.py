@@ -340,6 +340,8 @@ def test_acquired_inputs_leave_the_least_variance():
         ({"s": np.full(9, np.inf)}, "infinite"),
         ({"y": np.zeros((9, 2))}, "y has 2 columns but the domain Y is 1-dimensional"),
         ({"method": "hmc"}, "method must be 'mcmc' or 'nuts' or 'laplace', got 'hmc'"),
+        ({"draws": 3}, "draws must be at least 4, got 3"),
+        ({"chains": 0}, "chains must be at least 1, got 0"),
         ({"optimizer": "adam"}, "optimizer must be 'levenberg-marquardt' or 'bfgs'"),
         ({"prior": Prior([0.0], [1.0], lambda z: jnp.ones((SENSORS, 2)) * z)}, "2 channels, but the operator takes 1"),
         ({"prior": Prior([0.0], [1.0], lambda z: jnp.ones((7, 1)) * z)}, "the operator has 41 sensors"),

@@ -57,7 +57,7 @@ def invert(
     method: Annotated[
         str, typer.Option(help="mcmc and nuts draw from the posterior, laplace approximates it.")
     ] = "mcmc",
-    draws: Annotated[int, typer.Option(min=2, help="The number of draws of each chain.")] = 1000,
+    draws: Annotated[int, typer.Option(min=4, help="The number of draws of each chain.")] = 1000,
     chains: Annotated[int, typer.Option(min=1, help="The number of chains.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the draws.")] = 0,
     figure: Annotated[Path | None, typer.Option(help="Also draw mean and standard deviation: .png or .pdf.")] = None,

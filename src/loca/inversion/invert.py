@@ -43,6 +43,9 @@ SHARE = 0.5
 UNLIKELY = 1e-4
 """Observations with a smaller p-value are reported."""
 
+LEAST_DRAWS = 4
+"""Draws of a chain: its halves are compared, each of which needs two."""
+
 FEW, LARGE = 100, 1.05
 """Effective sample sizes below, and potential scale reductions above, are reported."""
 
@@ -91,6 +94,7 @@ def invert(
     """
     check_libraries()
     check_choices(method, optimizer, held, surrogate_error)
+    check_counts(draws, chains, warmup)
     start = time.perf_counter()
     for_error, for_draws = jax.random.split(jax.random.key(0) if key is None else key)
     prior = as_prior(operator, prior)
@@ -122,6 +126,13 @@ def check_choices(method: str, optimizer: str, held: Samples | Records | None, s
             raise ValueError(f"{name} must be {' or '.join(map(repr, known))}, got {given!r}")
     if held is not None and surrogate_error is not None:
         raise ValueError("the error of the surrogate was given twice; pass either held or surrogate_error")
+
+
+def check_counts(draws: int, chains: int, warmup: int) -> None:
+    """Refuse numbers of draws, chains and steps that are too small."""
+    for name, given, least in (("draws", draws, LEAST_DRAWS), ("chains", chains, 1), ("warmup", warmup, 0)):
+        if given < least:
+            raise ValueError(f"{name} must be at least {least}, got {given}")
 
 
 def error_covariance(
@@ -203,7 +214,7 @@ def warn_untrustworthy(found: Diagnostics) -> None:
         messages.append(
             f"NUTS diverged at {found.divergences} draws; draws may miss part of the posterior, compare several chains"
         )
-    if found.method != "laplace" and (found.effective < FEW or found.r_hat > LARGE):
+    if found.method != "laplace" and not (found.effective >= FEW and found.r_hat <= LARGE):  # or NaN
         messages.append(
             f"the draws have an effective sample size of {found.effective:.0f} and r-hat {found.r_hat:.2f}; take more "
             "draws or a longer warmup"
