@@ -172,7 +172,7 @@ def is_wrong(path):
 
 
 @pytest.mark.parametrize(
-    ("seed", "count"), [pytest.param(0, 40, marks=pytest.mark.slow), pytest.param(1, 2000, marks=pytest.mark.full)]
+    ("seed", "count"), [pytest.param(0, 40, marks=pytest.mark.slow), pytest.param(1, 1000, marks=pytest.mark.full)]
 )
 def test_mistakes_end_with_a_message_and_an_exit_code(seed, count, place, tmp_path, monkeypatch):
     rng, found, codes = random.Random(seed), [], []
