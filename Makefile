@@ -45,7 +45,7 @@ test:  ## The fast tests, for every change: at most 5 minutes on two cores
 gate:  ## The tests of the gate: fast and slow ones
 	$(PYTEST) --durations=20
 
-full: lint types docs claims  ## Everything: all products and kills, claims, other Pythons, parity (hours)
+full: lint types docs claims  ## Everything: all products and kills, claims, other Pythons, parity (100 minutes)
 	LOCA_FULL=1 $(PYTEST) --ignore tests/claims/test_claims.py --durations=40
 	$(MAKE) versions parity
 
