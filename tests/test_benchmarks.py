@@ -45,6 +45,13 @@ def test_the_compiler_counts_the_operations_of_the_reference_table(getkey):
     assert step.flops(model, Encoded.of(model, samples)) / 1e9 == pytest.approx(0.508 * 1.1, rel=0.1)
 
 
+def test_a_slow_first_step_does_not_shorten_a_turn(monkeypatch):
+    """Memory of another program that is still being freed slows down one step, not what a turn is worth."""
+    times = iter([0.16, 0.01, 0.011])
+    monkeypatch.setattr(step.RepeatedStep, "seconds_per_step", lambda self, count: next(times))
+    assert step.RepeatedStep(lambda carry, data: (carry, data), 0.0, 0.0).steps_in(0.25) == 25
+
+
 @pytest.mark.full
 def test_command_prints_json():
     result = CliRunner().invoke(

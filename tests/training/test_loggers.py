@@ -199,7 +199,7 @@ PROXIED = re.compile(r"CONNECT |[A-Z]+ https?://")
 
 
 def requests_to(proxy):
-    """The first lines of all requests that wait at a proxy."""
+    """The requests for other machines that wait at a proxy, by their first lines."""
     lines = []
     proxy.setblocking(False)
     with contextlib.suppress(BlockingIOError):

@@ -109,6 +109,10 @@ class RepeatedStep:
         self.run(count)
         return (time.perf_counter() - start) / count
 
+    def steps_in(self, seconds: float) -> int:
+        """The number of steps that take about so many seconds, by the fastest of three."""
+        return max(1, round(seconds / min(self.seconds_per_step(1) for _ in range(3))))
+
 
 def time_step(setting_name: str, *, rounds: int = 24, seconds: float = 0.25) -> StepTimes:
     """Time the three implementations in turn, for `rounds` rounds of about `seconds` each."""
@@ -123,7 +127,7 @@ def time_step(setting_name: str, *, rounds: int = 24, seconds: float = 0.25) -> 
         "paper_layout": paper_layout_step(model, batch, setting),
     }
     losses = {name: step.losses(1)[0] for name, step in steps.items()}
-    counts = {name: max(1, round(seconds / step.seconds_per_step(1))) for name, step in steps.items()}
+    counts = {name: step.steps_in(seconds) for name, step in steps.items()}
     for name, step in steps.items():
         step.run(counts[name])  # compile before anything is timed
     times: dict[str, list[float]] = {name: [] for name in steps}
