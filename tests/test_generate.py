@@ -206,8 +206,8 @@ def test_other_arguments_are_refused(tmp_path, small_shards):
     for problem, seed, said in ((Sums(), 1, "seed is 0, now requested: 1"), (Sums(scale=2.0), 0, "arguments.scale")):
         with pytest.raises(FileExistsError, match=f"partial was started with other arguments .*{said}.*delete it"):
             generate(problem, 40, path, seed=seed)
-    with pytest.raises(FileExistsError, match="count is 40, now requested: 41"):
-        generate(Sums(), 41, path)
+    with pytest.raises(FileExistsError, match=r"\(count is 40, now requested: 400\)"):  # nothing that depends on it
+        generate(Sums(), 400, path)
     assert begun.exists()
     complete = generate(Sums(), 40, path)
     modified = (path / "zarr.json").stat().st_mtime_ns

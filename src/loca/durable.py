@@ -208,6 +208,10 @@ REQUEST = "request.json"
 """The file with the request; work has started once it exists."""
 
 
+LAYOUT = "block", "shard"
+"""Of a store: how many functions a piece and a file hold, which depends on their count unless it is given."""
+
+
 def is_started(directory: Path, request: dict[str, Any]) -> bool:
     """Whether this work was started before; raise if the directory holds other work."""
     path = directory / REQUEST
@@ -236,18 +240,21 @@ def without_versions(description: dict[str, Any]) -> dict[str, Any]:
 def differences(found: dict[str, Any], requested: dict[str, Any], prefix: str = "") -> str:
     """The differences of two descriptions in words; empty if there are none.
 
-    Different provenances explain all other differences, so only they are listed.
+    Different provenances explain all other differences, and a different count explains those of the layout, so only
+    what explains is listed.
     """
     if origins := prefix == "" and differences(found.get("provenance", {}), requested["provenance"], "provenance."):
         return origins
-    listed = []
+    listed = {}
     for name in dict.fromkeys([*found, *requested]):
         there, here = found.get(name), requested.get(name)
         if isinstance(there, dict) and isinstance(here, dict):
-            listed.append(differences(there, here, f"{prefix}{name}."))
+            listed[name] = differences(there, here, f"{prefix}{name}.")
         elif there != here:
-            listed.append(f"{prefix}{name} is {short(there)}, now requested: {short(here)}")
-    return "; ".join(filter(None, listed))
+            listed[name] = f"{prefix}{name} is {short(there)}, now requested: {short(here)}"
+    if "count" in listed:
+        listed |= dict.fromkeys(LAYOUT, "")
+    return "; ".join(filter(None, listed.values()))
 
 
 def short(value: Any) -> str:
