@@ -143,7 +143,7 @@ def test_draws_have_the_posterior_covariance(hyper, x64):
 
 @pytest.mark.parametrize("ratio", [0.0, 3.0], ids=["noise", "nugget"])
 def test_free_queries_equal_indexed_ones(ratio, x64, monkeypatch):
-    data = example().observe(jax.random.key(0), 9)
+    data = example(functions=24).observe(jax.random.key(0), 9)  # enough for a table of covariances
     assert isinstance(data.y, Indexed)
     problem = as_problem(data)
     _, h, values = problem.features(HYPER, ALL)

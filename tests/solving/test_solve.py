@@ -111,6 +111,21 @@ def test_further_trials_compile_nothing(caplog):
             assert [record.message for record in caplog.records if "Compiling" in record.message] == []
 
 
+def test_trials_share_the_features_that_they_do_not_change():
+    def features(problem, **changes):
+        return problem.features(dataclasses.replace(HYPER, **changes), Ranks(*FEW))
+
+    problem = Problem.fit(functions(), ())
+    first, noisy, longer, wider = (
+        features(problem, **changes) for changes in ({}, {"noise": 1e-2}, {"length": 3.0}, {"location_lengths": (0.2,)})
+    )
+    assert noisy.f is first.f
+    assert noisy.h is first.h is longer.h
+    assert wider.f is first.f
+    for found, changes in ((longer, {"length": 3.0}), (wider, {"location_lengths": (0.2,)})):
+        jax.tree.map(np.testing.assert_array_equal, found, features(Problem.fit(functions(), ()), **changes))
+
+
 def test_a_trial_is_not_run_again(tmp_path):
     """Nor if the process was killed while it wrote the next one."""
     trial = Trial(0, HYPER, 0.5, 3, 0.1)

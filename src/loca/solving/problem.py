@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
@@ -48,6 +49,9 @@ MEMORY = 2**26
 
 STREAMED = 2048
 """Functions that are read from files at once."""
+
+RECENT = 4
+"""Features that a problem keeps: trials that change one hyperparameter share the others."""
 
 SOME = 8192
 """Free locations over which features are orthogonal."""
@@ -165,6 +169,8 @@ class Problem:
     def __init__(self, data: Samples, normalization: Normalization, encoder: Encoder):
         self.data, self.normalization, self.encoder = data, normalization, encoder
         self.codes, self.values = encoded(data, normalization, encoder)
+        self._input_features = functools.lru_cache(RECENT)(functools.partial(input_features, self.codes))
+        self._label_features = functools.lru_cache(RECENT)(functools.partial(label_features, data))
 
     @classmethod
     def fit(cls, data: Samples, transforms: tuple[tuple[str, str], ...], encoder: Encoder | None = None) -> Problem:
@@ -182,8 +188,8 @@ class Problem:
         """The features with given hyperparameters."""
         precision = str(jnp.zeros(()).dtype)  # of predictions
         with jax.enable_x64(True):
-            f, values = input_features(self.codes, hyper, ranks.inputs, precision)
-            return Features(f, label_features(self.data, hyper.location_lengths, ranks.locations), values)
+            f, values = self._input_features(hyper.length, hyper.damping, hyper.linear, ranks.inputs, precision)
+            return Features(f, self._label_features(hyper.location_lengths, ranks.locations), values)
 
     def solve(
         self, hyper: Hyperparameters, ranks: Ranks, accuracy: Accuracy, report: Report | None = None,
@@ -270,13 +276,13 @@ def field_components(data: Samples, u: Input, x: Float[Array, "m d_x"] | None) -
 
 
 def input_features(
-    codes: Float[np.ndarray, "N d"], hyper: Hyperparameters, rank: int, precision: str
+    codes: Float[np.ndarray, "N d"], length: float, damping: float, linear: float, rank: int, precision: str
 ) -> tuple[InputFeatures, Float[Array, "N r"]]:
     """f with the first functions as landmarks, and its values, which are orthogonal over the functions."""
     sizes = np.sqrt(np.mean(codes**2, axis=0))
-    scales = np.maximum(sizes, SMALLEST * np.max(sizes, initial=SMALLEST)) ** hyper.damping
+    scales = np.maximum(sizes, SMALLEST * np.max(sizes, initial=SMALLEST)) ** damping
     scales /= np.sqrt(np.sum((scales * sizes) ** 2)) or 1.0  # codes keep the mean square length 1
-    kernel = InputKernel(*map(jnp.asarray, (1.0, hyper.linear, hyper.length, scales)))
+    kernel = InputKernel(*map(jnp.asarray, (1.0, linear, length, scales)))
     z = jnp.asarray(codes)
     f = InputFeatures.fit(kernel, z[:rank], min(rank, len(z)), precision)
     values = features_of(f, z)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -148,12 +149,14 @@ def search(
     encoder: Encoder | None = None,
 ) -> Hyperparameters:  # fmt: skip
     """Change one hyperparameter at a time as long as the error on held-out functions falls; coarsely first."""
-    problems: dict[tuple[int, tuple], Problem] = {}
 
-    def problem(fold: int, transforms: tuple[tuple[str, str], ...]) -> Problem:
-        if (fold, transforms) not in problems:
-            problems[fold, transforms] = Problem.fit(folds[fold].train, transforms, encoder)
-        return problems[fold, transforms]
+    @functools.cache
+    def whole(fold: int, transforms: tuple[tuple[str, str], ...]) -> Problem:
+        return Problem.fit(folds[fold].train, transforms, encoder)
+
+    @functools.cache
+    def problem(fold: int, transforms: tuple[tuple[str, str], ...], functions: int) -> Problem:
+        return whole(fold, transforms).first(functions)
 
     best = start
     for number, stage in enumerate(stages):
@@ -163,7 +166,7 @@ def search(
 
 def descend(
     folds: Sequence[Fold], best: Hyperparameters, number: int, stage: Stage, trials: Trials,
-    problem: Callable[[int, tuple[tuple[str, str], ...]], Problem],
+    problem: Callable[[int, tuple[tuple[str, str], ...], int], Problem],
 ) -> Hyperparameters:  # fmt: skip
     """One stage of the search."""
     known: dict[Hyperparameters, Trial] = {}
@@ -172,7 +175,7 @@ def descend(
         begun = time.perf_counter()
         errors, iterations = [], 0
         for i, (_, held) in enumerate(folds):
-            operator, found = problem(i, hyper.transforms).first(stage.functions).solve(hyper, stage.ranks, ACCURACY)
+            operator, found = problem(i, hyper.transforms, stage.functions).solve(hyper, stage.ranks, ACCURACY)
             errors.append(float(mean_error(operator, held.u, held.y, held.s)))
             iterations = max(iterations, found.iterations)
         error = float(np.mean(errors))

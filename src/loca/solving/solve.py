@@ -142,6 +142,7 @@ def solve(
             operator, found = streamed(data, Path(scratch), best, chosen, ACCURACY, report, mesh)
     if show:
         print(file=sys.stderr)  # noqa: T201
+    del problem  # its features may be large
     solved = time.perf_counter()
     if validation is not None:
         best = dataclasses.replace(best, amplitudes=amplitudes(operator, validation))
