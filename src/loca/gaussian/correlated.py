@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from loca.gaussian.labels import AllLabels, Coefficients, EachLabels, Labels, SomeLabels, Values
+from loca.gaussian.labels import AllLabels, Coefficients, GatheredLabels, Labels, SomeLabels, Values
 from loca.typing import PyTree
 
 
@@ -39,8 +39,8 @@ class CorrelatedLabels(Labels):
         return self.labels.from_queries(multiply(jnp.swapaxes(self.whitening, 1, 2), values))
 
     def normal(self, c: Coefficients) -> Coefficients:
-        """In one pass over the functions where the labels allow it."""
-        if isinstance(self.labels, EachLabels):
+        """At once for each function, if its features are gathered."""
+        if isinstance(self.labels, GatheredLabels):
             labels = dataclasses.replace(self.labels, f=self.f)  # zero for functions that only fill up a mesh
             return labels.between(lambda s, w: (s @ w.T) @ w, c, self.whitening)
         return super().normal(c)

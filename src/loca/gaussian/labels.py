@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from loca.data import Free, Indexed, Queries, Shared
-from loca.gaussian.locations import LANDMARKS, GridFeatures, LocationFeatures, along_axes, label_counts
+from loca.gaussian.locations import LANDMARKS, GridFeatures, LocationFeatures
 from loca.typing import PyTree
 
 GATHERED = 2**17
@@ -35,7 +35,6 @@ SMALL, TRANSPOSED = 8.0, 4.0
 Coefficients = Float[Array, "S r_u r_y"]
 Values = Float[Array, "S N P"]
 """Values of labels: S channels or right-hand sides, N functions, P labels each."""
-Map = Callable[[Float[Array, "S _"]], Float[Array, "S _"]]
 
 
 class Labels(eqx.Module):
@@ -112,7 +111,8 @@ class SomeLabels(Labels):
     def map(self, function: Callable[..., PyTree], *rows: Array) -> PyTree:
         """Apply something to h at the labels of every function, and to its part of other rows."""
         size = GATHERED // jax.eval_shape(self.gather, self.places[0]).size
-        return few_at_a_time(lambda row: function(self.gather(row[0]), *row[1:]), (self.places, *rows), size)
+        one = lambda row: function(self.gather(row[0]), *row[1:])  # noqa: E731
+        return jax.lax.map(one, (self.places, *rows), batch_size=min(size, len(self.f)) if size > 1 else None)
 
     def map_covariance(self, function: Callable[[Float[Array, "P P"]], PyTree]) -> PyTree:
         """Apply something to h hᵀ, the covariance of the labels of every function."""
@@ -156,48 +156,24 @@ class ManyLabels(TableLabels):
         return label_counts(self.index, len(self.h)) @ self.h**2
 
 
-class EachLabels(SomeLabels):
-    """Labels that are computed for a few functions at a time, so that what is computed stays in the cache of a core."""
-
-    @abc.abstractmethod
-    def maps(self, place: Array) -> tuple[Map, Map]:
-        """v ↦ vᵀ h(yₚ) at the labels of one function, and its adjoint."""
-
-    @abc.abstractmethod
-    def numbers(self, channels: int) -> int:
-        """How many numbers are computed for one function."""
+class GatheredLabels(SomeLabels):
+    """Labels whose features are gathered for a few functions at a time."""
 
     def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
-        return jnp.moveaxis(self.each(lambda at, _, v: at(v), jnp.moveaxis(v, 1, 0)), 0, 1)
+        return jnp.moveaxis(self.map(lambda h, v: v @ h.T, jnp.moveaxis(v, 1, 0)), 0, 1)
 
     def from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
-        return jnp.moveaxis(self.each(lambda _, back, s: back(s), jnp.moveaxis(values, 1, 0)), 0, 1)
+        return jnp.moveaxis(self.map(lambda h, s: s @ h, jnp.moveaxis(values, 1, 0)), 0, 1)
 
     def normal(self, c: Coefficients) -> Coefficients:
-        """In one pass over the functions, not two."""
+        """The features of each function are gathered once, not twice."""
         return self.between(lambda values: values, c)
 
     def between(self, change: Callable[..., Array], c: Coefficients, *rows: Array) -> Coefficients:
         """Fᵀ (…) H of the values F C Hᵀ, after a change that may need other rows."""
         v = jnp.einsum("na,sab->nsb", self.f, c)
-        v = self.each(lambda at, back, v, *row: back(change(at(v), *row)), v, *rows)
+        v = self.map(lambda h, v, *row: change(v @ h.T, *row) @ h, v, *rows)
         return jnp.einsum("na,nsb->sab", self.f, v)
-
-    def each(self, function: Callable[..., Array], values: Float[Array, "N S _"], *rows: Array) -> Array:
-        """Apply something to the maps of every function, and to its part of other rows."""
-        one = lambda row: function(*self.maps(row[0]), *row[1:])  # noqa: E731
-        return few_at_a_time(one, (self.places, values, *rows), GATHERED // self.numbers(values.shape[1]))
-
-
-class GatheredLabels(EachLabels):
-    """Labels whose features are gathered."""
-
-    def maps(self, place: Array) -> tuple[Map, Map]:
-        h = self.gather(place)
-        return lambda v: v @ h.T, lambda s: s @ h
-
-    def numbers(self, channels: int) -> int:
-        return jax.eval_shape(self.gather, self.places[0]).size
 
     @property
     def squares(self) -> Float[Array, "N r_y"]:
@@ -235,7 +211,7 @@ class KeptLabels(GatheredLabels):
         return place
 
 
-class GridLabels(EachLabels):
+class GridLabels(SomeLabels):
     """Every function is labeled at some points of a grid, whose features are products: one axis after the other.
 
     This costs Σ nᵢ operations for each of Π nᵢ points of the grid, whatever the number of features.
@@ -269,22 +245,17 @@ class GridLabels(EachLabels):
         """The same labels, with a table for all points of the grid."""
         return FewLabels(self.f, self.gather(jnp.arange(math.prod(map(len, self.axes)))), self.index)
 
-    def maps(self, place: Int[Array, " P"]) -> tuple[Map, Map]:
-        features, points = jnp.arange(len(self.products)), math.prod(map(len, self.axes))
-        places = jnp.full(points, len(features)).at[self.products].set(features)
+    def at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
+        features = jnp.arange(len(self.products))
+        of_products = jnp.full(math.prod(map(len, self.axes)), len(features)).at[self.products].set(features)
+        v = jnp.take(v, of_products, axis=2, mode="fill", fill_value=0.0)
+        return jnp.take_along_axis(along_axes(v, self.axes), self.index[None], axis=2)
 
-        def at_labels(v: Float[Array, "S r_y"]) -> Float[Array, "S P"]:
-            on_grid = jnp.take(v, places, axis=1, mode="fill", fill_value=0.0)
-            return along_axes(on_grid, self.axes)[:, place]
-
-        def adjoint(values: Float[Array, "S P"]) -> Float[Array, "S r_y"]:
-            on_grid = jnp.zeros((len(values), points), values.dtype).at[:, place].add(values)
-            return along_axes(on_grid, [axis.T for axis in self.axes])[:, self.products]
-
-        return at_labels, adjoint
-
-    def numbers(self, channels: int) -> int:
-        return channels * math.prod(map(len, self.axes))
+    def from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
+        rows = jnp.arange(len(self.index))[:, None]
+        table = jnp.zeros((*values.shape[:2], math.prod(map(len, self.axes))), values.dtype)
+        table = table.at[:, rows, self.index].add(values)
+        return along_axes(table, [axis.T for axis in self.axes])[..., self.products]
 
     @property
     def squares(self) -> Float[Array, "N r_y"]:
@@ -345,6 +316,14 @@ def label_costs(labels: int, locations: int, rank: int, axes: Sequence[int] = ()
     return {FewLabels: SMALL * labels * rank, ManyLabels: 1.0 * locations * rank} | on_grid
 
 
-def few_at_a_time(function: Callable[[tuple], PyTree], rows: tuple[PyTree, ...], size: int) -> PyTree:
-    """Apply a function of one row to all rows, `size` rows at a time."""
-    return jax.lax.map(function, rows, batch_size=min(size, len(rows[0])) if size > 1 else None)
+def along_axes(t: Float[Array, "*S n"], matrices: Sequence[Float[Array, "m k"]]) -> Float[Array, "*S p"]:
+    """Multiply by a matrix along each axis of a grid, whose points are numbered by the last axis of t."""
+    grid = t.reshape(-1, *(matrix.shape[1] for matrix in matrices))
+    for matrix in matrices:
+        grid = jnp.tensordot(grid, matrix, axes=(1, 1))  # this axis becomes the last one, and the next one the first
+    return grid.reshape(*t.shape[:-1], -1)
+
+
+def label_counts(index: Int[Array, "N P"], locations: int) -> Float[Array, "N M"]:
+    """The number of labels of each function at each location."""
+    return jnp.zeros((len(index), locations)).at[jnp.arange(len(index))[:, None], index].add(1.0)

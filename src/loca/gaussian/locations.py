@@ -204,16 +204,3 @@ def along_axis(
         difference = period / math.pi * jnp.sin(math.pi * difference / period)
     t = math.sqrt(5.0) * rate * jnp.abs(difference)
     return (1.0 + t + t**2 / 3.0) * jnp.exp(-t)
-
-
-def along_axes(t: Float[Array, "*S n"], matrices: Sequence[Float[Array, "m k"]]) -> Float[Array, "*S p"]:
-    """Multiply by a matrix along each axis of a grid, whose points are numbered by the last axis of t."""
-    grid = t.reshape(-1, *(matrix.shape[1] for matrix in matrices))
-    for matrix in matrices:
-        grid = jnp.tensordot(grid, matrix, axes=(1, 1))  # this axis becomes the last one, and the next one the first
-    return grid.reshape(*t.shape[:-1], -1)
-
-
-def label_counts(index: Int[Array, "N P"], locations: int) -> Float[Array, "N M"]:
-    """The number of labels of each function at each location."""
-    return jnp.zeros((len(index), locations)).at[jnp.arange(len(index))[:, None], index].add(1.0)
