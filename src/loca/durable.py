@@ -240,8 +240,8 @@ def without_versions(description: dict[str, Any]) -> dict[str, Any]:
 def differences(found: dict[str, Any], requested: dict[str, Any], prefix: str = "") -> str:
     """The differences of two descriptions in words; empty if there are none.
 
-    Different provenances explain all other differences, and a different count explains those of the layout, so only
-    what explains is listed.
+    A different provenance explains all other differences, and a different count those of the layout. What is explained
+    is not listed.
     """
     if origins := prefix == "" and differences(found.get("provenance", {}), requested["provenance"], "provenance."):
         return origins
@@ -252,7 +252,7 @@ def differences(found: dict[str, Any], requested: dict[str, Any], prefix: str = 
             listed[name] = differences(there, here, f"{prefix}{name}.")
         elif there != here:
             listed[name] = f"{prefix}{name} is {short(there)}, now requested: {short(here)}"
-    if "count" in listed:
+    if listed.get("count"):
         listed |= dict.fromkeys(LAYOUT, "")
     return "; ".join(filter(None, listed.values()))
 

@@ -134,7 +134,7 @@ class TableLabels(SomeLabels):
 
     def map_covariance(self, function: Callable[[Float[Array, "P P"]], PyTree]) -> PyTree:
         functions, labels = self.index.shape
-        if 2 * len(self.h) ** 2 > min(functions * labels**2, 2 * TABLE):  # the table would cost more than it saves
+        if len(self.h) ** 2 > min(functions * labels**2 // 2, TABLE):  # a table would cost more than it saves
             return super().map_covariance(function)
         covariance = self.h @ self.h.T
         return jax.lax.map(lambda place: function(covariance[place][:, place]), self.index)

@@ -51,7 +51,7 @@ STREAMED = 2048
 """Functions that are read from files at once."""
 
 RECENT = 4
-"""Features that a problem keeps: trials that change one hyperparameter share the others."""
+"""Features of inputs and of locations that a problem keeps, each: trials share those that they do not change."""
 
 SOME = 8192
 """Free locations over which features are orthogonal."""
