@@ -18,7 +18,7 @@ from rows import Rows, read_rows
 from solved import CACHE, measure, source
 
 import loca
-from loca.runs.models import mean_field, ridge
+from loca.runs.execution import mean_field, ridge
 
 RESULTS = Path(__file__).parent / "chosen.json"
 CASES = ("darcy-literal-1000-128", "shallow-water", "mnist", "europe", "antiderivative-0.1")

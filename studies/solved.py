@@ -33,7 +33,7 @@ from loca.claims.comparison import run_name
 from loca.evaluation import evaluate
 from loca.problems import Antiderivative, Climate, Darcy, MechanicalMNIST, ShallowWater
 from loca.runs import DataSource, Drawn, Recorded, RunData, Test
-from loca.runs.models import mean_error, mean_field
+from loca.runs.execution import mean_error, mean_field
 from loca.solving import fit_ridge
 
 RESULTS = Path(__file__).parent / "solved.json"

@@ -124,6 +124,12 @@ def test_every_drawn_part_exists(layers):
     assert not missing
 
 
+def test_every_named_file_exists():
+    named = set(re.findall(r"`([\w/]+\.py)`", (ROOT / "docs/architecture.md").read_text()))
+    assert "data/samples.py" in named
+    assert not [file for file in named if not any((ROOT / at / file).exists() for at in ("", "src/loca"))]
+
+
 def test_no_file_is_part_of_an_import_circle():
     assert circle(ROOT / "src/loca") == []
 

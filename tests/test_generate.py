@@ -33,7 +33,7 @@ from loca.data import Store, Variable
 from loca.data.store import writing
 from loca.domains import Box
 from loca.durable import lock
-from loca.problems import Problem, generate, generation
+from loca.problems import Problem, generate
 from loca.problems.problem import generators
 from loca.typing import Key
 
@@ -83,7 +83,7 @@ class Deadly(Sums):
 @pytest.fixture
 def small_shards(monkeypatch):
     """Seven pieces for 40 samples, and two pieces a shard."""
-    monkeypatch.setattr(generation, "PIECES", 7)
+    monkeypatch.setattr("loca.problems.problem.PIECES", 7)
     monkeypatch.setattr(writing, "SHARD_BYTES", 12 * 64)
 
 

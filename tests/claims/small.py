@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from loca.claims import Comparison, Condition, Preset, Results, Verdict, reproduce
-from loca.claims.figures import boxes
+from loca.claims.results import boxes
 from loca.problems import Antiderivative
 from loca.runs import Drawn, RunPool
 

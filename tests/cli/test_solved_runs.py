@@ -34,7 +34,7 @@ def _without_search(monkeypatch):
     """The hyperparameters are given: searching for them takes most of the time."""
     quick = functools.partial(solve, hyperparameters=Hyperparameters())
     monkeypatch.setattr("loca.solving.competitors.solve", quick)
-    monkeypatch.setattr("loca.runs.models.solve", quick)
+    monkeypatch.setattr("loca.runs.execution.solve", quick)
     choose = importlib.import_module("loca.solving.choose")
     monkeypatch.setattr(choose, "COMPETITORS", {"ridge": ridge, "Gaussian": gaussian})
 

@@ -26,7 +26,7 @@ from loca.data import (
     Variable,
     convert,
 )
-from loca.data.store import is_store, rows, schema, writing
+from loca.data.store import is_store, schema, writing
 from loca.data.store.schema import Moments
 from loca.domains import Box, Sphere, Torus
 from loca.typing import Measurements
@@ -128,9 +128,9 @@ FORMS = {
 def test_what_goes_in_comes_out(form, tensorstore, tmp_path, getkey, small_pieces, monkeypatch):
     """Every form of samples, exactly, in any order, whichever of the two libraries writes and the other reads."""
     data = FORMS[form](getkey())
-    monkeypatch.setattr(rows, "with_tensorstore", lambda: tensorstore)
+    monkeypatch.setattr("loca.data.store.store.with_tensorstore", lambda: tensorstore)
     store = convert(InMemory(data), tmp_path / "data.zarr")
-    monkeypatch.setattr(rows, "with_tensorstore", lambda: not tensorstore)
+    monkeypatch.setattr("loca.data.store.store.with_tensorstore", lambda: not tensorstore)
     assert_same(store.load(), data)
     assert_same(store.load([22, 0, 7, 7, -1]), take(data, [22, 0, 7, 7, 22]))
     assert_same(store.load(slice(20, 2, -5)), take(data, np.arange(20, 2, -5)))
@@ -143,7 +143,7 @@ def test_functions_that_are_zero_are_written_too(tensorstore, tmp_path, getkey, 
     """Whole shards of them: a file that holds nothing but the value of empty places is still a file."""
     data = samples(getkey())
     data = dataclasses.replace(data, s=jnp.zeros_like(data.s))
-    monkeypatch.setattr(rows, "with_tensorstore", lambda: tensorstore)
+    monkeypatch.setattr("loca.data.store.store.with_tensorstore", lambda: tensorstore)
     assert_same(convert(InMemory(data), tmp_path / "zero.zarr").load(), data)
 
 
@@ -291,7 +291,7 @@ def flip(file, place, bit):
     ],
 )
 def test_every_flipped_bit_is_found_and_named(tensorstore, trials, tmp_path, getkey, small_pieces, monkeypatch):
-    monkeypatch.setattr(rows, "with_tensorstore", lambda: tensorstore)
+    monkeypatch.setattr("loca.data.store.store.with_tensorstore", lambda: tensorstore)
     good = convert(InMemory(samples(getkey())), tmp_path / "good.zarr")
     rng = np.random.default_rng(0)
     for trial in range(trials):
@@ -312,7 +312,7 @@ def test_every_flipped_bit_is_found_and_named(tensorstore, trials, tmp_path, get
 
 @pytest.mark.parametrize("tensorstore", [True, False], ids=["tensorstore", "zarr"])
 def test_a_damaged_index_and_missing_bytes_are_found(tensorstore, tmp_path, getkey, small_pieces, monkeypatch):
-    monkeypatch.setattr(rows, "with_tensorstore", lambda: tensorstore)
+    monkeypatch.setattr("loca.data.store.store.with_tensorstore", lambda: tensorstore)
     convert(InMemory(samples(getkey())), tmp_path / "data.zarr")
     file = tmp_path / "data.zarr/u/c/1/0/0"
     stored = file.read_bytes()

@@ -19,7 +19,7 @@ from loca.data import Shared, Variable
 from loca.domains import Box
 from loca.encoders import Sensors
 from loca.exporting import Program, compare, read_artifact
-from loca.exporting.onnx import VARIABLE, read_metadata, with_metadata
+from loca.exporting.formats import VARIABLE, read_metadata, with_metadata
 from loca.prediction import read_points
 from loca.rules import GaussLegendre
 from loca.saving import ModelFileError, inspect, load

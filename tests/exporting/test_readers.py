@@ -10,7 +10,7 @@ import pytest
 
 import loca
 from loca.exporting import read_artifact
-from loca.exporting.onnx import VARIABLE
+from loca.exporting.formats import VARIABLE
 
 ROOT = Path(__file__).parents[2]
 READERS = ROOT / "examples/readers"

@@ -12,8 +12,7 @@ from linear import PROBLEM, SENSORS, closed_form, matrix, operator
 import loca
 from loca.data import Normalization, Samples
 from loca.inversion import InversionWarning, Observations, Prior, surrogate_covariance
-from loca.inversion.acquire import greedy as greedy_inputs
-from loca.inversion.design import greedy as greedy_locations
+from loca.inversion.design import greedy_inputs, greedy_locations
 from loca.inversion.errors import shrunk_covariance
 from loca.inversion.invert import draw
 from loca.inversion.target import Target, find_mode

@@ -13,7 +13,7 @@ import pytest
 from loca.data import Free, Indexed, Normalization, Samples, Shared
 from loca.domains import Box, Sphere, Torus
 from loca.models import FNO, Grid
-from loca.models.spectral import SpectralLayer, to_frequencies, to_grid
+from loca.models.grid import SpectralLayer, to_frequencies, to_grid
 from loca.typing import Measurements
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from loca.claims.r11_counts import deeponet_count, example, fno_count, loca_count
+from loca.claims.counts import deeponet_count, example, fno_count, loca_count
 from loca.data import Samples
 from loca.domains import Box, Sphere
 from loca.models import LOCA, SETTINGS

@@ -26,7 +26,7 @@ from loca.domains import Box, Sphere, Torus
 from loca.durable import lock
 from loca.encoders import Sensors
 from loca.models import FNO, LOCA, DeepONet
-from loca.prediction import QueryGrid, partial, predict_to, tiles
+from loca.prediction import QueryGrid, predict, predict_to, tiles
 from loca.rules import MonteCarlo, OwnQueries
 from loca.saving import save
 from loca.typing import Measurements
@@ -278,7 +278,7 @@ def content(path):
     return {str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-CHANGES = ((partial, "sync"), (partial, "sync_tree"), (xarray.Dataset, "to_zarr"))
+CHANGES = ((predict, "sync"), (predict, "sync_tree"), (xarray.Dataset, "to_zarr"))
 """What changes the disk here, besides moving and removing files."""
 
 STRIDE = 1 if os.environ.get("LOCA_FULL") else 11
@@ -452,7 +452,7 @@ def test_killed_at_random_moments(place, tmp_path):
 MEMORY = """
 import sys
 import jax, numpy as np, xarray, zarr
-from loca.benchmarks.prediction import peak_megabytes, resident_megabytes
+from loca.benchmarks.throughput import peak_megabytes, resident_megabytes
 from loca.data import Labeled
 from loca.prediction import QueryGrid, predict_to
 from loca.models import DeepONet

@@ -2,7 +2,7 @@
 
 import pytest
 
-from loca.benchmarks.collectives import measure_collectives, tally
+from loca.benchmarks.scale import measure_collectives, tally
 
 
 @pytest.mark.full

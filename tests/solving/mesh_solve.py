@@ -12,7 +12,7 @@ import numpy as np
 
 jax.config.update("jax_enable_x64", True)
 
-from loca.benchmarks.collectives import tally
+from loca.benchmarks.scale import tally
 from loca.data import Free, Samples, Shared
 from loca.devices import FUNCTIONS, complete
 from loca.domains import Box

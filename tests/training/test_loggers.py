@@ -18,7 +18,7 @@ import pytest
 import wandb_calls
 
 from loca.training import History, Progress, StoppedError, fit, loggers
-from loca.training.loggers.services import read_events
+from loca.training.loggers import read_events
 
 NAMES = ["mlflow", "tensorboard", "wandb"]
 DESCRIPTION = {"model": {"kind": "loca", "widths": [8, 8]}, "seed": 0}

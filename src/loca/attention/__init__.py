@@ -6,6 +6,7 @@ from loca.attention.coupling import Channels as Channels
 from loca.attention.coupling import Dense as Dense
 from loca.attention.coupling import Nodes as Nodes
 from loca.attention.coupling import Proposal as Proposal
+from loca.attention.coupling import Sharded as Sharded
 from loca.attention.coupling import Uncoupled as Uncoupled
 from loca.attention.coupling import couple as couple
 from loca.attention.coupling import coupling as coupling
@@ -14,7 +15,6 @@ from loca.attention.coupling import inverse_root as inverse_root
 from loca.attention.linear import FixedNoise as FixedNoise
 from loca.attention.linear import Nystrom as Nystrom
 from loca.attention.linear import RandomFeatures as RandomFeatures
-from loca.attention.sharded import Sharded as Sharded
 
 __all__ = [
     "Attention",

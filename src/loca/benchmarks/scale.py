@@ -1,24 +1,35 @@
-"""Scaling of one training step: time and memory against the number of queries, nodes, functions and dimensions."""
+"""One training step: its time and memory as sizes grow, and the communication between devices in its program."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
+import os
+import re
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from loca.attention import Attention, Blocked, Dense, Nystrom, RandomFeatures
+from loca.benchmarks.step import random_functions
 from loca.data import Samples
+from loca.devices import complete, constrain
 from loca.domains import Box
 from loca.encoders import Sensors
-from loca.models import LOCA
+from loca.models import LOCA, SETTINGS
+from loca.parameters import count as count_parameters
 from loca.rules import MonteCarlo
 from loca.training import Encoded, State, advance
-from loca.typing import PyTree
+from loca.typing import Array, PyTree
 
 SENSORS, LIFT, LANDMARKS = 100, 100, 256
 
@@ -135,3 +146,134 @@ def seconds_of(work: Callable[[], PyTree]) -> float:
 def slope(x: Sequence[float | int], y: Sequence[float]) -> float:
     """The exponent of a power law y ∝ xᵖ, from a least-squares fit of the logarithms."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+KINDS: tuple[str, ...] = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+"""The names of the collective operations of the compiler."""
+
+BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4, "s64": 8, "u64": 8, "f64": 8}
+"""Size of a number, by the compiler's name for its type."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Collectives:
+    """The collective operations of one compiled step.
+
+    **Arguments:**
+
+    - `axes`: the mesh, as the number of devices along each axis.
+    - `locations`, `batch`: M and N of the step.
+    - `parameter_bytes`: size of the gradient.
+    - `counts`: number of operations of each kind.
+    - `sizes`: total size, in bytes on each device, of the results of all operations of a kind.
+    """
+
+    axes: dict[str, int]
+    locations: int
+    batch: int
+    parameter_bytes: int
+    counts: dict[str, int]
+    sizes: dict[str, int]
+
+
+def measure_collectives(
+    devices: int = 8,
+    *,
+    setting: str = "darcy",
+    meshes: Sequence[Mapping[str, int]] | None = None,
+    locations: int | None = None,
+) -> list[Collectives]:
+    """Compile the training step of a setting for several meshes and count the collective operations.
+
+    The step is compiled for simulated devices and not run. This happens in a new process, because JAX cannot change the
+    number of devices after it has started.
+
+    **Arguments:**
+
+    - `devices`: number of devices, a multiple of 4.
+    - `setting`: one of the paper's experiments, by its name in `loca.models.SETTINGS`.
+    - `meshes`: the meshes, as numbers of devices by axis. By default, each axis alone and all three together.
+    - `locations`: M, with every function queried at all of them. By default, the locations and labels of the setting.
+    """
+    if devices < 4 or devices % 4:
+        raise ValueError(f"expected a multiple of 4 as the number of devices, got {devices}")
+    if setting not in SETTINGS:
+        raise ValueError(f"unknown setting {setting!r}; choose one of {', '.join(SETTINGS)}")
+    request = {
+        "setting": setting,
+        "meshes": default_meshes(devices) if meshes is None else meshes,
+        "locations": locations,
+    }
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
+    done = subprocess.run(
+        [sys.executable, "-c", "from loca.benchmarks.scale import main; main()", json.dumps(request)],
+        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"compiling for {devices} simulated devices failed:\n{done.stderr[-2000:]}")
+    return [Collectives(**found) for found in json.loads(done.stdout.splitlines()[-1])]
+
+
+def default_meshes(devices: int) -> list[dict[str, int]]:
+    """Meshes with this number of devices: each axis alone, and all three together."""
+    return [
+        {"functions": devices},
+        {"queries": devices},
+        {"nodes": devices},
+        {"functions": devices // 4, "queries": 2, "nodes": 2},
+    ]
+
+
+def collectives_of(setting: str, axes: Mapping[str, int], locations: int | None = None) -> Collectives:
+    """The collective operations of one step of a setting, on a mesh of all devices of this process."""
+    mesh = complete(Mesh(np.array(jax.devices()).reshape(*axes.values()), tuple(axes)))
+    sizes = SETTINGS[setting]
+    sizes = sizes if locations is None else dataclasses.replace(sizes, locations=locations, queries=locations)
+    batch = math.lcm(sizes.batch_size, mesh.shape["functions"])  # must be divisible by the number of devices
+    samples = random_functions(sizes, jax.random.key(0), 4)
+    model = sizes.loca(samples, key=jax.random.key(1))
+    optimizer = optax.adam(1e-3)
+    variable, constant = eqx.partition(State.start(model, optimizer), eqx.is_array)
+
+    def one(variable: PyTree, encoded: Encoded) -> tuple[PyTree, Array]:
+        state, loss = advance(eqx.combine(variable, constant), encoded.sharded(mesh), optimizer, mesh=mesh)
+        return constrain(eqx.filter(state, eqx.is_array), mesh), loss
+
+    encoded = jax.eval_shape(lambda few: few.take(jnp.zeros(batch, jnp.int32)), Encoded.of(model, samples))
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    shapes = jax.tree.map(
+        lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=everywhere), (variable, encoded)
+    )
+    program = jax.jit(one, donate_argnums=0).lower(*shapes).compile().as_text() or ""
+    counts, results = tally(program)
+    return Collectives(
+        axes=dict(axes),
+        locations=len(samples.y.points),
+        batch=batch,
+        parameter_bytes=4 * count_parameters(model),
+        counts=counts,
+        sizes=results,
+    )
+
+
+def tally(program: str) -> tuple[dict[str, int], dict[str, int]]:
+    """The number of collective operations in the text of a compiled program, and the bytes of their results, by kind.
+
+    Operations within groups of a single device are not counted.
+    """
+    counts, sizes = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
+    for result, kind, rest in re.findall(rf" = (.*?) ({'|'.join(KINDS)})(?:-start)?\((.*)", program):
+        if re.search(r"replica_groups=\{\{[0-9]+\}", rest):
+            continue
+        counts[kind] += 1
+        for dtype, shape in re.findall(r"([a-z]+[0-9]*)\[([0-9,]*)\]", result):
+            sizes[kind] += BYTES[dtype] * math.prod(int(side) for side in shape.split(",") if side)
+    met = [kind for kind in KINDS if counts[kind]]
+    return {kind: counts[kind] for kind in met}, {kind: sizes[kind] for kind in met}
+
+
+def main() -> None:
+    """Carry out the request in the last command-line argument, and print the result as JSON."""
+    request = json.loads(sys.argv[-1])
+    found = [collectives_of(request["setting"], axes, request["locations"]) for axes in request["meshes"]]
+    sys.stdout.write(json.dumps([dataclasses.asdict(each) for each in found]) + "\n")

@@ -10,14 +10,12 @@ from loca.claims.claim import expected_verdict as expected_verdict
 from loca.claims.claim import reproduce as reproduce
 from loca.claims.comparison import Comparison as Comparison
 from loca.claims.comparison import Condition as Condition
-from loca.claims.r1_darcy import Coupling, DarcyError, FewLabelsBeatMany, VeryFewLabels
-from loca.claims.r5_shallow_water import Waves
-from loca.claims.r6_noise import FirstWeights, Noise
-from loca.claims.r8_climate import Pressure
-from loca.claims.r9_shift import ManyScales, Shift
-from loca.claims.r11_counts import Counts
-from loca.claims.r12_cost import Growth, Minutes
+from loca.claims.cost import Growth, Minutes
+from loca.claims.counts import Counts
+from loca.claims.darcy import Coupling, DarcyError, FewLabelsBeatMany, VeryFewLabels
+from loca.claims.geophysics import Pressure, Waves
 from loca.claims.results import Results as Results
+from loca.claims.robustness import FirstWeights, ManyScales, Noise, Shift
 
 CLAIMS: dict[str, Claim] = {
     claim.name: claim

@@ -325,3 +325,12 @@ def import_class(path: str) -> Any:
             f"{path} is {found!r}; expected a class that models are made of, or an activation", param_hint="--class"
         )
     return found
+
+
+@contextlib.contextmanager
+def concerning(file: str) -> Iterator[None]:
+    """Begin messages about the values in a file, such as those for a model of other sensors, with its name."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{file}: {error}") from error

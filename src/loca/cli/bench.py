@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from loca.cli.output import show_training
+
 if TYPE_CHECKING:
     from loca.benchmarks import ScaleRow, StepTimes
     from loca.models import Setting
@@ -55,7 +57,6 @@ def fit(
 ) -> None:
     """Time a complete run, with validation, checkpoints and progress, against the bare step of `loca bench step`."""
     from loca.benchmarks import STEP_SETTINGS, measure_fit
-    from loca.cli.progress import show_training
 
     check_setting(setting, STEP_SETTINGS)
     with show_training() as callback:

@@ -17,11 +17,12 @@ from loca.cli.arguments import (
     SetOption,
     Source,
     check_suffix,
+    concerning,
     create_problem,
     load,
     split_names,
 )
-from loca.cli.failures import concerning
+from loca.cli.output import show_progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +47,6 @@ def generate(
     The samples depend only on the problem, its arguments and the seed, not on the number of workers. If the command is
     stopped or killed, the same command resumes it.
     """
-    from loca.cli.progress import show_progress
     from loca.problems import PROBLEMS
     from loca.problems import generate as generate_store
 
@@ -75,7 +75,6 @@ def convert(
 
     If the command is stopped or killed, the same command resumes it.
     """
-    from loca.cli.progress import show_progress
     from loca.data import convert as convert_records
     from loca.data import open as open_data
 

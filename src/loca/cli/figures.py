@@ -20,11 +20,11 @@ from loca.cli.arguments import (
     SampleOption,
     Source,
     check_directory,
+    concerning,
     load_model,
     model_file,
     open_records,
 )
-from loca.cli.failures import concerning
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

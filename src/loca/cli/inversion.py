@@ -13,13 +13,13 @@ from loca.cli.arguments import (
     ModelArgument,
     Source,
     check_suffix,
+    concerning,
     load_model,
     model_file,
     open_records,
     printed_warnings,
     split_names,
 )
-from loca.cli.failures import concerning
 
 if TYPE_CHECKING:
     import numpy as np

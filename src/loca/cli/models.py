@@ -19,13 +19,13 @@ from loca.cli.arguments import (
     SampleOption,
     Source,
     check_suffix,
+    concerning,
     load_model,
     model_file,
     open_records,
     printed_warnings,
 )
-from loca.cli.failures import concerning
-from loca.cli.tables import artifact_table, header_table
+from loca.cli.output import artifact_table, header_table, show_progress
 
 if TYPE_CHECKING:
     from loca.data import Records
@@ -184,7 +184,6 @@ def stream_prediction(
     operator: Operator, records: Records, out: Path, queries: QueryGrid | QueryPoints | None, level: float
 ) -> None:
     """Write predictions piece by piece, as Zarr."""
-    from loca.cli.progress import show_progress
     from loca.prediction import predict_to
 
     existed = out.exists()

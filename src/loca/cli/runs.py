@@ -16,6 +16,7 @@ from loca.cli.arguments import (
     check_directory,
     split_names,
 )
+from loca.cli.output import show_training
 
 LabelsOption = Annotated[int | None, typer.Option(help="The number of labels kept for each function.")]
 TestOption = Annotated[str | None, typer.Option(help="A file on which to evaluate the model.")]
@@ -76,7 +77,6 @@ def train(
     """
     from rich.console import Console
 
-    from loca.cli.progress import show_training
     from loca.runs import MODEL_FILE, execute, read_configuration, read_run
     from loca.solving import REPORT_FILE, ChoiceReport
     from loca.training import StoppedError

@@ -1,29 +1,28 @@
 """Functions as data: samples in memory, records in files, query forms, transforms and streams of batches."""
 
-from loca.data.arrays import as_input as as_input
-from loca.data.arrays import as_numbers as as_numbers
-from loca.data.arrays import shared_array as shared_array
 from loca.data.choices import Recommendation as Recommendation
 from loca.data.choices import TransformNames as TransformNames
 from loca.data.choices import columns as columns
 from loca.data.choices import recommend as recommend
 from loca.data.files import Labeled as Labeled
 from loca.data.files import open as open  # noqa: A004
-from loca.data.finite import check_finite as check_finite
-from loca.data.finite import not_finite as not_finite
-from loca.data.interpolation import Interpolation as Interpolation
-from loca.data.interpolation import multilinear as multilinear
-from loca.data.interpolation import nearest as nearest
 from loca.data.normalization import Normalization as Normalization
 from loca.data.normalization import OutputNormalization as OutputNormalization
+from loca.data.normalization import check_finite as check_finite
+from loca.data.normalization import not_finite as not_finite
 from loca.data.queries import Free as Free
 from loca.data.queries import Indexed as Indexed
 from loca.data.queries import Queries as Queries
 from loca.data.queries import Shared as Shared
+from loca.data.queries import as_input as as_input
+from loca.data.queries import as_numbers as as_numbers
 from loca.data.queries import as_queries as as_queries
+from loca.data.queries import shared_array as shared_array
 from loca.data.records import Part as Part
 from loca.data.records import Records as Records
 from loca.data.records import Rows as Rows
+from loca.data.records import Stream as Stream
+from loca.data.records import stream as stream
 from loca.data.samples import Samples as Samples
 from loca.data.samples import Variable as Variable
 from loca.data.samples import batch_rows as batch_rows
@@ -43,15 +42,16 @@ from loca.data.store import samples_from_arrays as samples_from_arrays
 from loca.data.store import samples_to_arrays as samples_to_arrays
 from loca.data.store import versions as versions
 from loca.data.store import write_store as write_store
-from loca.data.streaming import Stream as Stream
-from loca.data.streaming import stream as stream
 from loca.data.transforms import Affine as Affine
 from loca.data.transforms import Asinh as Asinh
 from loca.data.transforms import Chain as Chain
 from loca.data.transforms import Identity as Identity
+from loca.data.transforms import Interpolation as Interpolation
 from loca.data.transforms import Log as Log
 from loca.data.transforms import PerLocation as PerLocation
 from loca.data.transforms import Transform as Transform
+from loca.data.transforms import multilinear as multilinear
+from loca.data.transforms import nearest as nearest
 
 __all__ = [
     "Affine",

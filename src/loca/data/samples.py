@@ -15,8 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, UInt32
 
-from loca.data.arrays import as_input, as_numbers
-from loca.data.queries import Queries, as_queries, random_columns, take_rows
+from loca.data.queries import Queries, as_input, as_numbers, as_queries, random_columns, take_rows
 from loca.domains import Box, Domain
 from loca.typing import (
     Field,

@@ -17,9 +17,8 @@ import numpy as np
 import pydantic
 
 from loca.durable import sync, write_atomically
-from loca.exporting.onnx import read_metadata, run_onnx, with_metadata
+from loca.exporting.formats import read_metadata, run_onnx, run_stablehlo, with_metadata
 from loca.exporting.program import Port
-from loca.exporting.stablehlo import run_stablehlo
 from loca.saving import ModelFileError, Strict, first_problem, open_container, parse, write_arrays
 from loca.typing import Numbers
 

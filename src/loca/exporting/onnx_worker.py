@@ -2,8 +2,8 @@
 
     python -c "from loca.exporting.onnx_worker import main; main()" <folder>
 
-`loca.exporting.onnx.convert` writes the operator, the request, an example of an input, queries if they are fixed, and
-the inputs of the probe to the folder, and reads model.onnx and outputs.npz from it.
+`loca.exporting.formats.convert` writes the operator, the request, an example of an input, queries if they are fixed,
+and the inputs of the probe to the folder, and reads model.onnx and outputs.npz from it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from loca.exporting.onnx import run_onnx
+from loca.exporting.formats import run_onnx
 from loca.exporting.program import Outputs, Program, input_of
 from loca.models import LEVEL
 from loca.saving import load

@@ -4,18 +4,18 @@ Besides the figures, this part exports the building blocks with which other part
 """
 
 from loca.figures.attention import attention as attention
-from loca.figures.box_plots import box_legend as box_legend
-from loca.figures.box_plots import box_plots as box_plots
-from loca.figures.box_plots import draw_boxes as draw_boxes
-from loca.figures.curves import DASHES as DASHES
-from loca.figures.curves import curves as curves
-from loca.figures.curves import draw_line as draw_line
-from loca.figures.curves import series as series
-from loca.figures.error_bars import error_bars as error_bars
-from loca.figures.error_bars import reliability as reliability
 from loca.figures.fields import draw_predictions as draw_predictions
+from loca.figures.fields import error_bars as error_bars
 from loca.figures.fields import fields as fields
+from loca.figures.fields import reliability as reliability
 from loca.figures.fields import sheet as sheet
+from loca.figures.plots import DASHES as DASHES
+from loca.figures.plots import box_legend as box_legend
+from loca.figures.plots import box_plots as box_plots
+from loca.figures.plots import curves as curves
+from loca.figures.plots import draw_boxes as draw_boxes
+from loca.figures.plots import draw_line as draw_line
+from loca.figures.plots import series as series
 from loca.figures.posterior import posterior as posterior
 from loca.figures.style import INK as INK
 from loca.figures.style import PALETTE as PALETTE

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from loca.data import Free, Indexed, Queries, Shared
-from loca.gaussian.locations import LANDMARKS, GridFeatures, LocationFeatures
+from loca.gaussian.features import LANDMARKS, GridFeatures, LocationFeatures
 from loca.typing import PyTree
 
 GATHERED = 2**17

@@ -1,8 +1,8 @@
 """Inversion: inputs that explain observations, where to observe next, and which inputs to simulate next."""
 
-from loca.inversion.acquire import Acquisition as Acquisition
-from loca.inversion.acquire import acquire as acquire
+from loca.inversion.design import Acquisition as Acquisition
 from loca.inversion.design import Design as Design
+from loca.inversion.design import acquire as acquire
 from loca.inversion.design import design as design
 from loca.inversion.errors import Observations as Observations
 from loca.inversion.errors import surrogate_covariance as surrogate_covariance

@@ -11,6 +11,7 @@ from loca.models.fno import FieldAtQueries as FieldAtQueries
 from loca.models.gaussian import Conditions as Conditions
 from loca.models.gaussian import GaussianOperator as GaussianOperator
 from loca.models.grid import Grid as Grid
+from loca.models.grid import SpectralLayer as SpectralLayer
 from loca.models.grid import interpolation_between as interpolation_between
 from loca.models.loca import LOCA as LOCA
 from loca.models.matching import canonical_name as canonical_name
@@ -30,7 +31,6 @@ from loca.models.settings import SETTINGS as SETTINGS
 from loca.models.settings import Setting as Setting
 from loca.models.sharded import ShardedOperator as ShardedOperator
 from loca.models.sharded import shard as shard
-from loca.models.spectral import SpectralLayer as SpectralLayer
 from loca.models.uncertain import LEVEL as LEVEL
 from loca.models.uncertain import Bands as Bands
 from loca.models.uncertain import ErrorBars as ErrorBars

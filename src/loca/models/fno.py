@@ -22,9 +22,8 @@ from loca.data import (
     Shared,
     TransformNames,
 )
-from loca.models.grid import Grid
+from loca.models.grid import Grid, SpectralLayer, at_every_point
 from loca.models.operator import Function, Halves, Operator, Signature
-from loca.models.spectral import SpectralLayer, at_every_point
 from loca.nets import MLP
 from loca.typing import Input, Key, Measurements, MultiInput, values_of
 

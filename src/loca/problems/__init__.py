@@ -9,9 +9,9 @@ from loca.problems.darcy import Darcy as Darcy
 from loca.problems.darcy import DarcyFlow as DarcyFlow
 from loca.problems.fields import GaussianProcess as GaussianProcess
 from loca.problems.fields import MaternField as MaternField
-from loca.problems.generation import generate as generate
 from loca.problems.mechanical_mnist import MechanicalMNIST as MechanicalMNIST
 from loca.problems.problem import Problem as Problem
+from loca.problems.problem import generate as generate
 from loca.problems.problem import generators as generators
 from loca.problems.problem import grid as grid
 from loca.problems.shallow_water import ShallowWater as ShallowWater

@@ -14,11 +14,11 @@ from loca.serving.protocol import Tensor as Tensor
 from loca.serving.repository import Repository as Repository
 from loca.serving.repository import find_models as find_models
 from loca.serving.served_model import ServedModel as ServedModel
+from loca.serving.server import Supervisor as Supervisor
 from loca.serving.server import bind as bind
 from loca.serving.server import is_loopback as is_loopback
 from loca.serving.server import line_of as line_of
 from loca.serving.server import serve as serve
-from loca.serving.supervisor import Supervisor as Supervisor
 from loca.serving.telemetry import Tracing as Tracing
 from loca.serving.telemetry import report as report
 from loca.serving.telemetry import start_logging as start_logging

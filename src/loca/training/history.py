@@ -143,6 +143,16 @@ class Progress:
             "left": f"{self.seconds_left:.0f}" if self.steps_per_second else "-",
         }
 
+    def rows(self, after: int) -> Iterator[tuple[int, dict[str, float]]]:
+        """Steps after a given one with their finite numbers, in order: the moments of the history, and this step."""
+        found: dict[int, dict[str, float | None]] = {
+            moment.step: {"loss": moment.loss, "validation": moment.validation} for moment in self.history
+        }
+        now = {"loss": self.loss, "steps_per_second": self.steps_per_second}
+        found[self.step] = {**now, **found.get(self.step, {})}
+        for step in sorted(step for step in found if step > after):
+            yield step, {name: x for name, x in found[step].items() if x is not None and math.isfinite(x)}
+
 
 Callback = Callable[[Progress], object]
 """Called with the progress of the run about twice a second; its result is ignored."""

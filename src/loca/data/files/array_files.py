@@ -13,8 +13,7 @@ import h5py
 import numpy as np
 import xarray
 
-from loca.data.files.datasets import Layout, Names, numbered
-from loca.data.files.hdf5 import HDF5Array, first_bytes, hdf5, hdf5_root, is_hdf5, variable
+from loca.data.files.datasets import HDF5Array, Layout, Names, first_bytes, hdf5, hdf5_root, is_hdf5, numbered, variable
 
 Array = np.ndarray | HDF5Array
 

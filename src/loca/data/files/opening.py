@@ -123,16 +123,16 @@ def open(  # noqa: A001
 
 def readers() -> dict[str, Reader]:
     """The reader of every format except stores of loca, in the order of `FORMATS`."""
-    from loca.data.files import array_files, camlab, pdebench, well, xarray_files
+    from loca.data.files import array_files, netcdf, pdebench, well
 
     return {
-        "zarr": Reader(xarray_files.is_zarr, xarray_files.read_zarr),
+        "zarr": Reader(netcdf.is_zarr, netcdf.read_zarr),
         "well": Reader(well.is_well, well.read_well),
         "pdebench": Reader(pdebench.is_pdebench, pdebench.read_pdebench),
-        "camlab": Reader(camlab.is_camlab, camlab.read_camlab),
+        "camlab": Reader(netcdf.is_camlab, netcdf.read_camlab),
         "matlab": Reader(array_files.is_matlab, array_files.read_matlab),
         "npz": Reader(array_files.is_npz, array_files.read_npz),
-        "netcdf": Reader(xarray_files.is_netcdf, xarray_files.read_netcdf),
+        "netcdf": Reader(netcdf.is_netcdf, netcdf.read_netcdf),
     }
 
 
@@ -166,7 +166,7 @@ def recognize(file: Path) -> str:
 
 def is_plain_folder(path: Path) -> bool:
     """Whether the path is a folder of files, not a Zarr group."""
-    from loca.data.files.xarray_files import is_zarr
+    from loca.data.files.netcdf import is_zarr
 
     return path.is_dir() and not is_zarr(path)
 

@@ -11,8 +11,7 @@ from xarray.backends import BackendArray, CachingFileManager
 from xarray.backends.locks import HDF5_LOCK
 from xarray.core import indexing
 
-from loca.data.files.datasets import Layout, Names, numbered
-from loca.data.files.hdf5 import HDF5Array, hdf5, hdf5_root, is_hdf5, variable
+from loca.data.files.datasets import HDF5Array, Layout, Names, hdf5, hdf5_root, is_hdf5, numbered, variable
 
 FLUID = ("density", "pressure", "Vx", "Vy", "Vz")
 """Fields of the compressible flows."""

@@ -10,8 +10,7 @@ import numpy as np
 import xarray
 from xarray.backends import CachingFileManager
 
-from loca.data.files.datasets import Layout, Names
-from loca.data.files.hdf5 import HDF5Array, hdf5, hdf5_root, is_hdf5, variable
+from loca.data.files.datasets import HDF5Array, Layout, Names, hdf5, hdf5_root, is_hdf5, variable
 
 ORDERS = ("t0_fields", "t1_fields", "t2_fields")
 """Groups of scalar, vector and tensor fields."""

@@ -1,12 +1,12 @@
 """Stores: pairs in a Zarr group that is written piece by piece and checked bit by bit."""
 
-from loca.data.store.rows import RowReader as RowReader
 from loca.data.store.schema import Arrays as Arrays
 from loca.data.store.schema import Statistics as Statistics
 from loca.data.store.schema import StoreSchema as StoreSchema
 from loca.data.store.schema import array_digest as array_digest
 from loca.data.store.schema import samples_from_arrays as samples_from_arrays
 from loca.data.store.schema import samples_to_arrays as samples_to_arrays
+from loca.data.store.store import RowReader as RowReader
 from loca.data.store.store import Store as Store
 from loca.data.store.store import group_attributes as group_attributes
 from loca.data.store.store import is_store as is_store

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from loca.data.records import Records, Rows
-from loca.data.store.rows import write_rows
 from loca.data.store.schema import (
     Arrays,
     Moments,
@@ -29,7 +28,7 @@ from loca.data.store.schema import (
     sample_digests,
     samples_to_arrays,
 )
-from loca.data.store.store import Store, group_attributes
+from loca.data.store.store import Store, group_attributes, write_rows
 from loca.durable import (
     differences,
     is_started,

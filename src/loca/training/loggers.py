@@ -1,18 +1,107 @@
-"""The loggers of TensorBoard, Weights & Biases and MLflow."""
+"""Loggers: callbacks of `fit` that record a run for TensorBoard, Weights & Biases or MLflow in its directory."""
 
 from __future__ import annotations
 
+import abc
 import json
 import os
 import socket
 import struct
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from loca.training.loggers.logger import Logger, run_id
+from loca.durable import write_atomically
+from loca.training.history import Progress
+
+__all__ = ["LOGGERS", "Logger", "MLflow", "TensorBoard", "Wandb", "create"]
+
+Description = Mapping[str, Any] | None
+"""A JSON description of a run."""
+
+
+class Logger(abc.ABC):
+    """A callback of `fit` that records the run in the format of a tracking library; a context manager.
+
+    A row of the record is a step with `loss` and `steps_per_second`, and with `validation` if the step is a moment of
+    the history. The loss is that of `Progress` and of the history. Numbers that are not finite are left out, as in
+    `history.jsonl`.
+
+    A killed run repeats its last steps bit for bit, so rows already recorded remain valid: a resumed logger continues
+    after the last step of its record. Nothing is opened before the first call, when `fit` has checked that the
+    directory belongs to this run and no other process uses it.
+
+    For other libraries, write a callback:
+
+    ```python
+    run = tracker.start()
+
+    def log(progress: loca.training.Progress) -> None:
+        run.log({"loss": progress.loss}, step=progress.step)
+
+    loca.fit(model, data, callbacks=[log])
+    ```
+
+    **Arguments:**
+
+    - `directory`: the run directory; the record is written to its subdirectory `logs`.
+    - `description`: a JSON description of the run, recorded once.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], description: Description = None):
+        self.directory = Path(directory).absolute()
+        self.description = dict(description or {})
+        self._last: int | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        """Write all rows that the record lacks."""
+        if self._last is None:
+            self.logs.mkdir(parents=True, exist_ok=True)
+            self._last = self._begin()
+        for step, scalars in progress.rows(after=self._last):
+            self._write(step, scalars)
+            self._last = step
+
+    def __enter__(self) -> Logger:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.close(failed=error is not None)
+
+    def close(self, *, failed: bool = False) -> None:
+        """Close the record and mark the run as finished or failed. Another call reopens it."""
+        if self._last is not None:
+            self._last = None
+            self._end(failed=failed)
+
+    @property
+    def logs(self) -> Path:
+        """The directory with the files of all loggers of the run."""
+        return self.directory / "logs"
+
+    @abc.abstractmethod
+    def _begin(self) -> int:
+        """Open or create the record; return its last step, or -1 if it has none."""
+
+    @abc.abstractmethod
+    def _write(self, step: int, scalars: Mapping[str, float]) -> None:
+        """Append a row atomically."""
+
+    @abc.abstractmethod
+    def _end(self, *, failed: bool) -> None:
+        """Close the record."""
+
+
+def run_id(logs: Path) -> str:
+    """A globally unique id of the run, created once and stored in its directory."""
+    path = logs / "id"
+    if not path.exists():
+        created = uuid.uuid4().hex.encode()
+        write_atomically(path, lambda file: file.write(created))
+    return path.read_text()
 
 
 class TensorBoard(Logger):
@@ -26,7 +115,7 @@ class TensorBoard(Logger):
     - `description`: a JSON description of the run, shown under Text.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], description: Mapping[str, Any] | None = None):
+    def __init__(self, directory: str | os.PathLike[str], description: Description = None):
         super().__init__(directory, description)
         try:
             import tensorboardX  # noqa: F401
@@ -102,7 +191,7 @@ class Wandb(Logger):
     def __init__(
         self,
         directory: str | os.PathLike[str],
-        description: Mapping[str, Any] | None = None,
+        description: Description = None,
         *,
         mode: Literal["offline", "online"] = "offline",
     ):
@@ -179,13 +268,7 @@ class MLflow(Logger):
     - `uri`: the URI of another store. A resumed run is found there by its tag `loca.run`.
     """
 
-    def __init__(
-        self,
-        directory: str | os.PathLike[str],
-        description: Mapping[str, Any] | None = None,
-        *,
-        uri: str | None = None,
-    ):
+    def __init__(self, directory: str | os.PathLike[str], description: Description = None, *, uri: str | None = None):
         super().__init__(directory, description)
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would report its use to its developers
         try:
@@ -193,9 +276,7 @@ class MLflow(Logger):
             import sqlalchemy  # noqa: F401
             from mlflow import MlflowClient
         except ImportError as error:
-            raise ImportError(
-                "MLflow requires mlflow-skinny, sqlalchemy and alembic: pip install loca-jax[mlflow]"
-            ) from error
+            raise ImportError("MLflow requires mlflow-skinny and a database: pip install loca-jax[mlflow]") from error
         self.uri = f"sqlite:///{quote(str(self.logs / 'mlflow.db'))}" if uri is None else uri
         self._files = (self.logs / "mlflow").as_uri() if uri is None else None
         self._client_of = MlflowClient
@@ -249,3 +330,21 @@ def flat(description: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
             yield from flat(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value if isinstance(value, str) else json.dumps(value)
+
+
+LOGGERS: dict[str, type[Logger]] = {"mlflow": MLflow, "tensorboard": TensorBoard, "wandb": Wandb}
+"""Loggers by name, on the command line and of the extra that installs the library."""
+
+
+def create(name: str, directory: str | os.PathLike[str], description: Description = None) -> Logger:
+    """Create the logger with the given name.
+
+    **Arguments:**
+
+    - `name`: one of `LOGGERS`.
+    - `directory`: the run directory; the record is written to its subdirectory `logs`.
+    - `description`: a JSON description of the run, recorded once.
+    """
+    if name not in LOGGERS:
+        raise ValueError(f"unknown logger {name!r}; choose one of {', '.join(LOGGERS)}")
+    return LOGGERS[name](directory, description)

@@ -1,4 +1,4 @@
-"""Time and memory of predictions at many queries: φ frozen, in memory, and streamed to a file."""
+"""Throughput and memory of predictions at many queries and of shuffled batches from a store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +20,29 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from loca.attention import expectation
-from loca.data import Labeled, Samples
+from loca.data import Labeled, Samples, Store, Variable, stream
 from loca.domains import Box
 from loca.encoders import Sensors
 from loca.models import LOCA
 from loca.prediction import QueryGrid, predict_to
+from loca.problems import Problem, generate, generators, grid
 from loca.rules import QuasiMonteCarlo
+from loca.typing import Key
 
 STATUS = Path("/proc/self/status")
 
-SIDE, NODES = 32, 1024
-"""Sensors along each side of the square, and nodes, of the model whose predictions are streamed."""
+SIDE = 32
+"""Locations along each side of the square: of sensors in predictions, and of all channels in samples of a store."""
+
+NODES = 1024
+"""Nodes of the model whose predictions are streamed."""
+
+CHANNELS = 4
+SAMPLE_BYTES = 4 * SIDE**2 * CHANNELS
+"""Size of a sample, 16 KiB: one input and three output channels on a grid of 32 × 32."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,7 +190,7 @@ def predict_in_new_process(side: int, directory: Path | None) -> dict[str, Any]:
     """The result of `stream_prediction` in a new process."""
     with tempfile.TemporaryDirectory(prefix="loca-predict-", dir=directory) as folder:
         path = str(Path(folder) / "prediction.zarr")
-        code = f"from loca.benchmarks.prediction import stream_prediction; stream_prediction({path!r}, {side})"
+        code = f"from loca.benchmarks.throughput import stream_prediction; stream_prediction({path!r}, {side})"
         fresh = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(fresh.stdout)
 
@@ -210,3 +220,93 @@ def one_function() -> Labeled:
     values = np.random.default_rng(0).standard_normal((2, 1, SIDE, SIDE)).astype(np.float32)
     dims = ("sample", "y1", "y2")
     return Labeled(xarray.Dataset({"u": (dims, values[0]), "s": (dims, values[1])}), "u", "s", "sample")
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamingFigures:
+    """Rate and peak memory of a new process that only reads shuffled batches."""
+
+    samples: int
+    gigabytes: float
+    batch_size: int
+    threads: int
+    write_megabytes_per_s: float
+    samples_per_s: float
+    peak_megabytes: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Noise(Problem):
+    """Pairs of independent random values, which are fast to generate."""
+
+    citation = "none"
+    block = 512
+
+    @property
+    def domain(self) -> Box:
+        return Box.unit(2)
+
+    @property
+    def x(self) -> Float[np.ndarray, "m 2"]:
+        axis = np.linspace(0.0, 1.0, SIDE)
+        return grid(axis, axis)
+
+    @property
+    def y(self) -> Float[np.ndarray, "M 2"]:
+        return self.x
+
+    @property
+    def inputs(self) -> tuple[Variable, ...]:
+        return (Variable("u"),)
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        return tuple(Variable(f"s{i}") for i in range(1, CHANNELS))
+
+    def pairs(self, key: Key, rows: Sequence[int]) -> tuple[Float[np.ndarray, "B m d_u"], Float[np.ndarray, "B M d_s"]]:
+        values = np.stack([generator.random((SIDE**2, CHANNELS)) for generator in generators(key, rows)])
+        return values[..., :1], values[..., 1:]
+
+
+def measure_streaming(
+    gigabytes: float = 4.0,
+    *,
+    directory: Path | None = None,
+    batch_size: int = 100,
+    threads: int = 2,
+    seconds: float = 10.0,
+) -> StreamingFigures:
+    """Write a store of about this size, read batches from it in a new process for `seconds`, and delete it."""
+    count = max(batch_size, round(gigabytes * 2**30 / SAMPLE_BYTES))
+    if directory is not None:
+        directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="loca-stream-", dir=directory) as folder:
+        path = Path(folder) / "noise.zarr"
+        start = time.perf_counter()
+        generate(Noise(), count, path)
+        writing = time.perf_counter() - start
+        code = f"from loca.benchmarks.throughput import read; read({str(path)!r}, {batch_size}, {threads}, {seconds})"
+        fresh = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+        reading = json.loads(fresh.stdout)
+    return StreamingFigures(
+        samples=count,
+        gigabytes=count * SAMPLE_BYTES / 2**30,
+        batch_size=batch_size,
+        threads=threads,
+        write_megabytes_per_s=1e-6 * count * SAMPLE_BYTES / writing,
+        **reading,
+    )
+
+
+def read(path: str, batch_size: int, threads: int, seconds: float) -> None:
+    """Read shuffled batches for `seconds`, and print the rate and the peak memory as JSON."""
+    batches = stream(Store.open(path), size=batch_size, seed=0, threads=threads)
+    for _ in range(20):  # work done once: loading libraries, compilation, reading the indices of shards
+        jax.block_until_ready(next(batches).s)
+    start, count = time.perf_counter(), 0
+    while time.perf_counter() < start + seconds:
+        jax.block_until_ready(next(batches).s)
+        count += batch_size
+    rate = count / (time.perf_counter() - start)
+    batches.close()
+    sys.stdout.write(json.dumps({"samples_per_s": rate, "peak_megabytes": peak_megabytes()}))

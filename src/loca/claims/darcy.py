@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from loca.claims.claim import Preset, Verdict
 from loca.claims.comparison import Comparison, Condition, percent, steps_of
-from loca.claims.figures import boxes, over_values
-from loca.claims.results import Results, Row
+from loca.claims.results import Results, Row, boxes, over_values
 from loca.problems import Darcy
 from loca.runs import Drawn
 

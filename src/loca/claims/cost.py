@@ -11,7 +11,7 @@ import numpy as np
 
 from loca.benchmarks import measure_step, slope
 from loca.claims.claim import Claim, Finding, Preset, Verdict
-from loca.claims.figures import bars_beside_paper
+from loca.claims.results import bars_beside_paper
 from loca.data import Samples
 from loca.figures import curves
 from loca.models import SETTINGS

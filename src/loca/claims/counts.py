@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from loca.claims.claim import Claim, Finding, Preset, Verdict
-from loca.claims.figures import bars_beside_paper
+from loca.claims.results import bars_beside_paper
 from loca.data import Normalization, Samples
 from loca.domains import Box
 from loca.encoders import HarmonicSensors
