@@ -113,6 +113,17 @@ def test_a_closed_form_is_fitted_again_to_all_functions(compete):
     np.testing.assert_array_equal(operator.responses, expected.responses)
 
 
+def test_ridge_tries_the_transforms_that_the_search_tries(compete):
+    """A map that is linear in log u; a function with u = 0, whose logarithm is infinite, rules the transform out."""
+    train, validation = (Samples(jnp.exp(data.u), data.y, data.s, x=data.x) for data in (pairs(), pairs(1)))
+    _, report = compete({"ridge": ridge}, train, validation=validation)
+    assert report.winner.settings["transforms"]["u1"] == "log"
+    assert report.winner.error < 1e-3
+    zero = Samples(validation.u.at[0].set(0.0), validation.y, validation.s, x=validation.x)
+    _, report = compete({"ridge": ridge}, train, validation=zero)
+    assert "u1" not in report.winner.settings["transforms"]
+
+
 class Killed(BaseException):
     """The end of a process."""
 

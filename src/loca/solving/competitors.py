@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,12 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from loca.data import Samples, TransformNames
+from loca.data import Samples
 from loca.durable import write_atomically
 from loca.metrics import relative_l2
 from loca.models import FNO, LOCA, DeepONet, GaussianOperator, Operator, Predictor, Regression, adapt
 from loca.parameters import count
 from loca.solving.problem import Hyperparameters
+from loca.solving.search import transforms_to_try
 from loca.solving.solve import solve
 from loca.training import Progress, fit
 from loca.typing import values_of
@@ -93,21 +96,39 @@ def mean_field(task: Task) -> tuple[Operator, dict[str, Any]]:
 
 
 def ridge(task: Task) -> tuple[Operator, dict[str, Any]]:
-    """Ridge regression; validation functions choose the number of components and the penalty."""
+    """Ridge regression; validation functions choose transforms, the number of components and the penalty."""
     with applicable():
-        return fit_ridge(task.train, task.validation)
+        return fit_ridge(task.train, task.validation, transforms=True)
 
 
-def fit_ridge(
-    train: Samples, validation: Samples, transforms: TransformNames = None
-) -> tuple[Regression, dict[str, Any]]:
-    """The ridge regression whose number of components and penalty are best on validation functions, with these."""
+def fit_ridge(train: Samples, validation: Samples, *, transforms: bool = False) -> tuple[Regression, dict[str, Any]]:
+    """The ridge regression with the smallest error on validation functions, and its settings.
+
+    **Arguments:**
+
+    - `train`, `validation`: functions to fit to, and functions to choose the number of components and the penalty on.
+    - `transforms`: whether to try the transforms that `solve` tries, too.
+    """
     most = min(len(train), sum(each[0].size for each in values_of(train.u)))
     possible = [k for k in COMPONENTS if k <= most] or [most]
-    settings = [{"components": k, "strength": strength} for k in possible for strength in STRENGTHS]
-    models = Regression.fits(train, possible, STRENGTHS, transforms)
-    best = int(np.nanargmin([mean_error(model, validation) for model in models]))
-    return models[best], settings[best]
+    least, model, settings = math.inf, None, dict[str, Any]()
+    for change in ({}, *(transforms_to_try(train) if transforms else ())):
+        tried = {**settings.get("transforms", {}), **change}
+        models = Regression.fits(train, possible, STRENGTHS, tried)
+        try:
+            errors = [e if math.isfinite(e := mean_error(each, validation)) else math.inf for each in models]
+        except ValueError:  # a validation function that has no logarithm, for example
+            if not change:
+                raise
+            continue
+        best = int(np.argmin(errors))
+        if errors[best] < least:
+            components, strength = list(itertools.product(possible, STRENGTHS))[best]
+            least, model = errors[best], models[best]
+            settings = {"components": components, "strength": strength, "transforms": tried}
+    if model is None:
+        raise ValueError("no ridge regression has finite errors on the validation functions")
+    return model, settings
 
 
 def gaussian(task: Task) -> tuple[Operator, dict[str, Any]]:
