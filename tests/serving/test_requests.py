@@ -12,7 +12,7 @@ from commands import command, words
 from loca.models import Regression
 from loca.serving import Limits, RequestError, Tensor, find_models
 from loca.serving.exchange import is_plain
-from loca.serving.protocol import Plans, parse_request
+from loca.serving.protocol import Plans, is_finite, parse_request
 from loca.serving.tensors import count_sensors
 
 
@@ -28,9 +28,9 @@ def test_a_parsed_request_is_the_one_that_was_sent():
     u = np.random.default_rng(0).normal(size=(2, 7, 1)).astype(np.float32)
     plans = Plans({"u": Tensor("u", "FP32", (-1, 7, 1))}, ["s"])
     body, headers = binary_request({"u": u})
-    length = int(headers["Inference-Header-Content-Length"])
+    length, limits = int(headers["Inference-Header-Content-Length"]), Limits()
     for _ in range(2):  # the second time its JSON is known
-        assert (parse_request(body, length, plans, Limits()).inputs["u"] == u).all()
+        assert (parse_request(body, length, plans, limits).inputs["u"] == u).all()
     with pytest.raises(RequestError, match="at most 10 are allowed"):
         parse_request(body, length, plans, Limits(values=10))
     nested = json.dumps({"inputs": [{**tensor("u", u), "data": u.tolist()}]}).encode()
@@ -38,6 +38,13 @@ def test_a_parsed_request_is_the_one_that_was_sent():
     ragged = json.dumps({"inputs": [{**tensor("u", u), "data": [u[0].tolist(), u[1, 1:].tolist()]}]}).encode()
     with pytest.raises(RequestError, match="14 values in lists"):
         parse_request(ragged, None, plans, Limits())
+
+
+def test_values_are_finite_if_their_squares_overflow_but_not_if_they_are_infinite():
+    large = np.array([[1e30, -1e30, 0.0]], np.float32)
+    assert is_finite(large)
+    for value in (np.inf, -np.inf, np.nan):
+        assert not is_finite(np.append(large, np.float32(value)))
 
 
 def test_refusals_before_listening(folder, tmp_path):

@@ -82,24 +82,21 @@ class InferRequest(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """An input whose values are in the JSON or follow it as bytes."""
+    """An input whose values are in the JSON, or follow it as `size` bytes."""
 
     tensor: Tensor
     shape: tuple[int, ...]
     values: np.ndarray | None
-
-    @property
-    def size(self) -> int:
-        """Bytes that follow the JSON."""
-        return 0 if self.values is not None else math.prod(self.shape) * DATATYPES[self.tensor.datatype].itemsize
+    size: int
 
 
 class Plan(NamedTuple):
-    """The JSON of a request, checked; a client repeats it with other bytes."""
+    """The JSON of a request, checked within some limits; a client repeats it with other bytes."""
 
     id: str | None
     inputs: tuple[Planned, ...]
     outputs: dict[str, bool]
+    limits: Limits
 
 
 class Plans:
@@ -112,17 +109,17 @@ class Plans:
 
     def __init__(self, inputs: Mapping[str, Tensor], outputs: Sequence[str]):
         self.inputs, self.outputs = inputs, tuple(outputs)
-        self._known: dict[tuple[bytes, Limits], Plan] = {}
+        self._known: dict[bytes, Plan] = {}
 
     def __call__(self, text: bytes, limits: Limits) -> Plan:
         """The plan of a request; those without values in the JSON are kept."""
-        plan = self._known.get((text, limits))
-        if plan is None:
+        plan = self._known.get(text)
+        if plan is None or plan.limits is not limits:
             plan = parse_header(text, self.inputs, self.outputs, limits)
             if len(text) <= LONGEST_KNOWN and all(each.values is None for each in plan.inputs):
                 if len(self._known) >= MOST_KNOWN:
                     self._known.clear()
-                self._known[text, limits] = plan
+                self._known[text] = plan
         return plan
 
 
@@ -140,19 +137,23 @@ def parse_request(body: bytes, header_length: int | None, plans: Plans, limits: 
     if not 0 < start <= len(body):
         raise RequestError(400, f"the JSON header has {start} bytes, but the body has {len(body)}")
     plan, found = plans(body[:start], limits), {}
-    for each in plan.inputs:
-        array, size, name = each.values, each.size, each.tensor.name
+    for tensor, shape, array, size in plan.inputs:
+        name = tensor.name
         if array is None:
             if len(body) < start + size:
                 raise RequestError(400, f"input {name!r} needs {size} bytes, but only {len(body) - start} are left")
-            dtype = DATATYPES[each.tensor.datatype]
-            array = np.frombuffer(body, dtype, size // dtype.itemsize, start).reshape(each.shape)
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            array = np.ndarray(shape, DATATYPES[tensor.datatype], body, start)
+        if array.dtype.kind == "f" and not is_finite(array):
             raise RequestError(400, f"input {name!r} has values that are NaN or infinite", "not_finite")
         found[name], start = array, start + size
     if len(body) > start:
         raise RequestError(400, f"the body has {len(body) - start} bytes more than its tensors; check binary_data_size")
     return InferRequest(plan.id, found, plan.outputs)
+
+
+def is_finite(array: np.ndarray) -> bool:
+    """Whether all values are finite. They are if the sum of their squares is, which takes a third of the time."""
+    return math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
 
 
 def parse_header(text: bytes, inputs: Mapping[str, Tensor], outputs: Sequence[str], limits: Limits) -> Plan:
@@ -169,7 +170,7 @@ def parse_header(text: bytes, inputs: Mapping[str, Tensor], outputs: Sequence[st
         raise RequestError(400, f"an input is given twice: {', '.join(names)}")
     all_binary = flag(parameters_of(given), "binary_data_output")
     chosen = dict(parse_output(each, outputs, all_binary) for each in requested)
-    return Plan(name, planned, chosen or dict.fromkeys(outputs, all_binary))
+    return Plan(name, planned, chosen or dict.fromkeys(outputs, all_binary), limits)
 
 
 def parse_json(text: bytes) -> dict[str, Any]:
@@ -196,15 +197,15 @@ def parse_input(given: Any, known: Mapping[str, Tensor], limits: Limits) -> Plan
     shape, parameters = parse_shape(given.get("shape"), tensor, limits), parameters_of(given)
     if "shared_memory_region" in parameters:
         raise RequestError(400, "this server has no shared memory; send the values")
-    size, planned = parameters.get("binary_data_size"), Planned(tensor, shape, None)
+    size, dtype = parameters.get("binary_data_size"), DATATYPES[tensor.datatype]
     if size is None:
-        values = parse_values(given.get("data"), DATATYPES[tensor.datatype], shape, tensor.name)
-        return Planned(tensor, shape, values)
-    if size != planned.size or isinstance(size, bool | float) or "data" in given:
+        return Planned(tensor, shape, parse_values(given.get("data"), dtype, shape, tensor.name), 0)
+    expected = math.prod(shape) * dtype.itemsize
+    if size != expected or isinstance(size, bool | float) or "data" in given:
         raise RequestError(
-            400, f"input {tensor.name!r} of shape {list(shape)} needs {planned.size} bytes and no `data`, got {size!r}"
+            400, f"input {tensor.name!r} of shape {list(shape)} needs {expected} bytes and no `data`, got {size!r}"
         )
-    return planned
+    return Planned(tensor, shape, None, expected)
 
 
 def parse_shape(given: Any, tensor: Tensor, limits: Limits) -> tuple[int, ...]:

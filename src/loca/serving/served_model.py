@@ -23,7 +23,7 @@ from loca.serving.tensors import input_tensors, named
 from loca.typing import Input, Measurements, MultiInput, PyTree
 from loca.uncertainty import Calibrated
 
-SIZES = (1, 2, 4, 8, 12, 16, 24, 32)
+SIZES = (1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)
 """Numbers of functions that predictions at fixed queries are compiled for. Batches are padded to the next one."""
 
 FEW_SIZES = (SIZES[0], SIZES[-1])
@@ -137,6 +137,7 @@ class ServedModel:
             )
         radius = operator.radius(level) if isinstance(operator, Uncertain) else None
         self.radius = None if radius is None or not np.isfinite(np.asarray(radius)).all() else radius
+        self.num_fixed = 0 if queries is None else queries.count
         if queries is not None:
             self.fixed = Shared(jnp.asarray(queries.points(tuple(slice(0, n) for n in queries.shape))))
             at = at_queries(operator, self.fixed.y)
@@ -183,15 +184,16 @@ class ServedModel:
     def work(self, inputs: Mapping[str, np.ndarray], wanted: Sequence[str], limits: Limits) -> Work:
         """The tensors of a request, checked against each other and padded to equal numbers of sensors."""
         found = self._with_masks(inputs) if self.has_own_sensors else inputs
-        if any(name not in found for name in self.input_names):
+        try:
+            arrays = tuple([found[name] for name in self.input_names])
+        except KeyError:
             missing = ", ".join(name for name in self.input_names if name not in found)
-            raise RequestError(400, f"missing input {missing}; the model needs {', '.join(self.inputs)}")
-        arrays = tuple(found[name] for name in self.input_names)
-        if len({len(array) for array in arrays}) > 1:
+            raise RequestError(400, f"missing input {missing}; the model needs {', '.join(self.inputs)}") from None
+        if len(arrays) > 1 and len({len(array) for array in arrays}) > 1:
             counts = {name: len(found[name]) for name in self.input_names}
             raise RequestError(400, f"inputs have different numbers of functions in their first axis: {counts}")
         y, notes = self._queries(inputs.get("y"), limits)
-        P = len(y) if y is not None else 0 if self.queries is None else self.queries.count
+        P = self.num_fixed if y is None else len(y)
         total = len(arrays[0]) * P * self.channels * len(wanted)
         if total > limits.values:
             raise RequestError(
