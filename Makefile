@@ -82,9 +82,10 @@ examples:  ## Draw the figures of docs/your-data.md by running its examples
 results:  ## Write docs/results.md and its figures from studies/results
 	$(BIN)/python tools/results.py
 
-parity:  ## Compare with Kymatio, neuraloperator and DeepXDE in environments of their own
+parity:  ## Compare with Kymatio, neuraloperator and DeepXDE; read exported programs in C++, Node and Python
 	PYTHON=$(abspath $(BIN)/python) parity/kymatio/run.sh
 	PYTHON=$(abspath $(BIN)/python) parity/peers/run.sh
+	PYTHON=$(abspath $(BIN)/python) parity/readers/run.sh
 
 peers:  ## Match our models with neuraloperator and DeepXDE: writes studies/peers.json
 	PYTHON=$(abspath $(BIN)/python) parity/peers/environment.sh

@@ -161,6 +161,13 @@ def test_fixed_queries_leave_no_work_on_them(tmp_path, model):
     assert compare(read_artifact(tmp_path / "at.stablehlo"), model)[0].relative <= 1e-5
 
 
+def test_a_padded_fno_has_a_form_that_jax2onnx_converts(data):
+    """It converts no `pad` for a free number of functions."""
+    fno = loca.FNO.create(data, key=jax.random.key(0), width=2, modes=2, depth=1, padding=1)
+    program = Program.of(fno, np.array([[0.2], [0.7]]))
+    assert " pad[" not in str(jax.make_jaxpr(program.function(in_chunks=False))(*program.specifications()))
+
+
 @pytest.mark.full
 def test_gradients_are_those_of_the_model(tmp_path, model):
     artifact = loca.export(model, tmp_path / "gradients.stablehlo", gradients=True)

@@ -132,8 +132,10 @@ def run(python: str, code: str, *arguments: str) -> str:
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # its own packages only
     done = subprocess.run([python, "-c", code, *arguments], capture_output=True, text=True, env=variables)
     if done.returncode:
-        said = done.stderr.strip().splitlines() or ["no message"]
-        raise RuntimeError(f"{python} failed: {said[-1]}")
+        lines = done.stderr.strip().splitlines()
+        frames = [number for number, line in enumerate(lines) if line.startswith("  ")]  # of the traceback
+        said = " ".join(line for line in lines[frames[-1] + 1 if frames else 0 :] if line)
+        raise RuntimeError(f"{python} failed: {said[:1000] or 'no message'}")
     return done.stdout
 
 

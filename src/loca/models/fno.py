@@ -164,7 +164,10 @@ class FNO(Operator):
     def hidden(self, codes: Float[Array, "N *grid c"]) -> Float[Array, "w N *grid"]:
         """Everything but the projection, on the whole grid, with channels first."""
         h = at_every_point(self.lift, jnp.moveaxis(codes, -1, 0))
-        h = jnp.pad(h, [(0, 0), (0, 0)] + [(0, p) for p in self.padding])
+        for axis, p in enumerate(self.padding, start=2):
+            if p:  # jnp.pad has no ONNX form for any number of functions
+                zeros = jnp.zeros((*h.shape[:axis], p, *h.shape[axis + 1 :]), h.dtype)
+                h = jnp.concatenate([h, zeros], axis=axis)
         for layer in self.layers[:-1]:
             h = self.activation(layer(h))
         return self.layers[-1](h)[(..., *(slice(0, n) for n in self.grid.shape))]

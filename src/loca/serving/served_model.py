@@ -189,7 +189,7 @@ class ServedModel:
         except KeyError:
             missing = ", ".join(name for name in self.input_names if name not in found)
             raise RequestError(400, f"missing input {missing}; the model needs {', '.join(self.inputs)}") from None
-        if len(arrays) > 1 and len({len(array) for array in arrays}) > 1:
+        if len({len(array) for array in arrays}) > 1:
             counts = {name: len(found[name]) for name in self.input_names}
             raise RequestError(400, f"inputs have different numbers of functions in their first axis: {counts}")
         y, notes = self._queries(inputs.get("y"), limits)

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Exported programs in C++, Node and Python without this package, and their conversion to ONNX, tested for real.
+#   PYTHON       the Python that has loca and its tests (default: python)
+#   PARITY_HOME  where the environment of jax2onnx and the packages of Node are kept (default: .parity)
+#   ONNXRUNTIME  a release of ONNX Runtime for C++; without it the reader in C++ is skipped
+#
+# requirements.txt: uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+#     --constraint requirements/py311.txt pyproject.toml parity/readers/requirements.in
+set -euo pipefail
+
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd -- "$here/../.." && pwd)
+mkdir -p "${PARITY_HOME:-.parity}"
+environment=$(cd -- "${PARITY_HOME:-.parity}" && pwd)/readers
+ours="${PYTHON:-python}"
+install=("$environment/bin/python" -m pip install --quiet --disable-pip-version-check)
+
+# The stamp is written last, so that an interrupted installation is done again.
+if ! cmp -s "$here/requirements.txt" "$environment/requirements.txt"; then
+    "$ours" -m venv --clear "$environment"
+    "${install[@]}" --no-deps --require-hashes -r "$here/requirements.txt"
+    "${install[@]}" --no-deps jax2onnx==0.17.1
+    npm install --silent --prefix "$environment" --ignore-scripts onnxruntime-node@1.30.0
+    cp "$here/requirements.txt" "$environment/requirements.txt"
+fi
+"${install[@]}" --no-deps --force-reinstall "$root"
+
+cd "$root"
+export LOCA_JAX2ONNX="$environment/bin/python" NODE_PATH="$environment/node_modules"
+LOCA_FULL=1 "$ours" -m pytest -q -rs tests/exporting
