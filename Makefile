@@ -14,7 +14,7 @@ PYTHONS ?= python3.12 python3.13
 SETTINGS := antiderivative darcy-128 darcy-1024 mechanical-mnist shallow-water climate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types layers test gate full versions mutants claims docs wheel bench load tour examples results parity peers lock print-lock format clean
+.PHONY: help setup check lint types layers test gate full pythons versions mutants claims docs wheel bench load tour examples results parity peers lock print-lock format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,11 +45,16 @@ test:  ## The fast tests, for every change: at most 5 minutes on two cores
 gate:  ## The tests of the gate: fast and slow ones
 	$(PYTEST) --durations=20
 
-full: lint types docs claims  ## Everything: all products and kills, claims, other Pythons, parity (100 minutes)
+full: pythons lint types docs claims  ## Everything: all products and kills, claims, other Pythons, parity (2 hours)
 	LOCA_FULL=1 $(PYTEST) --ignore tests/claims/test_claims.py --durations=40
 	$(MAKE) versions parity
 
-versions:  ## The tests of the gate on the other supported versions of Python
+pythons:
+	@for python in $(PYTHONS); do \
+		$$python -c '' || { echo "$$python does not run; name the other versions by PYTHONS='path path'"; exit 1; }; \
+	done
+
+versions: pythons  ## The tests of the gate on the other supported versions of Python
 	@for python in $(PYTHONS); do \
 		$(MAKE) setup PYTHON=$$python VENV=.venv-$$(basename $$python) && $(MAKE) gate PYTHON=$$python VENV=.venv-$$(basename $$python) || exit 1; \
 	done
