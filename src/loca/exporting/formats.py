@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -132,10 +133,10 @@ def run(python: str, code: str, *arguments: str) -> str:
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # its own packages only
     done = subprocess.run([python, "-c", code, *arguments], capture_output=True, text=True, env=variables)
     if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        frames = [number for number, line in enumerate(lines) if line.startswith("  ")]  # of the traceback
-        said = " ".join(line for line in lines[frames[-1] + 1 if frames else 0 :] if line)
-        raise RuntimeError(f"{python} failed: {said[:1000] or 'no message'}")
+        last = done.stderr.rpartition('\n  File "')[2]  # the last frame of a traceback, and the exception
+        exception = re.search(r"\n\S.*", last, re.DOTALL)
+        said = (exception.group() if exception else done.stderr).split() or ["no message"]
+        raise RuntimeError(f"{python} failed: {' '.join(said)[:1000]}")
     return done.stdout
 
 

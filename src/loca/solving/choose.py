@@ -126,8 +126,8 @@ def choose(
     The mean field, ridge regression, the Gaussian operator, FNO, LOCA and DeepONet compete in this order. The first
     three take the time that they need, at most a few minutes; ridge regression and the Gaussian operator try transforms
     of variables. What is left is shared equally by those that are trained, with the transforms that were best for the
-    Gaussian operator. Ridge regression and the mean
-    field compete wherever they apply, so the result is never worse than they are on the validation functions.
+    Gaussian operator. Ridge regression and the mean field compete wherever they apply, so the result is never worse
+    than they are on the validation functions.
 
     **Arguments:**
 
