@@ -6,7 +6,6 @@ if missing := [name for name in ("starlette", "uvicorn", "httptools") if importl
     raise ModuleNotFoundError(f"loca.serving needs {', '.join(missing)}; install it with `pip install loca-jax[serve]`")
 
 from loca.serving.application import Application as Application
-from loca.serving.application import read_tokens as read_tokens
 from loca.serving.batching import Batcher as Batcher
 from loca.serving.protocol import Limits as Limits
 from loca.serving.protocol import RequestError as RequestError
@@ -18,6 +17,7 @@ from loca.serving.server import Supervisor as Supervisor
 from loca.serving.server import bind as bind
 from loca.serving.server import is_loopback as is_loopback
 from loca.serving.server import line_of as line_of
+from loca.serving.server import read_tokens as read_tokens
 from loca.serving.server import serve as serve
 from loca.serving.telemetry import Tracing as Tracing
 from loca.serving.telemetry import report as report

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from importlib.metadata import version as version_of
-from pathlib import Path
 from typing import Any
 
 from pydantic_core import to_json
@@ -22,19 +21,19 @@ from starlette.types import Receive, Scope, Send
 from loca.serving.batching import Batcher, Results
 from loca.serving.datasets import description, parse_dataset, write_dataset
 from loca.serving.exchange import Disconnected, Endpoint, Exchange, KnownHeaders, Response, document, extra_headers
-from loca.serving.protocol import InferRequest, Limits, RequestError, parse_json, parse_request, write_response
+from loca.serving.protocol import InferRequest, Limits, Plan, RequestError, parse_json, parse_request, write_response
 from loca.serving.repository import Repository
 from loca.serving.served_model import ServedModel, Work
 from loca.serving.telemetry import Metrics, Tracing, report
-
-SHORTEST_TOKEN = 16
-"""Characters of a token, at least."""
 
 BODIES = 16
 """Bodies of the largest size that may be in memory at the same time."""
 
 DISCARDED = 2**26
 """Bytes of a body beyond the limit that are read and discarded, so that the client reads the response."""
+
+SWEEP = 0.1
+"""Seconds between looks for requests that have waited too long."""
 
 MOST_PATHS = 1000
 """Paths that are known without a search."""
@@ -48,18 +47,6 @@ CLOSED = 499
 JSON, BINARY = b"application/json", b"application/octet-stream"
 OPEN = ("/v2/health/live", "/v2/health/ready")
 """Paths that need no token: balancers and Kubernetes send none."""
-
-
-def read_tokens(path: Path) -> tuple[bytes, ...]:
-    """The tokens of a file, one per line; lines that start with # are comments."""
-    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    tokens = tuple(line.encode() for line in lines if line and not line.startswith("#"))
-    if not tokens or min(map(len, tokens)) < SHORTEST_TOKEN:
-        raise ValueError(
-            f"{path} must hold one token of at least {SHORTEST_TOKEN} characters per line; make one with "
-            '`python -c "import secrets; print(secrets.token_urlsafe(32))"`'
-        )
-    return tokens
 
 
 class Application:
@@ -202,6 +189,22 @@ class Application:
             fields |= {"error": error[:300]} if error else {}
             report("request", **fields)
 
+    def start(self) -> None:
+        """Start the thread that runs the models; call this in the event loop."""
+        self.batcher.start()
+        self._sweep()
+
+    def stop(self) -> None:
+        """End it after the last response."""
+        self.batcher.stop()
+        self.metrics.flush()
+
+    def _sweep(self) -> None:
+        """End requests that have waited too long, and publish metrics, now and then."""
+        self.batcher.expire()
+        self.metrics.flush()
+        asyncio.get_running_loop().call_later(SWEEP, self._sweep)
+
     def observe_batch(self, functions: int) -> None:
         """Count a batch, and the functions that wait at its end."""
         self.metrics.batch.observe(functions)
@@ -271,16 +274,16 @@ class Application:
         results = await self.run(exchange, model, work)
         if not (self.logs_all or self.tracing or self.repository.refuse_below):
             self.known_headers.remember(exchange, len(body), length)
-        return self.complete(request, model, work, results)
+        return self.complete(request.plan, model, work, results)
 
     def prepare(self, model: ServedModel, body: bytes, length: int | None) -> tuple[InferRequest, Work]:
         """Parse an inference request; `length` is that of its JSON if tensors follow as bytes."""
         request = parse_request(body, length, model.plans, self.limits)
-        return request, model.work(request.inputs, tuple(request.outputs), self.limits)
+        return request, model.work(request.inputs, request.plan.wanted, self.limits)
 
-    def complete(self, request: InferRequest, model: ServedModel, work: Work, results: Results) -> Response:
+    def complete(self, plan: Plan, model: ServedModel, work: Work, results: Results) -> Response:
         """The response to an inference request."""
-        text, header = write_response(request, model.name, str(model.version), results, work.notes)
+        text, header = write_response(plan, model.name, str(model.version), results, work.notes)
         if header is None:
             return 200, {}, text
         return 200, {b"content-type": BINARY, b"inference-header-content-length": str(header).encode()}, text
@@ -291,7 +294,7 @@ class Application:
         body = await self.read_body(exchange)
         in_thread = functools.partial(asyncio.get_running_loop().run_in_executor, self._reader)
         request = await in_thread(lambda: parse_dataset(parse_json(body), model))
-        work = model.work(request.inputs, request.outputs, self.limits)
+        work = model.work(request.inputs, frozenset(request.outputs), self.limits)
         results = await self.run(exchange, model, work)
         return 200, {}, await in_thread(lambda: write_dataset(request, model, results, work.notes))
 

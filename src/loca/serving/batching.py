@@ -8,29 +8,26 @@ import functools
 import itertools
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from loca.serving.protocol import Limits, RequestError
 from loca.serving.served_model import SIZES, ServedModel, Work
 
-SWEEP = 0.1
-"""Seconds between looks for jobs that have waited too long."""
-
 Results = dict[str, np.ndarray]
 """The outputs of a request, by name."""
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, slots=True)
 class Job:
-    """Work for a model, and the future that receives its results."""
+    """Work for a model, and what is called in the event loop with its results or with an error, exactly once."""
 
     model: ServedModel
     work: Work
     deadline: float
-    future: asyncio.Future[Results]
-    is_cancelled: bool = False
+    respond: Callable[[Results | Exception], object]
+    is_done: bool = False
 
 
 class Batcher:
@@ -38,6 +35,9 @@ class Batcher:
 
     Jobs can be run together if they are for the same version of a model, for the same outputs and at the same queries.
     A job belongs to one version, and the other jobs of a batch change its results at most by rounding.
+
+    The model starts when one pass of the event loop brings no more jobs. So clients that send their next requests as
+    soon as they have their responses are in one batch, and not in two that take turns.
 
     **Arguments:**
 
@@ -49,8 +49,9 @@ class Batcher:
         self.limits, self.observe = limits, observe
         self.waiting = 0
         self._open: dict[Job, None] = {}  # in the order of their deadlines
-        self._new: list[Job] = []
-        self._jobs: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
+        self._queue: list[Job] = []
+        self._is_busy = False
+        self._batches: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._serve, name="models", daemon=True)
 
@@ -58,19 +59,25 @@ class Batcher:
         """Start the thread; call this in the event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
-        self._expire()
 
     def stop(self) -> None:
-        """End the thread after the jobs that are queued."""
-        self._jobs.put(None)
+        """End the thread after the jobs that it has."""
+        self._batches.put(None)
         self._thread.join()
 
     async def run(self, model: ServedModel, work: Work, deadline: float) -> Results:
         """The results of some work; raise `RequestError` if too much is waiting, or after a deadline of the loop."""
-        return await self.submit(model, work, deadline).future
+        future: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
+        job = self.submit(model, work, deadline, functools.partial(settle, future))
+        try:
+            return await future
+        finally:
+            self.cancel(job)
 
-    def submit(self, model: ServedModel, work: Work, deadline: float) -> Job:
-        """A job in the queue; raise `RequestError` if too much is waiting. To give it up, cancel its future."""
+    def submit(
+        self, model: ServedModel, work: Work, deadline: float, respond: Callable[[Results | Exception], object]
+    ) -> Job:
+        """A job in the queue; raise `RequestError` if too much is waiting."""
         assert self._loop is not None
         if self.waiting and self.waiting + work.functions > self.limits.queue:
             raise RequestError(
@@ -78,50 +85,63 @@ class Batcher:
                 f"{self.waiting} functions are waiting and at most {self.limits.queue} may; try again later",
                 "queue",
             )
-        job = Job(model, work, deadline, self._loop.create_future())
+        job = Job(model, work, deadline, respond)
         self.waiting += work.functions
         self._open[job] = None
-        job.future.add_done_callback(functools.partial(self._forget, job))
-        if not self._new:
-            self._loop.call_soon(self._submit)  # after all requests that have arrived are parsed
-        self._new.append(job)
+        self._queue.append(job)
+        if not self._is_busy:
+            self._is_busy = True
+            self._loop.call_soon(self._start_batch, 0)
         return job
 
-    def _forget(self, job: Job, future: asyncio.Future[Results]) -> None:
-        job.is_cancelled = True
-        del self._open[job]
-        self.waiting -= job.work.functions
+    def cancel(self, job: Job) -> None:
+        """Give up a job, unless it is done."""
+        if not job.is_done:
+            job.is_done = True
+            del self._open[job]
+            self.waiting -= job.work.functions
 
-    def _submit(self) -> None:
-        self._jobs.put(self._new)
-        self._new = []
-
-    def _expire(self) -> None:
-        """End jobs that have waited too long, now and then."""
+    def expire(self) -> None:
+        """End jobs that have waited too long; call this now and then."""
         assert self._loop is not None
         now, reason = self._loop.time(), f"no result within {self.limits.timeout:g} s; try again later, or send less"
         for job in list(itertools.takewhile(lambda job: job.deadline < now, self._open)):
-            if not job.future.done():
-                job.future.set_exception(RequestError(408, reason, "timeout"))
-        self._loop.call_later(SWEEP, self._expire)
+            self._end(job, RequestError(408, reason, "timeout"))
+
+    def _end(self, job: Job, outcome: Results | Exception) -> None:
+        assert self._loop is not None
+        if not job.is_done:
+            self.cancel(job)
+            self._loop.call_soon(job.respond, outcome)  # by itself, so that an error does not reach other jobs
+
+    def _start_batch(self, known: int) -> None:
+        """Hand the queue to the thread, unless more jobs arrived in this pass of the loop."""
+        assert self._loop is not None
+        if known < len(self._queue) < SIZES[-1]:
+            self._loop.call_soon(self._start_batch, len(self._queue))
+            return
+        self._batches.put(self._queue)
+        self._queue = []
+
+    def _end_batch(self) -> None:
+        """Look for the next batch."""
+        assert self._loop is not None
+        self._is_busy = bool(self._queue)
+        if self._is_busy:
+            self._loop.call_soon(self._start_batch, 0)
 
     def _serve(self) -> None:
-        """Run whatever is queued, until the end of the queue."""
-        while (jobs := self._jobs.get()) is not None:
-            last = False
-            while not self._jobs.empty() and not last:
-                more = self._jobs.get()
-                last = more is None
-                jobs = jobs + (more or [])
+        """Run batches, until the end of their queue."""
+        assert self._loop is not None
+        while (jobs := self._batches.get()) is not None:
             for group in groups(jobs):
                 self._run(group)
-            if last:
-                return
+            self._loop.call_soon_threadsafe(self._end_batch)
 
     def _run(self, jobs: Sequence[Job]) -> None:
         """Run jobs together and hand out their results."""
         assert self._loop is not None
-        jobs = [job for job in jobs if not job.is_cancelled]
+        jobs = [job for job in jobs if not job.is_done]
         if not jobs:
             return
         first = jobs[0]
@@ -130,11 +150,14 @@ class Batcher:
         try:
             results = first.model.run(first.work._replace(arrays=arrays))
         except Exception as error:  # noqa: BLE001 (whatever it is, it belongs to these requests and not to the thread)
-            self._loop.call_soon_threadsafe(fail, jobs, error)
+            self._loop.call_soon_threadsafe(self._deliver, jobs, itertools.repeat(error))
             return
         self.observe(len(arrays[0]))
-        is_finite = all(bool(np.isfinite(values).all()) for values in results.values())
-        self._loop.call_soon_threadsafe(deliver, jobs, results, is_finite)
+        self._loop.call_soon_threadsafe(self._deliver, jobs, shares(jobs, results))
+
+    def _deliver(self, jobs: Sequence[Job], outcomes: Iterable[Results | Exception]) -> None:
+        for job, outcome in zip(jobs, outcomes, strict=False):
+            self._end(job, outcome)
 
 
 def groups(jobs: Sequence[Job]) -> list[list[Job]]:
@@ -156,24 +179,27 @@ def groups(jobs: Sequence[Job]) -> list[list[Job]]:
     return list(itertools.chain.from_iterable(found.values()))
 
 
-def deliver(jobs: Sequence[Job], results: Results, is_finite: bool) -> None:
-    """Hand every job its rows of the results; those that are not finite are refused."""
+def shares(jobs: Sequence[Job], results: Results) -> list[Results | Exception]:
+    """The rows of each job, or an error if they are not finite."""
+    is_finite = all(bool(np.isfinite(values).all()) for values in results.values())
+    found: list[Results | Exception] = []
     start = 0
     for job in jobs:
         rows = slice(start, start + job.work.functions)
-        start = rows.stop
-        if job.future.done():
-            continue
         mine = {name: values[rows] for name, values in results.items()}
+        start = rows.stop
         if is_finite or all(np.isfinite(values).all() for values in mine.values()):
-            job.future.set_result(mine)
+            found.append(mine)
         else:
-            reason = "the prediction for these inputs is not finite"
-            job.future.set_exception(RequestError(422, reason, "not_finite"))
+            found.append(RequestError(422, "the prediction for these inputs is not finite", "not_finite"))
+    return found
 
 
-def fail(jobs: Sequence[Job], error: Exception) -> None:
-    """Hand every job an error."""
-    for job in jobs:
-        if not job.future.done():
-            job.future.set_exception(error)
+def settle(future: asyncio.Future[Results], outcome: Results | Exception) -> None:
+    """Give a future its results or its error, unless nobody waits for it."""
+    if future.done():
+        return
+    if isinstance(outcome, Exception):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

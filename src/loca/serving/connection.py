@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic_core import to_json
@@ -13,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from loca.serving.application import Application
 from loca.serving.batching import Job, Results
 from loca.serving.exchange import Response
-from loca.serving.protocol import InferRequest, RequestError
+from loca.serving.protocol import Plan, RequestError, raw_values
 
 HEADER_BYTES = 2**15
 """Bytes of a request before its body, at most."""
@@ -44,6 +45,9 @@ class Connection(HttpToolsProtocol):
         self._first = b""  # a known header whose body has not arrived
         self._job: Job | None = None
         self._early: list[bytes] = []  # what arrived before the response
+        self._used = 0.0  # the time of the last response
+        self._default_headers: list[tuple[bytes, bytes]] = []
+        self._first_lines = b""  # of a response, with these headers
         self._timer: asyncio.TimerHandle | None = self.loop.call_later(self.limits.timeout, self._expire)
         if len(self.connections) > self.limits.connections:
             transport.abort()
@@ -52,7 +56,7 @@ class Connection(HttpToolsProtocol):
         """End."""
         self._stop_timer()
         if self._job is not None:
-            self._job.future.cancel()
+            self.application.batcher.cancel(self._job)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -94,39 +98,63 @@ class Connection(HttpToolsProtocol):
         try:
             model = self.application.repository.get(known.model, known.version)
             request, work = self.application.prepare(model, data[start:], known.length)
-            job = self._job = self.application.batcher.submit(model, work, deadline)
+            respond = functools.partial(self._respond, request.plan, known.path, began)
+            self._job = self.application.batcher.submit(model, work, deadline, respond)
         except RequestError:
             return False  # the application refuses it again, and says why
-        self._unset_keepalive_if_required()
         self._stop_timer()
-        job.future.add_done_callback(functools.partial(self._respond, request, job, known.path, began))
         return True
 
-    def _respond(
-        self, request: InferRequest, job: Job, path: str, began: float, future: asyncio.Future[Results]
-    ) -> None:
-        """Send the results of a job."""
-        self._job = None
-        if future.cancelled() or self.transport.is_closing():
+    def _respond(self, plan: Plan, path: str, began: float, outcome: Results | Exception) -> None:
+        """Send the results of a job, or its error."""
+        job, self._job = self._job, None
+        if job is None or self.transport.is_closing():
             return
-        error = ""
+        status, error, is_last = 200, "", self.application.is_draining
+        is_plain = not (is_last or job.work.notes)
         try:
-            response = self.application.complete(request, job.model, job.work, future.result())
+            if isinstance(outcome, Exception):
+                raise outcome
+            if is_plain and plan.start is not None:
+                self.transport.write(b"".join([self._ok(), plan.start, *raw_values(plan, outcome).values()]))
+            else:
+                response = self.application.complete(plan, job.model, job.work, outcome)
+                plan.start = start_of(plan, self.application.fields(response), response) if is_plain else None
+                self._send(response, is_last=is_last)
         except Exception as failure:  # noqa: BLE001 (no traceback may reach a client)
             response, error = self.application.failed(failure, path)
-        self._send(response, is_last=self.application.is_draining)
+            status = response[0]
+            self._send(response, is_last=is_last)
         about = {"method": "POST", "path": path, "client": self.client}
-        self.application.record(job.model, response[0], time.perf_counter() - began, error, about)
-        self.on_response_complete()
+        self.application.record(job.model, status, time.perf_counter() - began, error, about)
+        self._used = self.loop.time()
+        if self.timeout_keep_alive_task is None or self._early:
+            self.on_response_complete()
         early, self._early = b"".join(self._early), []
         if early and not self.transport.is_closing():
             self.data_received(early)
 
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection that was not used. Requests with known headers leave the timer as it is."""
+        idle = 0.0 if self._job is not None else self.loop.time() - self._used
+        if idle >= self.timeout_keep_alive:
+            super().timeout_keep_alive_handler()
+        else:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive - idle, self.timeout_keep_alive_handler
+            )
+
+    def _ok(self) -> bytes:
+        """The first lines of a response that is no error; they contain the date and change every second."""
+        if self._default_headers is not self.server_state.default_headers:
+            self._default_headers = self.server_state.default_headers
+            self._first_lines = STATUS_LINE[200] + lines_of(self._default_headers)
+        return self._first_lines
+
     def _send(self, response: Response, *, is_last: bool) -> None:
         """Write a response at once."""
         fields = [*self.server_state.default_headers, *self.application.fields(response, is_last=is_last)]
-        lines = [b"%b: %b\r\n" % field for field in fields]
-        self.transport.write(b"".join([STATUS_LINE[response[0]], *lines, b"\r\n", response[2]]))
+        self.transport.write(b"".join([STATUS_LINE[response[0]], lines_of(fields), b"\r\n", response[2]]))
         if is_last:
             self.transport.close()
 
@@ -182,3 +210,16 @@ class Connection(HttpToolsProtocol):
         self.application.metrics.refusals.labels(kind).inc()
         self.application.metrics.count("", status, 0.0)
         self._send((status, {}, to_json({"error": reason})), is_last=True)
+
+
+def lines_of(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Fields of a header as they are sent."""
+    return b"".join([b"%b: %b\r\n" % field for field in fields])
+
+
+def start_of(plan: Plan, fields: Iterable[tuple[bytes, bytes]], response: Response) -> bytes | None:
+    """What the responses to a plan have in common; None if values are part of the JSON."""
+    if not all(plan.outputs.values()):
+        return None
+    _, headers, body = response
+    return b"".join([lines_of(fields), b"\r\n", body[: int(headers[b"inference-header-content-length"])]])

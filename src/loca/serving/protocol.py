@@ -73,14 +73,6 @@ class Tensor(NamedTuple):
         return {**described, "parameters": dict(self.parameters)} if self.parameters else described
 
 
-class InferRequest(NamedTuple):
-    """A parsed request: its identifier, its tensors, and the names of outputs with whether they are sent as bytes."""
-
-    id: str | None
-    inputs: dict[str, np.ndarray]
-    outputs: dict[str, bool]
-
-
 class Planned(NamedTuple):
     """An input whose values are in the JSON, or follow it as `size` bytes."""
 
@@ -90,13 +82,35 @@ class Planned(NamedTuple):
     size: int
 
 
-class Plan(NamedTuple):
-    """The JSON of a request, checked within some limits; a client repeats it with other bytes."""
+@dataclasses.dataclass(eq=False, slots=True)
+class Plan:
+    """The JSON of a request, checked within some limits; a client repeats it with other bytes.
+
+    **Arguments:**
+
+    - `id`: the identifier of the request.
+    - `inputs`: its tensors.
+    - `outputs`: names of outputs, and whether they are sent as bytes.
+    - `limits`: of the request.
+    - `start`: of a response, between the date and the bytes of the outputs; kept if that is all that changes.
+    """
 
     id: str | None
     inputs: tuple[Planned, ...]
     outputs: dict[str, bool]
     limits: Limits
+    wanted: frozenset[str] = dataclasses.field(init=False)
+    start: bytes | None = None
+
+    def __post_init__(self):
+        self.wanted = frozenset(self.outputs)
+
+
+class InferRequest(NamedTuple):
+    """A parsed request: its JSON and its tensors."""
+
+    plan: Plan
+    inputs: dict[str, np.ndarray]
 
 
 class Plans:
@@ -148,7 +162,7 @@ def parse_request(body: bytes, header_length: int | None, plans: Plans, limits: 
         found[name], start = array, start + size
     if len(body) > start:
         raise RequestError(400, f"the body has {len(body) - start} bytes more than its tensors; check binary_data_size")
-    return InferRequest(plan.id, found, plan.outputs)
+    return InferRequest(plan, found)
 
 
 def is_finite(array: np.ndarray) -> bool:
@@ -265,23 +279,28 @@ def flag(parameters: Mapping[str, Any], name: str, default: bool = False) -> boo
 
 
 def write_response(
-    request: InferRequest, model: str, version: str, results: Mapping[str, np.ndarray], parameters: Mapping[str, Any]
+    plan: Plan, model: str, version: str, results: Mapping[str, np.ndarray], parameters: Mapping[str, Any]
 ) -> tuple[bytes, int | None]:
     """The body of a response, and the length of its JSON if the bytes of tensors follow it."""
-    raw, outputs = [], []
-    for name, binary in request.outputs.items():
-        array = results[name]
-        output = {"name": name, "datatype": "FP32", "shape": array.shape}
-        if binary:
-            raw.append(array.astype("<f4", copy=False).tobytes())
-            output["parameters"] = {"binary_data_size": len(raw[-1])}
+    raw, outputs = raw_values(plan, results), []
+    for name, is_binary in plan.outputs.items():
+        output = {"name": name, "datatype": "FP32", "shape": results[name].shape}
+        if is_binary:
+            output["parameters"] = {"binary_data_size": len(raw[name])}
         else:
-            output["data"] = array.ravel().tolist()
+            output["data"] = results[name].ravel().tolist()
         outputs.append(output)
     header: dict[str, Any] = {"model_name": model, "model_version": version, "outputs": outputs}
-    if request.id is not None:
-        header["id"] = request.id
+    if plan.id is not None:
+        header["id"] = plan.id
     if parameters:
         header["parameters"] = parameters
     text = to_json(header)
-    return (b"".join([text, *raw]), len(text)) if raw else (text, None)
+    return (b"".join([text, *raw.values()]), len(text)) if raw else (text, None)
+
+
+def raw_values(plan: Plan, results: Mapping[str, np.ndarray]) -> dict[str, bytes]:
+    """The outputs that are sent as bytes."""
+    return {
+        name: results[name].astype("<f4", copy=False).tobytes() for name, is_binary in plan.outputs.items() if is_binary
+    }

@@ -181,7 +181,7 @@ class ServedModel:
             "parameters": {"model": self.header.model, "digest": self.header.digest, "version": str(self.version)},
         }
 
-    def work(self, inputs: Mapping[str, np.ndarray], wanted: Sequence[str], limits: Limits) -> Work:
+    def work(self, inputs: Mapping[str, np.ndarray], wanted: frozenset[str], limits: Limits) -> Work:
         """The tensors of a request, checked against each other and padded to equal numbers of sensors."""
         found = self._with_masks(inputs) if self.has_own_sensors else inputs
         try:
@@ -201,7 +201,7 @@ class ServedModel:
             )
         if self.has_transforms:
             self._check_transforms(found)
-        return Work(arrays, y, frozenset(wanted), notes)
+        return Work(arrays, y, wanted, notes)
 
     def _with_masks(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The tensors of the input functions; fields with sensors of their own get masks and are padded."""
@@ -267,6 +267,8 @@ class ServedModel:
 
     def run(self, work: Work) -> dict[str, np.ndarray]:
         """All wanted outputs."""
+        if work.functions <= SIZES[-1]:
+            return self._run_some(work)
         pieces = [self._run_some(piece) for piece in in_pieces(work)]
         return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 

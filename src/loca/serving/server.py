@@ -32,6 +32,8 @@ COMPILED = {
 }
 """Environment variables with which a worker that is started again finds the programs of the earlier one."""
 
+SHORTEST_TOKEN = 16
+"""Characters of a token, at least."""
 
 THREADS = "NPROC"
 """The environment variable with the number of threads of XLA."""
@@ -179,7 +181,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen, and say so."""
-        self.application.batcher.start()
+        self.application.start()
         await super().startup(sockets)
         self._watcher = asyncio.create_task(self._watch())
         host, port = (sockets or self.servers[0].sockets)[0].getsockname()[:2]
@@ -217,7 +219,7 @@ class Server(uvicorn.Server):
             await asyncio.sleep(0.02)
         await super().shutdown(sockets)
         self._watcher.cancel()
-        self.application.batcher.stop()
+        self.application.stop()
         if self.application.tracing is not None:
             self.application.tracing.stop()
         report("stopped")
@@ -279,6 +281,18 @@ def bind(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
             found.close()
         raise ValueError(f"cannot listen at {host}:{port}: {error.strerror}; choose another --host or --port") from None
     return found
+
+
+def read_tokens(path: Path) -> tuple[bytes, ...]:
+    """The tokens of a file, one per line; lines that start with # are comments."""
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    tokens = tuple(line.encode() for line in lines if line and not line.startswith("#"))
+    if not tokens or min(map(len, tokens)) < SHORTEST_TOKEN:
+        raise ValueError(
+            f"{path} must hold one token of at least {SHORTEST_TOKEN} characters per line; make one with "
+            '`python -c "import secrets; print(secrets.token_urlsafe(32))"`'
+        )
+    return tokens
 
 
 def is_loopback(host: str) -> bool:

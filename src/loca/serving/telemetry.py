@@ -81,18 +81,24 @@ class Metrics:
         )
         self.models = Counter("loca_model_events_total", "Loaded, removed, failed", ["event"], registry=registry)
 
-        self._labeled: dict[tuple[str, int], tuple[Any, Any]] = {}
+        self._recent: dict[tuple[str, int], list[float]] = {}
 
     def count(self, model: str, status: int, seconds: float) -> None:
-        """Count a request; the model is empty if it has none."""
-        if (model, status) not in self._labeled:  # as many as there are models and kinds of errors
-            self._labeled[model, status] = self.requests.labels(model, status), self.seconds.labels(model)
-        requests, times = self._labeled[model, status]
-        requests.inc()
-        times.observe(seconds)
+        """Count a request with the next `flush`; the model is empty if it has none."""
+        self._recent.setdefault((model, status), []).append(seconds)
+
+    def flush(self) -> None:
+        """Make what was counted visible to all processes, which takes longer than to count it."""
+        recent, self._recent = self._recent, {}
+        for (model, status), times in recent.items():
+            self.requests.labels(model, status).inc(len(times))
+            histogram = self.seconds.labels(model)
+            for seconds in times:
+                histogram.observe(seconds)
 
     def write(self) -> tuple[bytes, str]:
         """All metrics as text, and its content type."""
+        self.flush()
         registry = self.registry
         if os.environ.get(SHARED_METRICS):
             registry = CollectorRegistry()
