@@ -6,7 +6,9 @@
     python tools/load.py --out studies/load.json  # keep the results for the documentation
     python tools/load.py --table                  # print them as the table of docs/deploy.md
 
-The client is a single thread with raw sockets. It runs on the same machine as the server and takes its share of it.
+Throughput is measured with `wrk` (in Debian's package of this name), which takes little of the machine that it shares
+with the server. A client of our own, a thread with raw sockets, measures response times at a constant rate, compares
+the responses with the model, and shows what a client in Python gets.
 """
 
 import argparse
@@ -15,7 +17,9 @@ import datetime
 import json
 import os
 import platform
+import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -143,7 +147,32 @@ def closed_loop(client, seconds):
     elapsed = time.perf_counter() - start
     while len(client.idle) < len(client.sockets):
         client.receive(1.0)
-    return len(times) / elapsed, times
+    return len(times) / elapsed
+
+
+class Wrk:
+    """The same closed loop by `wrk`: requests per second, how many there were, and how many had errors."""
+
+    def __init__(self, address, connections, requests, folder):
+        if shutil.which("wrk") is None:
+            raise SystemExit("wrk is missing; install it, in Debian by `apt-get install wrk`")
+        file = Path(folder) / f"{len(requests[0])}.requests"
+        file.write_bytes(b"".join(requests))
+        self.command = ["wrk", "-t1", f"-c{connections}", "--latency", "-s", str(ROOT / "tools/load.lua")]
+        self.script = [f"http://{address[0]}:{address[1]}", "--", str(file), str(len(requests[0]))]
+        self.count, self.errors, self.times = 0, 0, []
+
+    def __call__(self, seconds):
+        """Requests per second."""
+        line = [*self.command, f"-d{seconds:g}s", *self.script]
+        text = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+        if failed := re.findall(r"(?:Non-2xx or 3xx responses|connect|read|write|timeout):? (\d+)", text):
+            self.errors += sum(map(int, failed))
+        self.count += int(re.search(r"(\d+) requests in", text)[1])
+        units = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+        found = {level: float(time) * units[unit] for level, time, unit in re.findall(r"(\d+)%\s+([\d.]+)(\w+)", text)}
+        self.times.append([found[level] for level in ("50", "90", "99")])
+        return float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])
 
 
 def open_loop(client, seconds, rate, watch=lambda: None):
@@ -206,6 +235,11 @@ def percentiles(times):
     return [round(1e3 * float(value), 2) for value in np.percentile(times, [50, 90, 99])]
 
 
+def spread(values):
+    """The median, and the least and the largest."""
+    return round(float(np.median(values)), 3), [round(float(value), 3) for value in (min(values), max(values))]
+
+
 def measure(kind, arguments, *, is_last):
     """All results for one model; the long run follows the last one."""
     model, data = example_model(kind)
@@ -228,33 +262,34 @@ def measure(kind, arguments, *, is_last):
             client = Client(address, arguments.connections, requests, expected)
             longer = [request_bytes(each) for each in np.split(u, len(u) // SEVERAL)]
             several = Client(address, arguments.connections, longer, np.split(expected, len(longer)))
-            closed_loop(client, 1.0)
-            closed_loop(several, 1.0)
-            bare, served, times, costs, shares_of_several = [], [], [], [], []
+            for each in (client, several):
+                closed_loop(each, 1.0)
+            one, four = (Wrk(address, arguments.connections, each, folder) for each in (requests, longer))
+            bare, served, costs, shares, shares_of_several, shares_in_python = [], [], [], [], [], []
             for _ in range(arguments.rounds):  # in turns: other programs on the machine slow both
                 rate, cost = bare_rate(model, data, arguments.seconds)
-                bare.append(rate)
-                used = processor_seconds(process.pid)
-                rate, some = closed_loop(client, arguments.seconds)
-                served.append(rate)
-                times += some
-                costs.append((cost, (processor_seconds(process.pid) - used) / len(some)))
-                shares_of_several.append(SEVERAL * closed_loop(several, arguments.seconds)[0] / bare[-1])
-            shares = sorted(one / other for one, other in zip(served, bare, strict=True))
+                used, count = processor_seconds(process.pid), one.count
+                served.append(one(arguments.seconds))
+                costs.append((cost, (processor_seconds(process.pid) - used) / (one.count - count)))
+                bare.append((rate + bare_rate(model, data, arguments.seconds)[0]) / 2.0)  # before and after
+                shares.append(served[-1] / bare[-1])
+                shares_of_several.append(SEVERAL * four(arguments.seconds) / bare[-1])
+                shares_in_python.append(closed_loop(client, arguments.seconds) / bare[-1])
             found["bare_per_second"], found["served_per_second"] = round(np.median(bare)), round(np.median(served))
-            found["share"] = round(shares[len(shares) // 2], 3)
-            found["share_range"] = [round(shares[0], 3), round(shares[-1], 3)]
-            shares_of_several.sort()
-            found["share_of_several"] = round(shares_of_several[len(shares_of_several) // 2], 3)
-            found["share_of_several_range"] = [round(shares_of_several[0], 3), round(shares_of_several[-1], 3)]
+            found["share"], found["share_range"] = spread(shares)
+            found["share_of_several"], found["share_of_several_range"] = spread(shares_of_several)
+            found["share_in_python"], found["share_in_python_range"] = spread(shares_in_python)
             found["processor_us"] = [round(1e6 * float(cost)) for cost in np.median(costs, axis=0)]
-            found["full_load_ms"] = percentiles(times)
+            found["full_load_ms"] = [round(float(value), 2) for value in np.median(one.times, axis=0)]
             half = 0.5 * float(np.median(served))
-            found["half_load_ms"] = percentiles(open_loop(client, 4 * arguments.seconds, half))
+            found["half_load_ms"] = percentiles(open_loop(client, 20.0, half))
             if arguments.soak and is_last:
                 print(f"{kind}: {found}; {arguments.soak:g} s at a constant rate follow", file=sys.stderr)
                 found["soak"] = soak(client, arguments.soak, arguments.rate or half, process.pid)
-            found["requests"], found["errors"] = client.count + several.count, client.errors + several.errors
+            clients = client, several, one, four
+            found["requests"], found["errors"] = (
+                sum(getattr(c, name) for c in clients) for name in ("count", "errors")
+            )
             found["worst_difference"] = max(client.worst, several.worst)
             client.close()
             several.close()
@@ -295,6 +330,9 @@ def table(results):
         f"share with {SEVERAL} functions in a request (least, most)": lambda found: "{} ({}, {})".format(
             found["share_of_several"], *found["share_of_several_range"]
         ),
+        "share with a client in Python (least, most)": lambda found: "{} ({}, {})".format(
+            found["share_in_python"], *found["share_in_python_range"]
+        ),
         "processor time per function: bare model, server (µs)": lambda found: "{}, {}".format(*found["processor_us"]),
         "full load: 50, 90, 99 % of responses within (ms)": lambda found: "{}, {}, {}".format(*found["full_load_ms"]),
         "half load: 50, 90, 99 % of responses within (ms)": lambda found: "{}, {}, {}".format(*found["half_load_ms"]),
@@ -322,8 +360,8 @@ def main():
     parser.add_argument("--model", action="append", choices=["LOCA", "FNO", "DeepONet"], help="LOCA and FNO by default")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes of the server")
     parser.add_argument("--connections", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of every measurement")
-    parser.add_argument("--rounds", type=int, default=3, help="of bare model and server, in turns")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of every measurement")
+    parser.add_argument("--rounds", type=int, default=9, help="of bare model and server, in turns")
     parser.add_argument("--soak", type=float, default=0.0, metavar="SECONDS", help="a long run at a constant rate")
     parser.add_argument("--rate", type=float, help="requests per second of the long run (default: half load)")
     parser.add_argument("--shared", action="store_true", help="note that other programs used the machine")
