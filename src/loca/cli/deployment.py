@@ -62,7 +62,12 @@ def export(
 
 
 def verify(
-    artifact: Annotated[Path, typer.Argument(metavar="PROGRAM", help="A .stablehlo or .onnx file of `loca export`.")],
+    artifact: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PROGRAM", exists=True, dir_okay=False, help="A .stablehlo or .onnx file of `loca export`."
+        ),
+    ],
     model: ModelArgument,
     classes: ClassOption = None,
 ) -> None:

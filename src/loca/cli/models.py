@@ -218,7 +218,7 @@ def inspect(model: ModelArgument, classes: ClassOption = None) -> None:
     from loca.saving import inspect as inspect_file
 
     try:
-        if model.suffix in SUFFIXES:
+        if model.suffix in SUFFIXES and model.exists():
             Console().print(artifact_table(read_artifact(model)))
             return
         header = inspect_file(model_file(model))
