@@ -285,13 +285,22 @@ def test_a_token_is_required_except_for_health(server, given):
 
 
 def test_metrics_count_requests_and_refusals(server, u):
-    server.infer({"inputs": [tensor("u", u)]})
+    def counts():
+        lines = server.call("GET", "/metrics")[2].decode().splitlines()
+        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if line[0] != "#"}
+
     server.infer({}, status=400)
-    text = server.call("GET", "/metrics")[2].decode()
-    found = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if line[0] != "#"}
-    assert found['loca_requests_total{model="rods",status="200"}'] >= 1
-    assert found['loca_refusals_total{reason="malformed"}'] >= 1
-    assert found["loca_batch_functions_count"] >= 1
+    before = counts()
+    for _ in range(3):
+        server.infer({"inputs": [tensor("u", u)]})
+    server.infer({}, status=400)
+    after = counts()
+    expected = {
+        'loca_requests_total{model="rods",status="200"}': 3,
+        'loca_refusals_total{reason="malformed"}': 1,
+        "loca_batch_functions_sum": 3 * len(u),
+    }
+    assert {name: after[name] - before.get(name, 0) for name in expected} == expected
     failed = [event for event in server.events("request") if event["status"] == 400]
     assert failed[-1]["error"]
     assert not any(TOKEN in json.dumps(event) for event in server.log)
