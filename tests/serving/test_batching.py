@@ -30,11 +30,11 @@ def work(*values):
     return Work((np.array(values)[:, None],), None, frozenset(["s"]), {})
 
 
-def run(scenario, limits=None):
+def run(scenario, limits=None, observe=lambda count: None):
     """Run a coroutine with a batcher that has started."""
 
     async def main():
-        batcher = Batcher(limits or Limits(), observe=lambda count: None)
+        batcher = Batcher(limits or Limits(), observe)
         batcher.start()
         try:
             return await asyncio.wait_for(scenario(batcher), 10.0)
@@ -103,6 +103,23 @@ def test_an_error_in_one_response_leaves_the_others_alone():
 
     assert run(scenario) == 2.0
     assert (model.sizes, found) == ([2], ["no way to this client"])
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_batch_that_cannot_be_counted_does_not_end_the_thread():
+    model, counts = Doubling(), iter([OSError("no space left"), None])
+    model.may_run.set()
+
+    def observe(count):
+        if error := next(counts):
+            raise error
+
+    async def scenario(batcher):
+        with pytest.raises(OSError, match="no space left"):
+            await batcher.run(model, work(1.0), 1e9)
+        return (await batcher.run(model, work(2.0), 1e9))["s"].item()
+
+    assert run(scenario, observe=observe) == 4.0
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -201,9 +201,9 @@ class Application:
 
     def _sweep(self) -> None:
         """End requests that have waited too long, and publish metrics, now and then."""
+        asyncio.get_running_loop().call_later(SWEEP, self._sweep)  # also if metrics cannot be written
         self.batcher.expire()
         self.metrics.flush()
-        asyncio.get_running_loop().call_later(SWEEP, self._sweep)
 
     def observe_batch(self, functions: int) -> None:
         """Count a batch, and the functions that wait at its end."""

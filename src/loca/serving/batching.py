@@ -144,16 +144,17 @@ class Batcher:
         jobs = [job for job in jobs if not job.is_done]
         if not jobs:
             return
-        first = jobs[0]
-        columns = zip(*(job.work.arrays for job in jobs), strict=True)
-        arrays = tuple(np.concatenate(column) if len(jobs) > 1 else column[0] for column in columns)
+        outcomes: Iterable[Results | Exception]
         try:
+            first = jobs[0]
+            columns = zip(*(job.work.arrays for job in jobs), strict=True)
+            arrays = tuple(np.concatenate(column) if len(jobs) > 1 else column[0] for column in columns)
             results = first.model.run(first.work._replace(arrays=arrays))
+            self.observe(len(arrays[0]))
+            outcomes = shares(jobs, results)
         except Exception as error:  # noqa: BLE001 (whatever it is, it belongs to these requests and not to the thread)
-            self._loop.call_soon_threadsafe(self._deliver, jobs, itertools.repeat(error))
-            return
-        self.observe(len(arrays[0]))
-        self._loop.call_soon_threadsafe(self._deliver, jobs, shares(jobs, results))
+            outcomes = itertools.repeat(error)
+        self._loop.call_soon_threadsafe(self._deliver, jobs, outcomes)
 
     def _deliver(self, jobs: Sequence[Job], outcomes: Iterable[Results | Exception]) -> None:
         for job, outcome in zip(jobs, outcomes, strict=False):
