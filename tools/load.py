@@ -291,6 +291,7 @@ def measure(kind, arguments, *, is_last):
             if arguments.soak and is_last:
                 print(f"{kind}: {found}; {arguments.soak:g} s at a constant rate follow", file=sys.stderr)
                 found["soak"] = soak(client, arguments.soak, arguments.rate or half, process.pid)
+                found["soak"] |= {"date": found["date"], "shared": arguments.shared}
             found["requests"], found["errors"] = (
                 sum(getattr(c, name) for c in clients) for name in ("count", "errors")
             )
@@ -355,10 +356,11 @@ def table(results):
 def soak_sentence(results):
     """The long run in words."""
     run = next(found["soak"] for found in results if "soak" in found)
+    others = " Other programs used the machine meanwhile, so the response times of that hour say little."
     return (
         f"In {run['seconds'] / 60:g} minutes at {run['per_second']} requests per second, memory grew by "
         f"{100 * run['growth']:.1f} % after the first tenth ({run['megabytes'][0]} MB to {run['megabytes'][1]} MB), "
-        f"and {run['errors']} responses were errors."
+        f"and {run['errors']} responses were errors.{others if run['shared'] else ''}"
     )
 
 
@@ -385,6 +387,9 @@ def main():
         results.append(measure(kind, arguments, is_last=kind == kinds[-1]))
     print(json.dumps(results, indent=2))
     if arguments.out:
+        earlier = json.loads(arguments.out.read_text()) if arguments.out.exists() else []
+        long_runs = {found["model"]: {"soak": found["soak"]} for found in earlier if "soak" in found}
+        results = [long_runs.get(found["model"], {}) | found for found in results]  # the last long run of each is kept
         arguments.out.write_text(json.dumps(results, indent=2) + "\n")
 
 
