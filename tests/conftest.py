@@ -35,11 +35,11 @@ def pytest_collection_modifyitems(config, items):
     """
     is_full = bool(os.environ.get("LOCA_FULL"))
     if not is_full:
-        left_out = [item for item in items if "full" in item.keywords]
+        left_out = [item for item in items if item.get_closest_marker("full")]
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if "full" not in item.keywords]
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
     tests = collections.Counter(item.path for item in items)
-    slow = collections.Counter(item.path for item in items if "slow" in item.keywords)
+    slow = collections.Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: (-slow[item.path], -tests[item.path]))
     for item in items:
         definitions = (each[-1] for each in item._fixtureinfo.name2fixturedefs.values())

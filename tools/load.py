@@ -282,11 +282,14 @@ def measure(kind, arguments, *, is_last):
             found["processor_us"] = [round(1e6 * float(cost)) for cost in np.median(costs, axis=0)]
             found["full_load_ms"] = [round(float(value), 2) for value in np.median(one.times, axis=0)]
             half, clients = 0.5 * float(np.median(served)), [client, several, one, four]
-            times = []
+            times, half_costs = [], []
             for _ in range(arguments.rounds):  # new connections, which the system distributes among the workers
                 clients.append(Client(address, arguments.connections, requests, expected))
+                used = processor_seconds(process.pid)
                 times.append(percentiles(open_loop(clients[-1], 2.0 * arguments.seconds, half)))
+                half_costs.append((processor_seconds(process.pid) - used) / clients[-1].count)
                 clients[-1].close()
+            found["half_load_processor_us"] = round(1e6 * float(np.median(half_costs)))
             found["half_load_ms"], found["half_load_range"] = zip(*map(spread, zip(*times, strict=True)), strict=True)
             if arguments.soak and is_last:
                 print(f"{kind}: {found}; {arguments.soak:g} s at a constant rate follow", file=sys.stderr)
@@ -338,7 +341,9 @@ def table(results):
         "share with a client in Python (least, most)": lambda found: "{} ({}, {})".format(
             found["share_in_python"], *found["share_in_python_range"]
         ),
-        "processor time per function: bare model, server (µs)": lambda found: "{}, {}".format(*found["processor_us"]),
+        "processor time per function: bare model, server at full and at half load (µs)": lambda found: (
+            "{}, {}, {}".format(*found["processor_us"], found["half_load_processor_us"])
+        ),
         "full load: 50, 90, 99 % of responses within (ms)": lambda found: "{}, {}, {}".format(*found["full_load_ms"]),
         "half load: 50, 90, 99 % of responses within (ms)": lambda found: "{}, {}, {}".format(*found["half_load_ms"]),
         "the same, largest of all rounds (ms)": lambda found: "{}, {}, {}".format(
