@@ -2,12 +2,14 @@
 
 import asyncio
 import dataclasses
+import functools
 import threading
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from loca.serving.application import Application
 from loca.serving.batching import Batcher, shares
 from loca.serving.protocol import Limits, RequestError
 from loca.serving.served_model import Work
@@ -120,6 +122,29 @@ def test_a_batch_that_cannot_be_counted_does_not_end_the_thread():
         return (await batcher.run(model, work(2.0), 1e9))["s"].item()
 
     assert run(scenario, observe=observe) == 4.0
+
+
+def test_late_requests_are_ended_even_if_metrics_cannot_be_written():
+    looks = []
+
+    def flush():
+        raise OSError("no space left")
+
+    batcher, metrics = SimpleNamespace(expire=lambda: looks.append(True)), SimpleNamespace(flush=flush)
+    application = SimpleNamespace(batcher=batcher, metrics=metrics)
+    application._sweep = functools.partial(Application._sweep, application)
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, context: None)
+        loop.call_soon(application._sweep)
+        for _ in range(100):
+            await asyncio.sleep(0.1)
+            if len(looks) >= 3:
+                return
+
+    asyncio.run(main())
+    assert len(looks) >= 3
 
 
 @pytest.mark.usefixtures("unchecked")
