@@ -39,20 +39,23 @@ def imports(tree: ast.AST, path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
         yield from ((node.lineno, target) for target in targets if target[0] == "loca")
 
 
-def public_names(door: Path) -> set[str]:
-    """The names in `__all__` of a part's `__init__.py`."""
+def door_names(door: Path) -> set[str]:
+    """The names of a part's `__init__.py`: in `__all__` for users, imported as `name as name` for other parts only."""
+    names = set()
     for node in ast.parse(door.read_text()).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return set(ast.literal_eval(node.value))
-    return set()
+            names |= set(ast.literal_eval(node.value))
+        elif isinstance(node, ast.ImportFrom):
+            names |= {alias.asname for alias in node.names if alias.name == alias.asname}
+    return names
 
 
 def is_public(package: Path, target: tuple[str, ...]) -> bool:
-    """Whether a dotted name is a part or is listed in `__all__` of its part, or of a folder that is itself listed."""
+    """Whether a dotted name is a part or a name of its door, or of the door of a folder that is itself such a name."""
     place = package
     for depth, name in enumerate(target[1:]):
         door = place / "__init__.py"
-        if depth and (not door.is_file() or name not in public_names(door)):
+        if depth and (not door.is_file() or name not in door_names(door)):
             return place.with_suffix(".py").is_file()  # a part of one file has no door
         place = place / name
     return True
@@ -78,7 +81,7 @@ def violations(package: Path, layers: dict[str, int]) -> list[str]:
             elif layers[there] >= layers[here]:
                 found.append(f"{path}:{line}: {here} (layer {layers[here]}) imports {there} (layer {layers[there]})")
             elif not is_public(package, target):
-                found.append(f"{path}:{line}: `{'.'.join(target)}` is not in `__all__` of loca/{there}/__init__.py")
+                found.append(f"{path}:{line}: `{'.'.join(target)}` is not a name of the door loca/{there}/__init__.py")
     return found
 
 
@@ -144,7 +147,8 @@ def test_imports_go_down_and_through_doors(layers):
     [
         ("models/loca.py", "from loca.attention import Attention", True),
         ("models/loca.py", "from loca.attention.coupling import kappa", False),  # past the door
-        ("models/loca.py", "from loca.attention import kappa", False),  # not public
+        ("models/loca.py", "from loca.attention import kappa", False),  # not in the door
+        ("models/loca.py", "from loca.attention import attend", True),  # in the door for other parts
         ("models/loca.py", "from loca.models.operator import Operator", True),
         ("models/loca.py", "import jax, numpy as np", True),
         ("__init__.py", "from loca.models import LOCA", True),
@@ -161,7 +165,7 @@ def test_imports_go_down_and_through_doors(layers):
 def test_a_planted_import_is_judged(tmp_path, layers, file, line, allowed):
     door = tmp_path / "loca/attention/__init__.py"
     door.parent.mkdir(parents=True)
-    door.write_text('__all__ = ["Attention"]\n')
+    door.write_text('from loca.attention.coupling import attend as attend, kappa\n__all__ = ["Attention"]\n')
     planted = tmp_path / "loca" / file
     planted.parent.mkdir(parents=True, exist_ok=True)
     planted.write_text(line + "\n")
