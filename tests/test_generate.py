@@ -3,14 +3,12 @@
 import contextlib
 import dataclasses
 import json
-import multiprocessing
 import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -399,17 +397,3 @@ def test_killed_at_random_moments(processes, longest, times, digest, tmp_path):
     assert digest in run(*line)
     Store.open(path).verify()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["darcy.zarr", "log"]
-
-
-def test_a_script_without_a_main_block_does_not_wait_for_itself(tmp_path, monkeypatch):
-    monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)  # as in a new worker
-    with pytest.raises(RuntimeError, match="if __name__ == '__main__'"), lock(tmp_path, wait=True):
-        pass
-
-
-def test_a_process_that_waits_says_so(tmp_path):
-    held = contextlib.ExitStack()
-    held.enter_context(lock(tmp_path))
-    threading.Timer(0.5, held.close).start()
-    with pytest.warns(UserWarning, match="written by another process; waiting"), lock(tmp_path, wait=True):
-        pass

@@ -6,20 +6,26 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import multiprocessing
 import os
+import shutil
+import traceback
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
+
+import filelock
 
 __all__ = [
     "MANIFEST",
     "CorruptDataError",
     "Manifest",
+    "Resumable",
+    "create",
     "differences",
     "is_started",
+    "json_digest",
     "lock",
     "sync",
     "sync_tree",
@@ -77,49 +83,37 @@ def lock(directory: Path, *, wait: bool = False) -> Iterator[None]:
     - `directory`: the directory; its file `lock` carries the lock.
     - `wait`: whether to wait while another process holds the lock, or to raise.
     """
-    descriptor = acquire(directory, wait)
+    held = filelock.FileLock(directory / "lock", thread_local=False)
+    busy = f"{directory} is being written by another process; "
+    while not held.is_locked:
+        directory.mkdir(parents=True, exist_ok=True)
+        try:
+            held.acquire(timeout=0)
+        except FileNotFoundError:  # the previous holder has just finished and removed the directory
+            continue
+        except filelock.Timeout:
+            if not wait:
+                raise RuntimeError(f"{busy}wait for it, stop it, or choose another name") from None
+            if is_imported_by_worker():  # its parent holds the lock and waits for it
+                raise RuntimeError(
+                    "a worker process imports the script that started it and must not run it again; call this under "
+                    "`if __name__ == '__main__':`"
+                ) from None
+            warnings.warn(f"{busy}waiting for it", stacklevel=3)
+            with contextlib.suppress(FileNotFoundError):
+                held.acquire()
     try:
         yield
     finally:
-        os.close(descriptor)
+        held.release()
 
 
-def acquire(directory: Path, wait: bool) -> int:
-    """Lock a directory, created if necessary, and return the descriptor of its lock file."""
-    import fcntl  # missing on Windows, where the rest of the package can still be imported
-
-    if wait and getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise RuntimeError(  # its parent holds the lock and waits for it
-            "a worker process imports the script that started it and must not run it again; call this under "
-            "`if __name__ == '__main__':`"
-        )
-    path = directory / "lock"
-    while True:
-        directory.mkdir(parents=True, exist_ok=True)
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
-        except FileNotFoundError:  # the previous holder has just finished and removed the directory
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            busy = f"{directory} is being written by another process; "
-            if not wait:
-                os.close(descriptor)
-                raise RuntimeError(f"{busy}wait for it, stop it, or choose another name") from None
-            warnings.warn(f"{busy}waiting for it", stacklevel=4)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if same_file(descriptor, path):
-            return descriptor
-        os.close(descriptor)
-
-
-def same_file(descriptor: int, path: Path) -> bool:
-    """Whether a path still leads to an open file."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
+def is_imported_by_worker() -> bool:
+    """Whether the caller is the main script of the parent process, which a new worker process imports."""
+    return any(
+        frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__mp_main__"
+        for frame, _ in traceback.walk_stack(None)
+    )
 
 
 MANIFEST = "manifest.json"
@@ -205,7 +199,160 @@ def damaged(path: Path) -> CorruptDataError:
 
 
 REQUEST = "request.json"
-"""The file with the request; work has started once it exists."""
+"""The file with the request."""
+
+
+class Resumable:
+    """Work in a directory that may be killed at any moment, and that the same request resumes.
+
+    ```python
+    with Resumable(directory, {"model": digest, "seed": 0}) as work:
+        for key in keys:
+            if key not in work:
+                work.write(key, lambda file: file.write(compute(key)))
+        best = work.once("best", lambda: choose(work.path(key) for key in keys))
+    ```
+
+    Entering the block creates and locks the directory, and stores the request; a directory with another request is
+    refused with a message that names the difference. The work consists of pieces, each a file named by its key. A piece
+    appears only when it is completely on the disk; then it is `in` the work, and no later call computes it again. A
+    killed process loses the piece that it was computing and nothing else.
+
+    Only the process that holds the lock looks for missing pieces, but others may write them: a `Resumable` can be sent
+    to worker processes, which call `write` without entering the block. A worker may outlive a killed run, so a piece
+    may be computed twice: it must be a pure function of request and key.
+
+    For work that ends in one file or directory, which appears only when it is complete, see `create`.
+
+    **Arguments:**
+
+    - `directory`: the directory of this work, and of no other: it has one request. Pieces are in a subdirectory, so it
+      may also hold files of other names, for people to read.
+    - `request`: everything that the pieces depend on, in a form that JSON can hold: arguments, digests of data,
+      versions of formats. Not what may change between two calls, such as the number of workers. The message names the
+      first difference only, so entries that follow from others come after them.
+    - `wait`: whether to wait while another process works in the directory, or to raise.
+    """
+
+    def __init__(self, directory: Path, request: Mapping[str, Any], *, wait: bool = False):
+        self.directory = directory.absolute()  # of workers the working directory may be another
+        self.request: dict[str, Any] = json.loads(json.dumps(request))
+        self.wait = wait
+        # named after the request: a worker of deleted work does not write into that of another request
+        self.pieces = self.directory / f"pieces-{json_digest(self.request)}"
+        self._held = contextlib.ExitStack()
+
+    def __enter__(self) -> Resumable:
+        with contextlib.ExitStack() as held:
+            held.enter_context(lock(self.directory, wait=self.wait))
+            path = self.directory / REQUEST
+            if not path.exists():
+                content = json.dumps(self.request, indent=1).encode()
+                write_atomically(path, lambda file: file.write(content))
+            elif found := difference(json.loads(path.read_bytes()), self.request):
+                raise FileExistsError(
+                    f"{self.directory} was started with other arguments ({found}); pass the same arguments to resume, "
+                    "choose another name, or delete it first"
+                )
+            self.pieces.mkdir(exist_ok=True)  # also when resuming: tools that copy may leave out empty directories
+            for leftover in self.pieces.glob(".*"):  # of a killed process
+                leftover.unlink(missing_ok=True)
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._held.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Resumable, (self.directory, self.request)  # in another process it does not hold the lock
+
+    def __contains__(self, key: str) -> bool:
+        """Whether a piece is complete."""
+        return self.path(key).exists()
+
+    def path(self, key: str) -> Path:
+        """The file of a piece."""
+        return self.pieces / key
+
+    def keys(self) -> set[str]:
+        """The keys of all complete pieces."""
+        return {path.name for path in self.pieces.glob("[!.]*")}
+
+    def write(self, key: str, write: Callable[[IO[bytes]], object] = lambda file: None) -> None:
+        """Write a piece atomically; an empty one unless `write` writes its content to an open file."""
+        write_atomically(self.path(key), write)
+
+    def once(self, key: str, compute: Callable[[], Any]) -> Any:
+        """The value of a piece, which JSON can hold: read if it is complete, else computed and written."""
+        if key not in self:
+            content = json.dumps(compute()).encode()
+            self.write(key, lambda file: file.write(content))
+        return json.loads(self.path(key).read_bytes())
+
+
+def create(
+    path: Path,
+    request: Mapping[str, Any],
+    read_request: Callable[[Path], Mapping[str, Any]],
+    build: Callable[[Resumable], Path],
+    *,
+    ignore: Collection[str] = (),
+) -> None:
+    """Create a file or directory by resumable work in `PATH.partial`; return at once if the same request created it.
+
+    It gets its name when it is completely on the disk; then the directory of the work is removed.
+
+    **Arguments:**
+
+    - `path`: what to create. If it exists and was created by another request, `FileExistsError` is raised.
+    - `request`: see `Resumable`.
+    - `read_request`: returns the request that created a complete file or directory, which it holds as a description.
+    - `build`: does the work, and returns the path below `PATH.partial` of the complete file or directory.
+    - `ignore`: keys, at any depth, that may differ if the file or directory is complete, such as versions of packages.
+    """
+    work = Resumable(path.with_name(path.name + ".partial"), request)
+
+    def is_complete() -> bool:
+        if not path.exists():
+            return False
+        if found := difference(read_request(path), work.request, ignore=ignore):
+            raise FileExistsError(
+                f"{path} already exists and holds something else ({found}); choose another name, or delete it first"
+            )
+        return True
+
+    if is_complete() and not work.directory.exists():
+        return
+    with work:
+        if not is_complete():  # otherwise interrupted before the directory of the work was removed
+            built = build(work)
+            sync_tree(built)
+            built.rename(path)
+            sync(path.parent)
+        shutil.rmtree(work.directory, ignore_errors=True)
+
+
+def json_digest(value: Any) -> str:
+    """The first 16 digits of the SHA-256 of a value as JSON, as a name."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def difference(
+    found: Mapping[str, Any], requested: Mapping[str, Any], *, ignore: Collection[str] = (), prefix: str = ""
+) -> str:
+    """The first difference of two requests in words; empty if there is none."""
+    for name in dict.fromkeys([*requested, *found]):
+        there, here = found.get(name), requested.get(name)
+        if name in ignore or there == here:
+            continue
+        if not (isinstance(there, dict) and isinstance(here, dict)):
+            return f"{prefix}{name} is {short(there)}, now requested: {short(here)}"
+        if inside := difference(there, here, ignore=ignore, prefix=f"{prefix}{name}."):
+            return inside
+    return ""
+
+
+# ---- to be replaced by `Resumable` -----------------------------------------------------------------------------------
 
 
 LAYOUT = "block", "shard"
