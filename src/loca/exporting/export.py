@@ -13,8 +13,8 @@ import numpy as np
 from loca.data import Chain, Identity, Transform, Variable
 from loca.exporting.artifact import EXPECTED, FORMAT, PROBE, SUFFIXES, About, Array, Artifact, Model, Named, Space
 from loca.exporting.formats import PLATFORMS, convert, run_stablehlo, to_stablehlo
-from loca.exporting.program import Port, Program, input_of, knows_sensors
-from loca.models import LEVEL, Operator
+from loca.exporting.program import Port, Program, input_of
+from loca.models import LEVEL, Operator, knows_sensors
 from loca.parameters import count
 from loca.saving import Classes, Header
 from loca.typing import Measurements, MultiInput, Numbers

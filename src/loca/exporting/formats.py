@@ -18,7 +18,8 @@ import jax
 import numpy as np
 from jax import export
 
-from loca.exporting.program import Program, named_arrays
+from loca.exporting.program import Program
+from loca.models import named_arrays
 from loca.saving import Classes, ModelFileError, save
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -20,7 +20,19 @@ from jaxtyping import Array, Float
 
 from loca.data import Shared, as_input, as_numbers
 from loca.domains import warn_outside
-from loca.models import LEVEL, ErrorBars, Operator, Signature, Uncertain, predict, predict_error_bars
+from loca.models import (
+    FIELD_ARRAYS,
+    LEVEL,
+    ErrorBars,
+    Operator,
+    Signature,
+    Uncertain,
+    example_of,
+    knows_sensors,
+    named_arrays,
+    predict,
+    predict_error_bars,
+)
 from loca.typing import Input, Measurements, MultiInput, Numbers, PyTree
 from loca.uncertainty import Calibrated
 
@@ -29,9 +41,6 @@ Outputs = dict[str, Array]
 
 CHUNK = 16
 """Functions that are encoded at a time, where their number is free: a chunk of scattering fits in the cache."""
-
-MEASURED = ("u", "x", "mask")
-"""The arrays of a field whose functions have their own sensors."""
 
 PROBES, PROBE_QUERIES, PROBE_SENSORS = 3, 5, 40
 """Functions, queries, and sensors of functions with their own, on which a program is compared with its model."""
@@ -88,6 +97,11 @@ class Program:
             raise ValueError(
                 "this model does not know its domain and sensors, as those in files of version 0.1; create it from "
                 "data, such as by `LOCA.create(data, key=key)`, and train it again"
+            )
+        if u is None and not knows_sensors(signature):
+            raise ValueError(
+                "this model does not know how many sensors it has, because its training data had no sensor locations "
+                "`x`; pass an input function as `u`: loca.export(operator, path, u=data.u[0])"
             )
         example = example_of(signature) if u is None else as_input(u, many=False)
         if y is not None:
@@ -201,42 +215,11 @@ class Program:
         return found | {name: np.asarray(array) for name, array, _ in named_arrays(restored)}
 
 
-def example_of(signature: Signature) -> Input:
-    """An input function of zeros in the form that an operator with this signature takes."""
-
-    def zeros(*shape: int) -> Array:
-        return jnp.zeros(shape, float)
-
-    if not knows_sensors(signature):
-        raise ValueError(
-            "this model does not know how many sensors it has, because its training data had no sensor locations `x`; "
-            "pass an input function as `u`: loca.export(operator, path, u=data.u[0])"
-        )
-    fields = []
-    for part in signature.parts:
-        if part.x is None:
-            x = zeros(1, len(part.coordinate_names))
-            fields.append(Measurements(zeros(1, part.channels), x, jnp.ones(1, bool)))
-        else:
-            fields.append(zeros(len(part.x), part.channels))
-    if not signature.fields:
-        return fields[0]
-    scalars = len(signature.input_names) - sum(part.channels for part in signature.fields)
-    return MultiInput(tuple(fields), zeros(scalars) if scalars else None)
-
-
-def knows_sensors(signature: Signature) -> bool:
-    """Whether the number of sensors of every field is known, or the dimension of its locations if it is free."""
-    return all(
-        part.x is not None or (part.has_own_sensors and len(part.coordinate_names) > 0) for part in signature.parts
-    )
-
-
 def input_of(arrays: Mapping[str, np.ndarray]) -> Input:
     """The input function whose arrays have the names of `named_arrays`."""
 
     def field(number: str) -> Array | Measurements:
-        values = {name: jnp.asarray(arrays[f"{name}{number}"]) for name in MEASURED if f"{name}{number}" in arrays}
+        values = {name: jnp.asarray(arrays[f"{name}{number}"]) for name in FIELD_ARRAYS if f"{name}{number}" in arrays}
         return Measurements(**values) if "mask" in values else values["u"]
 
     if "u" in arrays:
@@ -244,24 +227,6 @@ def input_of(arrays: Mapping[str, np.ndarray]) -> Input:
     numbers = itertools.takewhile(lambda i: f"u{i}" in arrays, itertools.count(1))
     scalars = jnp.asarray(arrays["scalars"]) if "scalars" in arrays else None
     return MultiInput(tuple(field(str(i)) for i in numbers), scalars)
-
-
-def named_arrays(u: Input, number: str = "") -> Iterator[tuple[str, Array, tuple[int | str, ...]]]:
-    """The arrays of an input function with their names and shapes: u, x and mask of each field, and scalars.
-
-    Names of several fields are numbered. The number of sensors is free, m, if every function has its own.
-    """
-    if isinstance(u, MultiInput):
-        for i, field in enumerate(u.fields, 1):
-            yield from named_arrays(field, str(i))
-        if u.scalars is not None:
-            yield "scalars", u.scalars, u.scalars.shape
-    elif isinstance(u, Measurements):
-        for name in MEASURED:
-            array = getattr(u, name)
-            yield f"{name}{number}", array, (f"m{number}", *array.shape[1:])
-    else:
-        yield f"u{number}", u, u.shape
 
 
 def chunked(encode: Callable[[Input], Array]) -> Callable[[Input], Array]:

@@ -2,6 +2,10 @@
 
 from loca.models.adaptation import Adaptation as Adaptation
 from loca.models.adaptation import adapt as adapt
+from loca.models.arrays import FIELD_ARRAYS as FIELD_ARRAYS
+from loca.models.arrays import example_of as example_of
+from loca.models.arrays import knows_sensors as knows_sensors
+from loca.models.arrays import named_arrays as named_arrays
 from loca.models.baselines import Proportional as Proportional
 from loca.models.baselines import Regression as Regression
 from loca.models.deeponet import DeepONet as DeepONet

@@ -1,0 +1,64 @@
+"""The arrays of input functions, by the names under which programs and servers take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from loca.models.operator import Signature
+from loca.typing import Input, Measurements, MultiInput
+
+FIELD_ARRAYS = ("u", "x", "mask")
+"""The arrays of a field whose functions have their own sensors."""
+
+
+def named_arrays(u: Input, number: str = "") -> Iterator[tuple[str, Array, tuple[int | str, ...]]]:
+    """The arrays of an input function with their names and shapes: u, x and mask of each field, and scalars.
+
+    Names of several fields are numbered. The number of sensors is free, m, if every function has its own.
+    """
+    if isinstance(u, MultiInput):
+        for i, field in enumerate(u.fields, 1):
+            yield from named_arrays(field, str(i))
+        if u.scalars is not None:
+            yield "scalars", u.scalars, u.scalars.shape
+    elif isinstance(u, Measurements):
+        for name in FIELD_ARRAYS:
+            array = getattr(u, name)
+            yield f"{name}{number}", array, (f"m{number}", *array.shape[1:])
+    else:
+        yield f"u{number}", u, u.shape
+
+
+def example_of(signature: Signature, sensors: int = 0) -> Input:
+    """An input function of zeros in the form that an operator with this signature takes.
+
+    **Arguments:**
+
+    - `signature`: of the operator.
+    - `sensors`: the number of sensors of a field whose sensors are the same for all functions, but unknown.
+    """
+
+    def zeros(*shape: int) -> Array:
+        return jnp.zeros(shape, float)
+
+    fields = []
+    for part in signature.parts:
+        if part.x is None and part.has_own_sensors:
+            x = zeros(1, len(part.coordinate_names) or signature.domain.dimension)
+            fields.append(Measurements(zeros(1, part.channels), x, jnp.ones(1, bool)))
+        else:
+            fields.append(zeros(sensors if part.x is None else len(part.x), part.channels))
+    if not signature.fields:
+        return fields[0]
+    scalars = len(signature.input_names) - sum(part.channels for part in signature.fields)
+    return MultiInput(tuple(fields), zeros(scalars) if scalars else None)
+
+
+def knows_sensors(signature: Signature) -> bool:
+    """Whether the number of sensors of every field is known, or the dimension of its locations if it is free."""
+    return all(
+        part.x is not None or (part.has_own_sensors and len(part.coordinate_names) > 0) for part in signature.parts
+    )
