@@ -15,7 +15,6 @@ from loca.encoders import (
     Scattering2D,
     Sensors,
     Standardized,
-    Wavelet,
 )
 from loca.encoders.scattering import modulus
 from loca.parameters import count
@@ -26,7 +25,6 @@ MAKERS = {
     "Sensors": lambda d_u: (Sensors(16, d_u), 16),
     "HarmonicSensors": lambda d_u: (HarmonicSensors(16, d_u), 16),
     "Fourier": lambda d_u: (Fourier.create((6, 8), 2, channels=d_u), 48),
-    "Wavelet": lambda d_u: (Wavelet.create((8, 4), levels=1, moments=2, channels=d_u), 32),
     "Projection": lambda d_u: (
         Projection.create(Box.unit(1), 4, sensors=jnp.linspace(0, 1, 20)[:, None], channels=d_u),
         20,

@@ -8,7 +8,7 @@ import xarray
 
 import loca
 from loca.data import Labeled, Normalization, Samples, Variable, convert
-from loca.encoders import Joined, Projection, Scalars, Scattering2D, Sensors, Standardized
+from loca.encoders import Joined, Projection, Scattering2D, Sensors, Standardized
 from loca.models import FNO, LOCA, DeepONet, Regression, adapt, encode_functions
 from loca.saving import inspect
 from loca.typing import Measurements, MultiInput
@@ -93,7 +93,8 @@ def test_each_field_has_its_encoder_and_codes_are_joined_and_standardized(sample
     joined = model.encoder.encoder
     assert isinstance(model.encoder, Standardized)
     assert isinstance(joined, Joined)
-    assert [type(each) for each in (*joined.encoders, joined.scalars)] == [Scattering2D, Sensors, Scalars]
+    assert [type(each) for each in joined.encoders] == [Scattering2D, Sensors]
+    assert joined.scalars == 1
     codes = np.asarray(encode_functions(model, samples.u))
     nu = np.asarray(samples.u.scalars[:, 0])
     np.testing.assert_allclose(codes[:, -1], (nu - nu.mean()) / nu.std(), atol=1e-4)
@@ -117,11 +118,9 @@ def test_wrong_inputs_are_refused(samples):
     one = MultiInput(tuple(field[0] for field in samples.u.fields), samples.u.scalars[0])
     with pytest.raises(TypeError, match="Sensors encodes one field, got a MultiInput with 2 fields and 1 scalars"):
         Sensors(64)(one)
-    with pytest.raises(ValueError, match=r"Scalars was built for 2 numbers per function, got scalars of shape \(1,\)"):
-        Scalars(2)(one)
     with pytest.raises(ValueError, match="a MultiInput with 1 fields, got 2 fields"):
         Joined([Sensors(64)], 1)(one)
-    with pytest.raises(ValueError, match="built for fields alone, got 1 scalars"):
+    with pytest.raises(ValueError, match=r"built for 0 scalars per function, got scalars of shape \(1,\)"):
         Joined([Sensors(64), Sensors(5)])(one)
     with pytest.raises(ValueError, match="at least one field"):
         MultiInput((), jnp.ones(2))

@@ -20,7 +20,7 @@ import loca
 from loca.attention import Attention, Blocked, Dense, Nystrom, RandomFeatures, Sharded, Uncoupled
 from loca.data import Normalization, Transform, Variable
 from loca.domains import Box, Domain, Mesh, Sphere, Torus
-from loca.encoders import Encoder, Fourier, HarmonicSensors, Projection, Scattering1D, Scattering2D, Sensors, Wavelet
+from loca.encoders import Encoder, Fourier, HarmonicSensors, Projection, Scattering1D, Scattering2D, Sensors
 from loca.kernels import RBF, Kernel, Laplacian, Matern, RationalQuadratic
 from loca.models import FNO, LOCA, DeepONet, Operator, Proportional, Regression
 from loca.nets import MLP
@@ -103,7 +103,6 @@ MODELS = {
     "Sensors": lambda: loca_with(),
     "HarmonicSensors": lambda: loca_with(encoder=HarmonicSensors(64)),
     "Fourier": lambda: loca_with(encoder=Fourier.create((8, 8), (3, 2))),
-    "Wavelet": lambda: loca_with(encoder=Wavelet.create((8, 8), levels=2, keep=1)),
     "Projection": lambda: loca_with(encoder=Projection.create(Box.unit(2), 3, sensors=samples(BOX).x)),
     "Scattering1D": lambda: loca_with(Box.unit(1), (64,), encoder=Scattering1D.create(64, scales=3)),
     "Scattering2D": lambda: loca_with(encoder=Scattering2D.create((8, 8), scales=2, angles=2)),
@@ -204,7 +203,7 @@ NAMES_OF_0_1_0 = {
     ],
     "encoders": [
         "Fourier", "HarmonicSensors", "Projection", "Scattering1D", "Scattering1D.Band", "Scattering2D",
-        "Scattering2D.Axis", "Sensors", "Wavelet",
+        "Scattering2D.Axis", "Sensors",
     ],
     "kernels": [
         "Laplacian", "Matern", "Product", "RBF", "RationalQuadratic", "Scaled", "Sum",

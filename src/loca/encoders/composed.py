@@ -9,41 +9,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from loca.encoders.encoder import Encoder, check_positive
+from loca.encoders.encoder import Encoder
 from loca.typing import Input, MultiInput
-
-
-class Scalars(Encoder):
-    """𝒟(u) = (c₁, …, c_k), the scalars of a `MultiInput` as they are: a model has standardized them already.
-
-    **Arguments:**
-
-    - `count`: k.
-    """
-
-    count: int = eqx.field(static=True)
-
-    def __init__(self, count: int):
-        check_positive(count=count)
-        self.count = count
-
-    @property
-    def size(self) -> int:
-        return self.count
-
-    def __call__(self, u: Input) -> Float[Array, " k"]:
-        if not isinstance(u, MultiInput) or u.scalars is None or u.scalars.shape != (self.count,):
-            given = u.scalars if isinstance(u, MultiInput) else None
-            described = "none" if given is None else f"scalars of shape {given.shape}"
-            raise ValueError(
-                f"Scalars was built for {self.count} numbers per function, got {described}; pass "
-                "`MultiInput(fields, scalars)`, and map over functions with `jax.vmap`"
-            )
-        return u.scalars
 
 
 class Joined(Encoder):
     """𝒟(u) = (𝒟₁(u₁), 𝒟₂(u₂), …, c): each field of a `MultiInput` has an encoder of its own, and codes are joined.
+
+    The scalars c are as they are: a model has standardized them already.
 
     **Arguments:**
 
@@ -52,24 +25,27 @@ class Joined(Encoder):
     """
 
     encoders: tuple[Encoder, ...]
-    scalars: Scalars | None
+    scalars: int = eqx.field(static=True)
 
     def __init__(self, encoders: Sequence[Encoder], scalars: int = 0):
-        self.encoders = tuple(encoders)
-        self.scalars = Scalars(scalars) if scalars else None
+        self.encoders, self.scalars = tuple(encoders), scalars
 
     @property
     def size(self) -> int:
-        return sum(each.size for each in self.encoders) + (0 if self.scalars is None else self.scalars.size)
+        return sum(each.size for each in self.encoders) + self.scalars
 
     def __call__(self, u: Input) -> Float[Array, " d"]:
         if not isinstance(u, MultiInput) or len(u.fields) != len(self.encoders):
             given = f"{len(u.fields)} fields" if isinstance(u, MultiInput) else type(u).__name__
             raise ValueError(f"Joined encodes a MultiInput with {len(self.encoders)} fields, got {given}")
-        if self.scalars is None and u.scalars is not None:
-            raise ValueError(f"Joined was built for fields alone, got {u.scalars.shape[-1]} scalars; leave them out")
+        shape = (0,) if u.scalars is None else u.scalars.shape
+        if shape != (self.scalars,):
+            raise ValueError(
+                f"Joined was built for {self.scalars} scalars per function, got scalars of shape {shape}; pass "
+                "`MultiInput(fields, scalars)`, and map over functions with `jax.vmap`"
+            )
         codes = [encoder(field) for encoder, field in zip(self.encoders, u.fields, strict=True)]
-        return jnp.concatenate(codes if self.scalars is None else [*codes, self.scalars(u)])
+        return jnp.concatenate(codes if u.scalars is None else [*codes, u.scalars])
 
 
 FUNCTIONS = 1000
