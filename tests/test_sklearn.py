@@ -1,5 +1,8 @@
 """The estimator follows the rules of scikit-learn and gives the same numbers as the package itself."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -117,3 +120,11 @@ def test_every_check_of_scikit_learn(estimator, check):
 )
 def test_every_check_with_a_trained_model(estimator, check):
     check(estimator)
+
+
+def test_it_is_an_attribute_of_the_package():
+    code = "import loca; assert loca.sklearn.OperatorRegressor and 'sklearn' in dir(loca)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    hidden = "import sys; sys.modules['sklearn'] = None; sys.modules['sklearn.base'] = None\n" + code
+    done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True)
+    assert "pip install loca-jax[sklearn]" in done.stderr

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from loca import runs as runs
     from loca import saving as saving
     from loca import sensitivity as sensitivity
+    from loca import serving as serving
+    from loca import sklearn as sklearn
     from loca import solving as solving
     from loca import training as training
     from loca import typing as typing
@@ -83,6 +85,9 @@ _HOMES = {
     "solve": "solving",
 }
 """The part that defines each name which is neither a part nor the version."""
+
+_EXTRAS = ("serving", "sklearn")
+"""Parts that need optional dependencies; the error without them names the extra to install."""
 
 __all__ = [
     "FNO",
@@ -145,7 +150,7 @@ def __getattr__(name: str) -> Any:
         value = version("loca-jax")
     elif name in _HOMES:
         value = getattr(importlib.import_module(f"loca.{_HOMES[name]}"), name)
-    elif name in __all__:
+    elif name in __all__ or name in _EXTRAS:
         return importlib.import_module(f"loca.{name}")  # which makes it an attribute of the package
     else:
         raise AttributeError(f"module 'loca' has no attribute {name!r}")
@@ -154,4 +159,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__, "__version__"])
+    return sorted([*globals(), *__all__, *_EXTRAS, "__version__"])

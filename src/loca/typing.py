@@ -4,11 +4,14 @@ Sizes in the annotations are the paper's: `N` functions, `m` sensors, `P` querie
 `l` the lifted dimension, `d_x`, `d_y`, `d_u`, `d_s` the dimensions of locations and values.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
+import jax
 import jaxtyping
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
@@ -49,7 +52,25 @@ Numbers = Array | np.ndarray | SupportsDLPack | Sequence[Any] | float
 """Numbers as users have them: an array of any library and precision, or nested lists; converted where they are used."""
 
 
-class Measurements(eqx.Module):
+Rows = int | slice | Sequence[int] | Array | np.ndarray
+"""Numbers of functions among many."""
+
+
+Functions = TypeVar("Functions", bound=eqx.Module)
+
+
+class _Functions(eqx.Module):
+    """Input functions that are indexed as an array of them would be: `u[0]` is the first."""
+
+    def __getitem__(self: Functions, rows: Rows) -> Functions:
+        """One of many functions, or several of them."""
+        count = len(jax.tree.leaves(self)[0])
+        if isinstance(rows, int) and not -count <= rows < count:
+            raise IndexError(f"there are {count} input functions, numbered from 0, got {rows}")
+        return jax.tree.map(lambda array: array[np.asarray(rows) if isinstance(rows, Sequence) else rows], self)
+
+
+class Measurements(_Functions):
     """u(x) measured at arbitrary locations: values, their locations, and a mask.
 
     Functions with different numbers of sensors are padded to one array: a row whose `mask` is false is ignored.
@@ -64,7 +85,7 @@ Field = Float[Array, "*N _ _"] | Measurements
 """A field: values at the sensors a model was built for, or measurements with their own locations."""
 
 
-class MultiInput(eqx.Module):
+class MultiInput(_Functions):
     """Several inputs of one operator: fields, each with sensors of its own, and numbers such as a viscosity.
 
     Its channels are those of the fields in their order, and then the scalars.

@@ -7,6 +7,7 @@ from jaxtyping import Array, Float
 from loca.data import Normalization, Samples, Shared
 from loca.domains import Box
 from loca.models import Operator, Uncertain, normal_radius
+from loca.typing import values_of
 
 POINTS = 8
 SIGMA = jnp.linspace(0.5, 2.0, POINTS)[:, None] * jnp.array([1.0, 3.0])
@@ -18,7 +19,7 @@ class Zero(Operator):
     normalization: Normalization
 
     def encode(self, u):
-        return u[0]
+        return values_of(u)[0][0]
 
     def respond(self, codes, queries):
         return jnp.zeros((len(codes), queries.count, 2))

@@ -16,6 +16,7 @@ import loca
 from loca.data import Normalization, Samples
 from loca.losses import crps
 from loca.models import LOCA, predict_error_bars
+from loca.typing import MultiInput
 from loca.uncertainty import Ensemble, Familiarity, Probabilistic, Quantiles, UnfamiliarInputWarning, warn_unfamiliar
 
 SIZES = {"num_features": 4, "lift_size": 4, "lift_widths": (8,), "proposal_widths": (8,), "feature_widths": (8,)}
@@ -180,6 +181,25 @@ def test_bands_of_few_labels_and_of_a_wrong_sigma_cover_new_functions(tmp_path):
     # σ was 100 times too small; a band of one σ has 68 % of a normal distribution
     np.testing.assert_allclose(full.std(new.u[0], new.y.points), SIGMA, rtol=0.06)
     np.testing.assert_allclose(full(new.u[0], new.y.points), 0.0)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_error_bars_of_many_functions_are_those_of_each(several):
+    samples = noise(30)
+    if several:
+        samples = dataclasses.replace(samples, u=MultiInput((samples.u,), samples.u[:, 0]), x=(samples.x,), inputs=())
+    model = loca.calibrate(Zero(Normalization.fit(samples)), samples)
+    found = model.predict_error_bars(samples.u, samples.y, 0.8, simultaneous=True)
+    y = samples.y.points
+    for i, u in enumerate(samples.u):
+        np.testing.assert_allclose(found.mean[i], model(u, y), rtol=1e-6)
+        np.testing.assert_allclose(found.std[i], model.std(u, y), rtol=1e-6)
+        lower, upper = model.bands(u, y, 0.8, simultaneous=True)
+        np.testing.assert_allclose((found.lower[i], found.upper[i]), (lower, upper), rtol=1e-6)
+    assert i == 29
+    if several:
+        with pytest.raises(IndexError, match="there are 30 input functions, numbered from 0, got 30"):
+            samples.u[30]
 
 
 def test_the_model_file_keeps_bands_and_familiarity(data, ensemble, tmp_path):

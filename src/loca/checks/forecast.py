@@ -16,7 +16,7 @@ import optax
 
 from loca.checks.findings import Finding
 from loca.data import Samples, Shared
-from loca.models import FNO, LOCA, DeepONet, Operator
+from loca.models import Operator, trained_models
 from loca.parameters import trainable
 from loca.training import Encoded, State, advance
 from loca.typing import PyTree
@@ -60,7 +60,9 @@ def forecast(
     """
     size = min(batch_size, len(samples))
     functions = functions or len(samples)
-    return tuple(forecast_one(name, create, samples, functions, size, seconds) for name, create in MODELS.items())
+    return tuple(
+        forecast_one(name, create, samples, functions, size, seconds) for name, create in trained_models().items()
+    )
 
 
 def check_memory(forecasts: Sequence[Forecast], available: float) -> Iterator[Finding]:
@@ -72,10 +74,6 @@ def check_memory(forecasts: Sequence[Forecast], available: float) -> Iterator[Fi
                 "available; use smaller batches or fewer queries per function (`Samples.observe`), or stream the data"
             )
             yield Finding("warning", "memory", message)
-
-
-MODELS: dict[str, Callable[..., Operator]] = {"LOCA": LOCA.create, "DeepONet": DeepONet.create, "FNO": FNO.create}
-"""The function that creates each model for given data."""
 
 
 def forecast_one(

@@ -27,6 +27,7 @@ from loca.models.predictor import Predictor as Predictor
 from loca.models.predictor import TilePredictor as TilePredictor
 from loca.models.predictor import at_queries as at_queries
 from loca.models.predictor import encode_functions as encode_functions
+from loca.models.predictor import mean_error as mean_error
 from loca.models.predictor import predict as predict
 from loca.models.predictor import predict_encoded as predict_encoded
 from loca.models.separable import AtQueries as AtQueries
@@ -35,6 +36,9 @@ from loca.models.settings import SETTINGS as SETTINGS
 from loca.models.settings import Setting as Setting
 from loca.models.sharded import ShardedOperator as ShardedOperator
 from loca.models.sharded import shard as shard
+from loca.models.table import MODELS as MODELS
+from loca.models.table import Model as Model
+from loca.models.table import trained_models as trained_models
 from loca.models.uncertain import LEVEL as LEVEL
 from loca.models.uncertain import Bands as Bands
 from loca.models.uncertain import ErrorBars as ErrorBars
@@ -47,6 +51,7 @@ __all__ = [
     "FNO",
     "LEVEL",
     "LOCA",
+    "MODELS",
     "SETTINGS",
     "Adaptation",
     "AtQueries",
@@ -58,6 +63,7 @@ __all__ = [
     "GaussianOperator",
     "Grid",
     "Halves",
+    "Model",
     "Operator",
     "Predictor",
     "Proportional",

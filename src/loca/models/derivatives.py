@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from loca.data import Chain, Normalization, PerLocation, Shared, Transform, Variable, as_input, as_numbers
+from loca.data import Chain, Normalization, PerLocation, Queries, Transform, Variable, as_input, as_numbers
 from loca.typing import Input, Measurements, MultiInput, Numbers, values_of, with_values
 
 Direction = Float[Array, "m d_u"] | MultiInput
@@ -55,7 +55,7 @@ class Differentiable(eqx.Module):
         """F(u)(y) for one function."""
 
     @abc.abstractmethod
-    def _checked(self, u: Numbers | Measurements | MultiInput, y: Numbers) -> tuple[Input, Shared]:
+    def _checked(self, u: Numbers | Measurements | MultiInput, y: Numbers) -> tuple[Input, Queries]:
         """One function and its queries as arrays; raises or warns if they do not suit the operator."""
 
     def jvp(
@@ -70,7 +70,7 @@ class Differentiable(eqx.Module):
           `Measurements`, du has the values at their locations, which do not change.
         """
         u, queries = self._checked(u, y)
-        return directional(self, u, as_direction(du, u), queries.y)
+        return directional(self, u, as_direction(du, u), queries.points)
 
     def vjp(self, u: Numbers | Measurements | MultiInput, ds: Numbers, y: Numbers) -> Direction:
         """DF(u)*ds, the adjoint of `jvp`: ⟨DF(u)du, ds⟩ = ⟨du, DF(u)*ds⟩ for all du.
@@ -87,7 +87,7 @@ class Differentiable(eqx.Module):
                 f"ds has shape {ds.shape}, but there are {queries.count} queries and {channels} output channels; "
                 "pass one value for each"
             )
-        return adjoint(self, u, ds, queries.y)
+        return adjoint(self, u, ds, queries.points)
 
     def gradient(self, functional: Functional) -> Callable[[Numbers | Measurements | MultiInput], Direction]:
         """u ↦ ∇J(F(u)), the gradient with respect to the values of u of a functional J of the output function.
@@ -126,7 +126,7 @@ class Differentiable(eqx.Module):
                 "predictions have jumps between locations; use another transform than `per-location` for dF/dy"
             )
         u, queries = self._checked(u, y)
-        found = location_derivative(self, u, queries.y)
+        found = location_derivative(self, u, queries.points)
         if not isinstance(found, Tracer) and not jnp.any(found):
             warnings.warn(
                 f"∂F(u)/∂y is zero at all {queries.count} queries; {type(self).__name__} is constant near them, such "

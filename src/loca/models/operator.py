@@ -259,15 +259,14 @@ class Operator(Function, Differentiable):
         - `u`: values (N, m, d_u) at the sensors, or (N, m) for one channel; `Measurements`, or `MultiInput`.
         - `queries`: any queries, or an array: (P, d_y) for all functions, (N, P, d_y), or (P,) for one coordinate.
         """
-        u = as_input(u, many=True)
-        queries = as_queries(queries)
-        self._warn_outside(queries.points)
-        self.normalization.check_input(u, self.inputs)
+        u, queries = self._checked(u, queries, many=True)
         return self.normalization.at(queries).restore(self.respond(self._encode_many(u), queries))
 
-    def _checked(self, u: Numbers | Measurements | MultiInput, y: Numbers) -> tuple[Input, Shared]:
-        u = as_input(u, many=False)
-        queries = Shared(as_numbers(y, "y", "(P, d_y)", "(P,)"))
+    def _checked(
+        self, u: Numbers | Measurements | MultiInput, y: Queries | Numbers, *, many: bool = False
+    ) -> tuple[Input, Queries]:
+        u = as_input(u, many=many)
+        queries = as_queries(y) if many else Shared(as_numbers(y, "y", "(P, d_y)", "(P,)"))
         self._warn_outside(queries.points)
         self.normalization.check_input(u, self.inputs)
         return u, queries

@@ -13,12 +13,17 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from loca.data import Queries, Shared
+from loca.data import Queries, Samples, Shared
 from loca.devices import complete, constrain, place, shard_functions
+from loca.metrics import relative_l2
+from loca.models.adaptation import adapt
 from loca.models.operator import Operator
 from loca.models.sharded import ShardedOperator, shard
 from loca.models.uncertain import ErrorBarsTogether, Uncertain
 from loca.typing import Input, PyTree
+
+BLOCK = 100
+"""Functions that are predicted at once."""
 
 # The compiled functions take the operator as an argument and are defined here, once, so that another operator of the
 # same sizes needs no compilation.
@@ -100,6 +105,18 @@ class Predictor:
         else:
             s = predict(self.operator, *place((u, queries), self.mesh), self.mesh)
         return np.asarray(s)[:count]
+
+
+def mean_error(operator: Operator, data: Samples) -> float:
+    """The mean relative L2 error over functions and channels, except those that are zero everywhere."""
+    data = adapt(operator, data)
+    predict = Predictor(operator, data.y, min(BLOCK, len(data)))
+    errors = []
+    for start in range(0, len(data), BLOCK):
+        block = data.take(jnp.arange(start, min(start + BLOCK, len(data))))
+        s = np.asarray(block.s)
+        errors.append(relative_l2(predict(block.u, block.y), s)[(s != 0.0).any(axis=1)])
+    return float(np.mean(np.concatenate(errors)))
 
 
 class TilePredictor:

@@ -86,6 +86,25 @@ class Uncertain(Operator):
         found = self._error_bars(u, y, self.radius(checked(level), simultaneous=simultaneous))
         return Bands(found.lower, found.upper)
 
+    def predict_error_bars(
+        self,
+        u: Numbers | Measurements | MultiInput,
+        queries: Queries | Numbers,
+        level: float = LEVEL,
+        *,
+        simultaneous: bool = False,
+    ) -> ErrorBars:
+        """F(uᵢ)(yᵢ) with σ and bands for many functions, in the units of the data.
+
+        **Arguments:**
+
+        - `u`, `queries`: as for `predict`.
+        - `level`, `simultaneous`: as for `bands`.
+        """
+        radius = self.radius(checked(level), simultaneous=simultaneous)
+        u, queries = self._checked(u, queries, many=True)
+        return self.error_bars(self._encode_many(u), queries, radius)
+
     def error_bars(self, codes: Float[Array, "N ..."], queries: Queries, radius: Float[Array, " d_s"]) -> ErrorBars:
         """Predictions for encoded functions with σ and the bands of a radius, in the units of the data."""
         mean, sigma = self.respond(codes, queries), self.spread(codes, queries)

@@ -20,7 +20,7 @@ from loca.data import Samples
 from loca.domains import area_weights
 from loca.durable import write_atomically
 from loca.evaluation import Report, evaluate
-from loca.models import FNO, LOCA, SETTINGS, DeepONet, Operator, Proportional, Regression, Setting
+from loca.models import MODELS, SETTINGS, Operator, Proportional, Regression, Setting, mean_error
 from loca.parameters import count
 from loca.runs.configuration import (
     BestConfiguration,
@@ -47,8 +47,9 @@ def create_model(configuration: RunConfiguration, data: Samples) -> Operator:
     assert isinstance(chosen, ModelConfiguration)
     if chosen.setting is not None:
         return getattr(SETTINGS[chosen.setting], chosen.kind)(data, key=key, transforms=configuration.transforms)
-    kinds = {"loca": LOCA, "deeponet": DeepONet, "fno": FNO}
-    return kinds[chosen.kind].create(data, key=key, transforms=configuration.transforms, **chosen.sizes)
+    create = MODELS[chosen.kind].create
+    assert create is not None
+    return create(data, key=key, transforms=configuration.transforms, **chosen.sizes)
 
 
 def solve_model(
@@ -111,11 +112,6 @@ BASELINES: dict[str, Callable[[RunData], Operator]] = {
     "s = c·u": proportional,
 }
 """Models that need no training, by their names in tables."""
-
-
-def mean_error(model: Operator, data: Samples) -> float:
-    """The mean relative L2 error over functions and channels."""
-    return float(evaluate(model, data, metrics=["relative_l2"]).errors["relative_l2"].mean())
 
 
 RUN_FILE = "run.json"

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 
 from loca.data import Samples, check_finite
 from loca.durable import is_started, lock, write_atomically, write_request
-from loca.models import Operator
+from loca.models import Operator, mean_error
 from loca.saving import load, save
-from loca.solving.competitors import COMPETITORS, Compete, NoResultError, Task, mean_error, num_solved, refit
+from loca.solving.competitors import COMPETITORS, Compete, NoResultError, Task, num_solved, refit
 from loca.training import StoppedError, data_digest
 
 HELD = 200

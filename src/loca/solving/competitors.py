@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from loca.data import Samples
 from loca.durable import write_atomically
-from loca.metrics import relative_l2
-from loca.models import FNO, LOCA, DeepONet, GaussianOperator, Operator, Predictor, Regression, adapt
+from loca.models import LOCA, MODELS, GaussianOperator, Operator, Regression, mean_error, trained_models
 from loca.parameters import count
 from loca.solving.problem import Hyperparameters
 from loca.solving.search import transforms_to_try
@@ -30,9 +28,6 @@ from loca.typing import values_of
 
 COMPONENTS, STRENGTHS = (10, 40, 150), (1e-6, 1e-4, 1e-2, 1.0)
 """The numbers of components and the penalties from which ridge regression is chosen."""
-
-BLOCK = 100
-"""Validation functions that are predicted at once."""
 
 WARM_UP = 2.0
 """Seconds for which the steps of a model are timed after they are compiled, at most; a tenth of its time if that is
@@ -215,29 +210,17 @@ def steps_within(model: Operator, task: Task, begun: float) -> int:
 
 
 COMPETITORS: dict[str, Compete] = {
-    "mean field": mean_field,
-    "ridge": ridge,
-    "Gaussian": gaussian,
-    "FNO": trained(FNO.create),  # the first of those that are trained: where it does not apply, the others get its time
-    "LOCA": trained(functools.partial(LOCA.create, linear=True)),
-    "DeepONet": trained(DeepONet.create),
+    MODELS["mean-field"].title: mean_field,
+    MODELS["ridge"].title: ridge,
+    MODELS["gaussian"].title: gaussian,
+    # where the first of those that are trained, FNO, does not apply, the others get its time
+    **{name: trained(create) for name, create in trained_models().items()},
+    MODELS["loca"].title: trained(functools.partial(LOCA.create, linear=True)),
 }
 """All models by their names in tables, cheap ones first."""
 
 
 # ---- measures --------------------------------------------------------------------------------------------------------
-
-
-def mean_error(operator: Operator, data: Samples) -> float:
-    """The mean relative L2 error over functions and channels, except those that are zero everywhere."""
-    data = adapt(operator, data)
-    predict = Predictor(operator, data.y, min(BLOCK, len(data)))
-    errors = []
-    for start in range(0, len(data), BLOCK):
-        block = data.take(jnp.arange(start, min(start + BLOCK, len(data))))
-        s = np.asarray(block.s)
-        errors.append(relative_l2(predict(block.u, block.y), s)[(s != 0.0).any(axis=1)])
-    return float(np.mean(np.concatenate(errors)))
 
 
 def num_solved(operator: Operator) -> int:

@@ -1,0 +1,53 @@
+"""The table of models: what each is called, what it is, and how it comes from data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from loca.data import Samples
+from loca.models.baselines import Proportional, Regression
+from loca.models.deeponet import DeepONet
+from loca.models.fno import FNO
+from loca.models.loca import LOCA
+from loca.models.operator import Operator
+
+
+class Model(NamedTuple):
+    """One row of `MODELS`.
+
+    **Arguments:**
+
+    - `title`: the name in tables and figures.
+    - `description`: what it is, in a sentence.
+    - `fitting`: "trained" by `loca.fit`, in "closed form" by `create`, or "solved" by `loca.solve`.
+    - `create`: makes the operator from samples and options; `key` is among the options of models that are trained.
+        None if `loca.solve` makes it.
+    """
+
+    title: str
+    description: str
+    fitting: Literal["trained", "closed form", "solved"]
+    create: Callable[..., Operator] | None
+
+
+def mean_field(data: Samples, **options: Any) -> Regression:
+    """The mean of the training outputs, whatever the input."""
+    return Regression.fit(data, components=0, **options)
+
+
+MODELS: dict[str, Model] = {
+    "mean-field": Model("mean field", "the mean of the outputs, whatever the input", "closed form", mean_field),
+    "proportional": Model("s = c·u", "the input at the nearest sensor times a factor", "closed form", Proportional.fit),
+    "ridge": Model("ridge", "ridge regression on principal components of inputs", "closed form", Regression.fit),
+    "gaussian": Model("Gaussian", "a Gaussian process over pairs of inputs and locations", "solved", None),
+    "fno": Model("FNO", "a Fourier neural operator, for inputs on a grid", "trained", FNO.create),
+    "loca": Model("LOCA", "learning operators with coupled attention", "trained", LOCA.create),
+    "deeponet": Model("DeepONet", "a deep operator network", "trained", DeepONet.create),
+}
+"""All models by the names that configurations and commands use, cheap ones first."""
+
+
+def trained_models() -> dict[str, Callable[..., Operator]]:
+    """The function that creates each model that is trained, by its name in tables."""
+    return {m.title: m.create for m in MODELS.values() if m.fitting == "trained" and m.create is not None}
