@@ -2,17 +2,13 @@
 
 Run it once per format, at the revision whose files are to be kept; with the argument `exports`, it makes exported
 programs only, for which LOCA_JAX2ONNX must be set (docs/deploy.md). The files stay in the repository and every later
-revision must read them: model files, a store, an interrupted store, a training directory with checkpoints, and run
-directories of `loca train`, one finished and one killed. Beside each are inputs and the predictions of that revision.
+revision must read them: model files and a store. Beside each model are inputs and the predictions of that revision.
 """
 
 import os
 import platform
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import jax
@@ -29,7 +25,6 @@ from loca.models import Proportional, Regression
 from loca.rules import MonteCarlo
 from loca.saving import inspect
 from loca.solving import Hyperparameters
-from loca.training import StoppedError
 
 HERE = Path(__file__).parent
 SMALL = {"num_features": 6, "lift_size": 6, "lift_widths": (8,), "proposal_widths": (8,), "feature_widths": (8,)}
@@ -111,101 +106,15 @@ def make_exports(place: Path) -> None:
             loca.export(model, file.with_suffix(suffix), header=inspect(file))
 
 
-def stop_at(step: int):
-    """A callback that asks the run to stop, as the system does."""
-    return lambda progress: os.kill(os.getpid(), signal.SIGTERM) if progress.step >= step else None
-
-
 def make_models(place: Path) -> None:
     for name, (model, data) in models().items():
         loca.save(model, place / f"{name}.safetensors", data=data, metrics={"relative_l2": 0.25})
         np.savez(place / f"{name}.npz", machine=machine(), **predictions(model, data))
 
 
-def make_stores(place: Path) -> None:
-    run = [sys.executable, "-c", "from loca.cli import main; main()", "generate", "antiderivative", "--count", "40"]
-    small = ["--set", "length=0.3", "--set", "sensors=20", "--set", "queries=10"]
-    subprocess.run([*run, *small, "--out", str(place / "antiderivative.zarr")], check=True)
-
-    class EnoughError(Exception):
-        pass
-
-    def stop(done: int, count: int) -> None:
-        if done >= 20:
-            raise EnoughError
-
+def make_store(place: Path) -> None:
     problem = loca.problems.Antiderivative(length=0.3, sensors=20, queries=10)
-    try:
-        loca.problems.generate(problem, 40, place / "interrupted.zarr", workers=1, progress=stop)
-    except EnoughError:
-        (place / "interrupted.zarr.partial/lock").unlink()
-
-
-def make_training(place: Path) -> None:
-    """A run of `fit` stopped in the middle, and what it would have ended with."""
-    data = loca.data.open(place / "antiderivative.zarr").load()
-    model = loca.LOCA.create(data, key=jax.random.key(0), encoder=Sensors(20), **SMALL)
-    loca.save(model, place / "start.safetensors", data=data)
-    arguments = {"steps": 40, "batch_size": 10, "every": 20, "validate": data.take(jnp.arange(8))}
-    try:
-        loca.fit(model, data, directory=place / "training", callbacks=[stop_at(10)], **arguments)
-    except StoppedError:
-        (place / "training/checkpoints/lock").unlink()
-    final, history = loca.fit(model, data, **arguments)
-    expected = predictions_1d(final, data)
-    np.savez(place / "training.npz", machine=machine(), loss=[moment.loss for moment in history], **expected)
-
-
-def predictions_1d(model: loca.Operator, data: loca.Samples) -> dict[str, np.ndarray]:
-    return {
-        "u": np.asarray(data.u[:3]),
-        "y": np.asarray(data.y.points),
-        "s": np.asarray(model.predict(data.u[:3], data.y)),
-    }
-
-
-def make_runs(place: Path) -> None:
-    """`loca train`, finished, and the same killed when it had saved once."""
-    config = """[data]
-path = "antiderivative.zarr"
-labels = 6
-test = "antiderivative.zarr"
-[model]
-num_features = 6
-lift_size = 6
-lift_widths = [8]
-proposal_widths = [8]
-feature_widths = [8]
-[training]
-steps = 3000
-every = 1000
-batch_size = 10
-checkpoint_seconds = 0.2
-"""
-    (place / "run.toml").write_text(config)
-    train = [sys.executable, "-c", "from loca.cli import main; main()", "train", "run.toml", "--out"]
-    subprocess.run([*train, "finished"], cwd=place, check=True)
-    for each in sorted(int(path.name) for path in (place / "finished/checkpoints").iterdir() if path.name.isdigit())[
-        :-1
-    ]:
-        shutil.rmtree(place / f"finished/checkpoints/{each}")
-    killed = subprocess.Popen([*train, "killed"], cwd=place)
-    checkpoints = place / "killed/checkpoints"
-    while not (checkpoints.is_dir() and any(path.name.isdigit() for path in checkpoints.iterdir())):
-        assert killed.poll() is None, "the run ended before it was killed"
-        time.sleep(0.02)
-    killed.kill()
-    killed.wait()
-    kept = max(int(path.name) for path in checkpoints.iterdir() if path.name.isdigit())
-    for path in checkpoints.iterdir():
-        if path.is_dir() and path.name != str(kept):
-            shutil.rmtree(path)
-    assert kept < 3000, "killed too late; make the run longer"
-    for lock in (place / "killed/checkpoints/lock", place / "finished/checkpoints/lock"):
-        lock.unlink(missing_ok=True)
-    model = loca.load(place / "finished/model.safetensors")
-    data = loca.data.open(place / "antiderivative.zarr").load()
-    np.savez(place / "finished.npz", machine=machine(), **predictions_1d(model, data))
+    loca.problems.generate(problem, 40, place / "antiderivative.zarr")
 
 
 if __name__ == "__main__":
@@ -214,7 +123,5 @@ if __name__ == "__main__":
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
         make_models(place)
-        make_stores(place)
-        make_training(place)
-        make_runs(place)
+        make_store(place)
     make_exports(place)

@@ -30,7 +30,6 @@ from loca.data.samples import grid_shape as grid_shape
 from loca.data.store import Arrays as Arrays
 from loca.data.store import CorruptDataError as CorruptDataError
 from loca.data.store import Progress as Progress
-from loca.data.store import Statistics as Statistics
 from loca.data.store import Store as Store
 from loca.data.store import StoreSchema as StoreSchema
 from loca.data.store import array_digest as array_digest
@@ -76,7 +75,6 @@ __all__ = [
     "Rows",
     "Samples",
     "Shared",
-    "Statistics",
     "Store",
     "StoreSchema",
     "Stream",

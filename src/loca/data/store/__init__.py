@@ -1,7 +1,6 @@
 """Stores: pairs in a Zarr group that is written piece by piece and checked bit by bit."""
 
 from loca.data.store.schema import Arrays as Arrays
-from loca.data.store.schema import Statistics as Statistics
 from loca.data.store.schema import StoreSchema as StoreSchema
 from loca.data.store.schema import array_digest as array_digest
 from loca.data.store.schema import samples_from_arrays as samples_from_arrays
@@ -22,7 +21,6 @@ __all__ = [
     "CorruptDataError",
     "Progress",
     "RowReader",
-    "Statistics",
     "Store",
     "StoreSchema",
     "array_digest",

@@ -63,19 +63,14 @@ class StoreSchema:
 
     def description(self) -> dict[str, Any]:
         """The schema in a form that JSON can hold."""
+        variables = ("inputs", "outputs", "sensor_coordinates", "query_coordinates")
         return {
             "format": FORMAT,
             "count": self.count,
             "domain": self.domain.to_json(),
-            "inputs": [variable._asdict() for variable in self.inputs],
-            "outputs": [variable._asdict() for variable in self.outputs],
+            **{name: [variable._asdict() for variable in getattr(self, name)] for name in variables},
             "arrays": {name: [array.dtype.str, *array.shape] for name, array in sorted(self.each.items())},
             "shared": {name: array_digest(array) for name, array in sorted(self.once.items())},
-            **{
-                name: [variable._asdict() for variable in getattr(self, name)]
-                for name in ("sensor_coordinates", "query_coordinates")
-                if getattr(self, name)
-            },
         }
 
 
@@ -110,17 +105,14 @@ def samples_to_arrays(samples: Samples) -> tuple[dict[str, np.ndarray], dict[str
     return {name: np.asarray(a) for name, a in once.items()}, {name: np.asarray(a) for name, a in each.items()}
 
 
-def samples_from_arrays(
-    once: Mapping[str, Any],
-    each: Arrays,
-    *,
-    domain: Domain,
-    inputs: tuple[Variable, ...],
-    outputs: tuple[Variable, ...],
-    sensor_coordinates: tuple[Variable, ...] = (),
-    query_coordinates: tuple[Variable, ...] = (),
-) -> Samples:
-    """The samples whose arrays `samples_to_arrays` returns, in single precision."""
+def samples_from_arrays(once: Mapping[str, Any], each: Arrays, **about: Any) -> Samples:
+    """The samples whose arrays `samples_to_arrays` returns, in single precision.
+
+    **Arguments:**
+
+    - `once`, `each`: the arrays.
+    - `about`: domain, inputs, outputs and the coordinates of sensors and queries, as for `Samples`.
+    """
     rows = {name: jnp.asarray(array) for name, array in each.items()}
     if "y" in rows:
         queries = Free(rows["y"])
@@ -136,31 +128,12 @@ def samples_from_arrays(
     u, x = fields[0], once.get("x")
     if len(fields) > 1 or SCALARS in rows:
         u, x = MultiInput(fields, rows.get(SCALARS)), tuple(once.get(f"x{end}") for end in ends)
-    return Samples(
-        u,
-        queries,
-        rows["s"],
-        x=x,
-        domain=domain,
-        inputs=inputs,
-        outputs=outputs,
-        sensor_coordinates=sensor_coordinates,
-        query_coordinates=query_coordinates,
-    )
+    return Samples(u, queries, rows["s"], x=x, **about)
 
 
 def endings() -> Iterator[str]:
     """Endings of the names of the arrays of each field: none, _2, _3, …"""
     return itertools.chain([""], (f"_{i}" for i in itertools.count(2)))
-
-
-def input_moments(each: Arrays) -> Moments:
-    """The moments of all input channels: those of every field, then the scalars."""
-    ends = itertools.takewhile(lambda end: f"u{end}" in each, endings())
-    tables = [Moments.of(each[f"u{end}"], each.get(f"mask{end}")).table for end in ends]
-    if SCALARS in each:
-        tables.append(Moments.of(each[SCALARS]).table)
-    return Moments(*np.concatenate(tables, axis=1))
 
 
 def dimensions(name: str, rowwise: bool, indexed: bool) -> tuple[str, ...]:
@@ -207,40 +180,11 @@ def array_digest(array: np.ndarray) -> str:
 # ---- statistics ------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Moments:
-    """n, mean x̄, Σ(x − x̄)², min and max of each of d channels, in double precision; mergeable without loss."""
-
-    count: Float[np.ndarray, " d"]
-    mean: Float[np.ndarray, " d"]
-    squares: Float[np.ndarray, " d"]
-    low: Float[np.ndarray, " d"]
-    high: Float[np.ndarray, " d"]
-
-    @classmethod
-    def of(cls, values: Float[np.ndarray, "*N d"], mask: Bool[np.ndarray, "*N"] | None = None) -> Moments:
-        """The moments of the finite values, where the mask, if given, is true."""
-        kept = values.reshape(-1, values.shape[-1]) if mask is None else values[mask]
-        channels = (channel[np.isfinite(channel)] for channel in kept.T.astype(np.float64, order="C"))
-        return cls(*np.array([channel_moments(channel) for channel in channels]).T)
-
-    @property
-    def table(self) -> Float[np.ndarray, "5 d"]:
-        """The moments as one array, the inverse of `Moments(*table)`."""
-        return np.stack([self.count, self.mean, self.squares, self.low, self.high])
-
-    def merge(self, other: Moments) -> Moments:
-        """x̄ = x̄ₐ + δ n_b/n and Σ = Σₐ + Σ_b + δ² nₐn_b/n with δ = x̄_b − x̄ₐ (Chan, Golub & LeVeque 1979)."""
-        count = self.count + other.count
-        n = np.maximum(count, 1.0)
-        delta = other.mean - self.mean
-        return Moments(
-            count,
-            self.mean + delta * other.count / n,
-            self.squares + other.squares + delta**2 * self.count * other.count / n,
-            np.minimum(self.low, other.low),
-            np.maximum(self.high, other.high),
-        )
+def moments(values: Float[np.ndarray, "*N d"], mask: Bool[np.ndarray, "*N"] | None = None) -> Float[np.ndarray, "5 d"]:
+    """n, mean x̄, Σ(x − x̄)², min and max of the finite values of each channel, where the mask, if given, is true."""
+    kept = values.reshape(-1, values.shape[-1]) if mask is None else values[mask]
+    channels = (channel[np.isfinite(channel)] for channel in kept.T.astype(np.float64, order="C"))
+    return np.array([channel_moments(channel) for channel in channels]).T
 
 
 def channel_moments(values: Float[np.ndarray, " n"]) -> tuple[float, float, float, float, float]:
@@ -250,6 +194,23 @@ def channel_moments(values: Float[np.ndarray, " n"]) -> tuple[float, float, floa
     mean = values.mean()
     squares = np.square(values - mean).sum()  # not a BLAS product, whose sum depends on the number of threads
     return float(len(values)), mean, squares, values.min(), values.max()
+
+
+def input_moments(each: Arrays) -> Float[np.ndarray, "5 d"]:
+    """The moments of all input channels: those of every field, then the scalars."""
+    ends = itertools.takewhile(lambda end: f"u{end}" in each, endings())
+    tables = [moments(each[f"u{end}"], each.get(f"mask{end}")) for end in ends]
+    if SCALARS in each:
+        tables.append(moments(each[SCALARS]))
+    return np.concatenate(tables, axis=1)
+
+
+def merge_moments(a: Float[np.ndarray, "5 d"], b: Float[np.ndarray, "5 d"]) -> Float[np.ndarray, "5 d"]:
+    """x̄ = x̄ₐ + δ n_b/n and Σ = Σₐ + Σ_b + δ² nₐn_b/n with δ = x̄_b − x̄ₐ (Chan, Golub & LeVeque 1979)."""
+    n = np.maximum(a[0] + b[0], 1.0)
+    delta = b[1] - a[1]
+    mean, squares = a[1] + delta * b[0] / n, a[2] + b[2] + delta**2 * a[0] * b[0] / n
+    return np.stack([a[0] + b[0], mean, squares, np.minimum(a[3], b[3]), np.maximum(a[4], b[4])])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -263,11 +224,10 @@ class Statistics:
     max: Float[np.ndarray, " d"]
 
     @classmethod
-    def of(cls, pieces: Iterable[Moments]) -> Statistics:
-        """The statistics of all pieces together, merged in the order given."""
-        total = functools.reduce(Moments.merge, pieces)
-        std = np.sqrt(total.squares / np.maximum(total.count, 1.0))
-        return cls(total.count, total.mean, std, total.low, total.high)
+    def of(cls, tables: Iterable[Float[np.ndarray, "5 d"]]) -> Statistics:
+        """The statistics of several pieces together, whose moments are merged in the order given."""
+        count, mean, squares, low, high = functools.reduce(merge_moments, tables)
+        return cls(count, mean, np.sqrt(squares / np.maximum(count, 1.0)), low, high)
 
     def shift_and_scale(self) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
         """Mean and standard deviation; 1 for a constant channel, whose standard deviation is round-off."""
@@ -284,4 +244,4 @@ class Statistics:
     @classmethod
     def from_json(cls, lists: dict[str, Any]) -> Statistics:
         """The inverse of `to_json`."""
-        return cls(*(np.array(lists[name], dtype=np.float64) for name in cls.__dataclass_fields__))
+        return cls(**{name: np.array(values, dtype=np.float64) for name, values in lists.items()})

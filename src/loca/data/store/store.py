@@ -175,10 +175,8 @@ class Store(Records):
         self.domain = domain_from_json(description["domain"])
         self.inputs = tuple(Variable(**variable) for variable in description["inputs"])
         self.outputs = tuple(Variable(**variable) for variable in description["outputs"])
-        self.sensor_coordinates, self.query_coordinates = (
-            tuple(Variable(**variable) for variable in description.get(name, ()))
-            for name in ("sensor_coordinates", "query_coordinates")
-        )
+        self.sensor_coordinates = tuple(Variable(**variable) for variable in description["sensor_coordinates"])
+        self.query_coordinates = tuple(Variable(**variable) for variable in description["query_coordinates"])
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Store:
@@ -189,10 +187,10 @@ class Store(Records):
         description = group_attributes(path).get("loca")
         if description is None:
             raise ValueError(f"{path} is not a store of loca; convert other files with `loca convert` first")
-        if description["format"] > FORMAT:
+        if description["format"] != FORMAT:
             raise ValueError(
-                f"{path} has format {description['format']}, but this version of loca reads formats up to {FORMAT}; "
-                "upgrade with `pip install --upgrade loca-jax`"
+                f"{path} has format {description['format']}, but this version of loca reads format {FORMAT}; "
+                "upgrade with `pip install --upgrade loca-jax`, or create it again"
             )
         store = cls(path, description)
         store.check_files()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
-import shutil
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from importlib.metadata import version
@@ -19,26 +18,17 @@ import numpy as np
 from loca.data.records import Records, Rows
 from loca.data.store.schema import (
     Arrays,
-    Moments,
     Statistics,
     StoreSchema,
     content_digest,
     dimensions,
     input_moments,
+    moments,
     sample_digests,
     samples_to_arrays,
 )
 from loca.data.store.store import Store, group_attributes, write_rows
-from loca.durable import (
-    differences,
-    is_started,
-    lock,
-    sync,
-    sync_tree,
-    without_versions,
-    write_atomically,
-    write_request,
-)
+from loca.durable import Resumable, create, sync
 from loca.workers import run_tasks
 
 PIECE_BYTES = 2**24
@@ -90,23 +80,11 @@ def convert(
     return write_store(
         path,
         schema,
-        SelectedRows(records, numbers),
+        lambda chosen: samples_to_arrays(records.load(numbers[chosen.start : chosen.stop]))[1],
         provenance=provenance,
         block=max(1, PIECE_BYTES // sum(array.nbytes for array in example.values())),
         progress=progress,
     )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class SelectedRows:
-    """Reads the arrays of selected rows of records, numbered consecutively."""
-
-    records: Records
-    numbers: np.ndarray
-
-    def __call__(self, rows: range) -> Arrays:
-        """Read some of the selected rows."""
-        return samples_to_arrays(self.records.load(self.numbers[rows.start : rows.stop]))[1]
 
 
 def describe_rows(numbers: np.ndarray) -> str:
@@ -140,21 +118,24 @@ def write_store(
     - `workers`, `executor`: see `run_tasks`.
     - `progress`: called with the number of completed samples and their total number.
     """
-    path = Path(path)
-    partial = PartialStore(path, schema, provenance, min(block, schema.count))
-    if path.exists() and not partial.directory.exists():
-        return partial.existing()
-    with lock(partial.directory):
-        if path.exists():  # interrupted after the store was complete but before the partial one was removed
-            store = partial.existing()
-            shutil.rmtree(partial.directory)
-            return store
-        partial.start()
-        for done in partial.fill(read, workers, executor):
+    block = min(block, schema.count)
+    shard = block * pieces_per_shard(schema, block)
+    request = {"provenance": provenance, **schema.description(), "block": block, "shard": shard}
+
+    def build(work: Resumable) -> Path:
+        writer = StoreWriter(work, schema, block, shard)
+        for done in writer.fill(read, workers, executor):
             if progress is not None:
                 progress(done, schema.count)
-        partial.finish()
+        return writer.finish()
+
+    path = Path(path)
+    create(path, request, lambda path: group_attributes(path).get("loca", {}), build, ignore=UNKNOWN_BEFORE)
     return Store.open(path)
+
+
+UNKNOWN_BEFORE = ("statistics", "digest", "versions")
+"""What a request lacks, and packages that a complete store may differ in."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,25 +143,33 @@ class WritePiece:
     """Reads the samples of a piece and writes them to a file, with their digests and moments."""
 
     read: Callable[[range], Arrays]
-    directory: Path
+    work: Resumable
 
     def __call__(self, rows: range) -> None:
         """Write the piece, unless it exists."""
-        path = piece_path(self.directory, rows)
-        if path.exists():
-            return
-        arrays = self.read(rows)
-        summary = {
-            "u_moments": input_moments(arrays).table,
-            "s_moments": Moments.of(arrays["s"]).table,
-            "digests": sample_digests(arrays),
-        }
-        write_arrays(path, {**arrays, **summary})
+        if piece_key(rows) not in self.work:
+            arrays = self.read(rows)
+            summary = {
+                "u_moments": input_moments(arrays),
+                "s_moments": moments(arrays["s"]),
+                "digests": sample_digests(arrays),
+            }
+            write_arrays(self.work, piece_key(rows), {**arrays, **summary})
 
 
-def write_arrays(path: Path, arrays: Arrays) -> None:
-    """Write arrays to a file, by name."""
-    write_atomically(path, lambda file: np.savez(file, **arrays))  # pyright: ignore[reportArgumentType]
+def piece_key(rows: range) -> str:
+    """The key of the samples of a piece, which is removed once its shard is packed."""
+    return f"samples-{rows.start}"
+
+
+def shard_key(rows: range) -> str:
+    """The key of the summary of a shard; the shard is packed once it exists."""
+    return f"shard-{rows.start}"
+
+
+def write_arrays(work: Resumable, key: str, arrays: Arrays) -> None:
+    """Write arrays as a piece, by name."""
+    work.write(key, lambda file: np.savez(file, **arrays))  # pyright: ignore[reportArgumentType]
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -189,139 +178,100 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         return dict(arrays)
 
 
-def piece_path(directory: Path, rows: range) -> Path:
-    """The file of a piece."""
-    return directory / f"{rows.start:012d}.npz"
+class StoreWriter:
+    """Writes `FILE.zarr.partial`: pieces that are not packed yet, the shards packed so far, and a summary of each.
 
+    **Arguments:**
 
-class PartialStore:
-    """`FILE.zarr.partial`: pieces that are not packed yet, the shards packed so far, and a summary of each."""
+    - `work`: the resumable work.
+    - `schema`: the content of the store.
+    - `block`, `shard`: number of samples in a piece and in a file.
+    """
 
-    def __init__(self, path: Path, schema: StoreSchema, provenance: dict[str, Any], block: int):
-        self.path, self.schema, self.block = path, schema, block
-        self.shard = block * pieces_per_shard(schema, block)
-        self.request = json.loads(
-            json.dumps({**schema.description(), "block": block, "shard": self.shard, "provenance": provenance})
-        )
-        self.directory = path.with_name(path.name + ".partial")
-        self.data, self.packed = self.directory / "data", self.directory / "packed"
-        # named after the request, because workers of a killed run with other arguments may still be running
-        mark = hashlib.sha256(json.dumps(self.request, sort_keys=True).encode()).hexdigest()[:16]
-        self.pieces = self.directory / f"pieces-{mark}"
+    def __init__(self, work: Resumable, schema: StoreSchema, block: int, shard: int):
+        self.work, self.schema, self.block = work, schema, block
+        self.shards = cut(range(schema.count), shard)
+        self.data = work.directory / "data"
+        if "arrays" not in work:
+            self.create_arrays(shard)
+            work.write("arrays")
 
-    def existing(self) -> Store:
-        """The existing store, if it is the requested one."""
-        found = group_attributes(self.path).get("loca", {})
-        if difference := differences(without_versions(found), without_versions(self.request)):
-            raise FileExistsError(
-                f"{self.path} already exists and holds something else ({difference}); "
-                "choose another name, or delete it first"
-            )
-        return Store.open(self.path)
-
-    def start(self) -> None:
-        """Write the request and create the arrays, or check that an interrupted run requested the same."""
-        started = is_started(self.directory, self.request)
-        self.pieces.mkdir(exist_ok=True)  # also when resuming: tools that copy files may leave out empty directories
-        self.packed.mkdir(exist_ok=True)
-        if not started:
-            self.create_arrays()
-            write_request(self.directory, self.request)
-        for leftover in [*self.pieces.glob(".*"), *self.packed.glob(".*")]:  # from a killed run
-            leftover.unlink(missing_ok=True)
-
-    def create_arrays(self) -> None:
+    def create_arrays(self, shard: int) -> None:
         """Create the empty arrays, and write those that all samples share."""
         import zarr
         from zarr.codecs import Crc32cCodec
 
         group = zarr.create_group(self.data, overwrite=True)
         indexed = "index" in self.schema.each
+        options = {"compressors": Crc32cCodec(), "config": {"write_empty_chunks": True}}
         for name, array in self.schema.each.items():
             group.create_array(
                 name,
                 shape=(self.schema.count, *array.shape),
                 dtype=array.dtype,
                 chunks=(1, *array.shape),
-                shards=(self.shard, *array.shape),
-                compressors=Crc32cCodec(),
+                shards=(shard, *array.shape),
                 dimension_names=dimensions(name, True, indexed),
-                config={"write_empty_chunks": True},
+                **options,
             )
         for name, array in self.schema.once.items():
-            group.create_array(
-                name,
-                data=array,
-                chunks=array.shape,
-                compressors=Crc32cCodec(),
-                dimension_names=dimensions(name, False, indexed),
-                config={"write_empty_chunks": True},
-            )
+            names = dimensions(name, False, indexed)
+            group.create_array(name, data=array, chunks=array.shape, dimension_names=names, **options)
 
     def fill(self, read: Callable[[range], Arrays], workers: int, executor: Executor | None) -> Iterator[int]:
         """Compute missing pieces, pack each complete shard, and yield the number of completed samples."""
-        open_shards = [rows for rows in cut(range(self.schema.count), self.shard) if not self.summary(rows).exists()]
         missing = {
-            shard: {rows for rows in cut(shard, self.block) if not piece_path(self.pieces, rows).exists()}
-            for shard in open_shards
+            rows: shard
+            for shard in self.shards
+            if shard_key(shard) not in self.work
+            for rows in cut(shard, self.block)
+            if piece_key(rows) not in self.work
         }
-        done = self.schema.count - sum(len(rows) for each in missing.values() for rows in each)
+        done = self.schema.count - sum(map(len, missing))
         yield done
-        for shard in open_shards:
-            if not missing[shard]:
+        left = Counter(missing.values())
+        for shard in self.shards:
+            if not left[shard] and shard_key(shard) not in self.work:
                 self.pack(shard)
-        todo = sorted((rows for each in missing.values() for rows in each), key=lambda rows: rows.start)
-        for rows in run_tasks(WritePiece(read, self.pieces.absolute()), todo, workers=workers, executor=executor):
-            start = rows.start - rows.start % self.shard
-            shard = range(start, min(start + self.shard, self.schema.count))
-            missing[shard].remove(rows)
-            if not missing[shard]:
+        for rows in run_tasks(WritePiece(read, self.work), list(missing), workers=workers, executor=executor):
+            shard = missing[rows]
+            left[shard] -= 1
+            if not left[shard]:
                 self.pack(shard)
             done += len(rows)
             yield done
 
     def pack(self, shard: range) -> None:
         """Pack the pieces of a shard; they are removed when the shard and its summary are on the disk."""
-        files = [piece_path(self.pieces, rows) for rows in cut(shard, self.block)]
-        pieces = [read_arrays(file) for file in files]
-        for name in self.schema.each:
+        keys = [piece_key(rows) for rows in cut(shard, self.block)]
+        pieces = [read_arrays(self.work.path(key)) for key in keys]
+        for name, array in self.schema.each.items():
             write_rows(self.data / name, shard, np.concatenate([piece[name] for piece in pieces]))
-            trailing = ("0" for _ in self.schema.each[name].shape)
-            sync(self.data.joinpath(name, "c", str(shard.start // self.shard), *trailing))
-        summary = {
-            "u_moments": np.stack([piece["u_moments"] for piece in pieces]),
-            "s_moments": np.stack([piece["s_moments"] for piece in pieces]),
-            "digests": np.concatenate([piece["digests"] for piece in pieces]),
-        }
-        write_arrays(self.summary(shard), summary)
-        for file in files:
-            file.unlink()
+            sync(self.data.joinpath(name, "c", str(shard.start // len(self.shards[0])), *("0" for _ in array.shape)))
+        summary = {name: np.stack([piece[name] for piece in pieces]) for name in ("u_moments", "s_moments")}
+        summary["digests"] = np.concatenate([piece["digests"] for piece in pieces])
+        write_arrays(self.work, shard_key(shard), summary)
+        for key in keys:
+            self.work.path(key).unlink()
 
-    def summary(self, shard: range) -> Path:
-        """The file with the summary of a shard; the shard is packed once it exists."""
-        return piece_path(self.packed, shard)
-
-    def finish(self) -> None:
-        """Write the description, move the store to its path, and remove the partial one."""
+    def finish(self) -> Path:
+        """Write the description of the complete store, and return its path."""
         import zarr
 
         for leftover in [*self.data.rglob("*.partial"), *self.data.rglob("*.__lock")]:  # written by a killed run
             leftover.unlink()
-        shards = [read_arrays(self.summary(shard)) for shard in cut(range(self.schema.count), self.shard)]
+        summaries = [read_arrays(self.work.path(shard_key(shard))) for shard in self.shards]
         statistics = {
-            name: Statistics.of(Moments(*each) for shard in shards for each in shard[f"{name}_moments"]).to_json()
+            name: Statistics.of(table for shard in summaries for table in shard[f"{name}_moments"]).to_json()
             for name in ("u", "s")
         }
-        digest = content_digest(self.schema.once, np.concatenate([shard["digests"] for shard in shards]))
-        description = {**self.request, "statistics": statistics, "digest": digest}
+        digest = content_digest(self.schema.once, np.concatenate([shard["digests"] for shard in summaries]))
+        description = {**self.work.request, "statistics": statistics, "digest": digest}
         zarr.open_group(self.data, mode="r+").attrs.put({"loca": description})
         with warnings.catch_warnings():  # not part of the Zarr v3 standard yet, but xarray warns without it
             warnings.filterwarnings("ignore", "Consolidated metadata")
             zarr.consolidate_metadata(self.data)
-        sync_tree(self.data)
-        self.data.rename(self.path)
-        sync(self.path.parent)
-        shutil.rmtree(self.directory, ignore_errors=True)
+        return self.data
 
 
 def pieces_per_shard(schema: StoreSchema, block: int) -> int:
