@@ -18,8 +18,8 @@ from rows import Rows, read_rows
 from solved import CACHE, measure, source
 
 import loca
+from loca.choosing import fit_ridge
 from loca.runs.execution import mean_field
-from loca.solving import fit_ridge
 
 RESULTS = Path(__file__).parent / "chosen.json"
 CASES = ("darcy-literal-1000-128", "shallow-water", "mnist", "europe", "antiderivative-0.1")

@@ -24,8 +24,8 @@ import numpy as np
 import loca
 from loca.data import Indexed, Samples, StoreSchema, samples_to_arrays, write_store
 from loca.domains import Box
+from loca.gaussian import Hyperparameters
 from loca.runs import commit, hardware
-from loca.solving import Hyperparameters
 
 RESULTS = Path(__file__).with_suffix(".json")
 FUNCTIONS = (1_000, 10_000, 100_000, 1_000_000)

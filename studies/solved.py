@@ -28,13 +28,13 @@ from rows import Rows, read_rows
 from scipy.stats import binom
 
 import loca
+from loca.choosing import fit_ridge
 from loca.claims import Results
 from loca.claims.comparison import run_name
 from loca.evaluation import evaluate
 from loca.problems import Antiderivative, Climate, Darcy, MechanicalMNIST, ShallowWater
 from loca.runs import DataSource, Drawn, Recorded, RunData, Test
 from loca.runs.execution import mean_field
-from loca.solving import fit_ridge
 
 RESULTS = Path(__file__).parent / "solved.json"
 CACHE = Path(os.environ.get("LOCA_CACHE", "build/solved"))

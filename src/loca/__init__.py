@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from loca import attention as attention
     from loca import benchmarks as benchmarks
     from loca import checks as checks
+    from loca import choosing as choosing
     from loca import claims as claims
     from loca import data as data
     from loca import devices as devices
@@ -37,25 +38,24 @@ if TYPE_CHECKING:
     from loca import sensitivity as sensitivity
     from loca import serving as serving
     from loca import sklearn as sklearn
-    from loca import solving as solving
     from loca import training as training
     from loca import typing as typing
     from loca import uncertainty as uncertainty
+    from loca.choosing import choose as choose
     from loca.data import Samples as Samples
     from loca.evaluation import evaluate as evaluate
     from loca.exporting import export as export
+    from loca.gaussian import GaussianOperator as GaussianOperator
+    from loca.gaussian import solve as solve
     from loca.inversion import acquire as acquire
     from loca.inversion import design as design
     from loca.inversion import invert as invert
     from loca.models import FNO as FNO
     from loca.models import LOCA as LOCA
     from loca.models import DeepONet as DeepONet
-    from loca.models import GaussianOperator as GaussianOperator
     from loca.models import Operator as Operator
     from loca.saving import load as load
     from loca.saving import save as save
-    from loca.solving import choose as choose
-    from loca.solving import solve as solve
     from loca.training import fit as fit
     from loca.uncertainty import Ensemble as Ensemble
     from loca.uncertainty import Probabilistic as Probabilistic
@@ -68,13 +68,13 @@ _HOMES = {
     "LOCA": "models",
     "DeepONet": "models",
     "Ensemble": "uncertainty",
-    "GaussianOperator": "models",
+    "GaussianOperator": "gaussian",
     "Operator": "models",
     "Probabilistic": "uncertainty",
     "Samples": "data",
     "acquire": "inversion",
     "calibrate": "uncertainty",
-    "choose": "solving",
+    "choose": "choosing",
     "design": "inversion",
     "evaluate": "evaluation",
     "export": "exporting",
@@ -82,7 +82,7 @@ _HOMES = {
     "invert": "inversion",
     "load": "saving",
     "save": "saving",
-    "solve": "solving",
+    "solve": "gaussian",
 }
 """The part that defines each name which is neither a part nor the version."""
 
@@ -104,6 +104,7 @@ __all__ = [
     "calibrate",
     "checks",
     "choose",
+    "choosing",
     "claims",
     "data",
     "design",
@@ -135,7 +136,6 @@ __all__ = [
     "saving",
     "sensitivity",
     "solve",
-    "solving",
     "training",
     "typing",
     "uncertainty",

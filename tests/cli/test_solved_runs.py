@@ -1,7 +1,6 @@
 """`loca train --model gaussian`, `--model best` and `loca choose`: runs like those of trained models."""
 
 import functools
-import importlib
 import json
 
 import numpy as np
@@ -9,14 +8,13 @@ import pytest
 import xarray
 
 from commands import command
+from loca.choosing import ChoiceReport, gaussian, ridge
 from loca.data import Store
 from loca.evaluation import Report
-from loca.models import GaussianOperator
+from loca.gaussian import GaussianOperator, Hyperparameters, solve
 from loca.problems import Antiderivative, generate
 from loca.runs import ConfigurationError, check_configuration, read_configuration, read_run
 from loca.saving import load
-from loca.solving import ChoiceReport, Hyperparameters, solve
-from loca.solving.competitors import gaussian, ridge
 
 PROBLEM = Antiderivative(length=0.3, sensors=20, queries=10)
 
@@ -33,10 +31,9 @@ def files(tmp_path_factory):
 def _without_search(monkeypatch):
     """The hyperparameters are given: searching for them takes most of the time."""
     quick = functools.partial(solve, hyperparameters=Hyperparameters())
-    monkeypatch.setattr("loca.solving.competitors.solve", quick)
+    monkeypatch.setattr("loca.choosing.solve", quick)
     monkeypatch.setattr("loca.runs.execution.solve", quick)
-    choose = importlib.import_module("loca.solving.choose")
-    monkeypatch.setattr(choose, "COMPETITORS", {"ridge": ridge, "Gaussian": gaussian})
+    monkeypatch.setattr("loca.choosing.COMPETITORS", {"ridge": ridge, "Gaussian": gaussian})
 
 
 def check_use(run, files):

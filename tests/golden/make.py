@@ -21,10 +21,10 @@ from loca.data import Shared, Variable
 from loca.domains import Box, Sphere, Torus
 from loca.encoders import Fourier, Sensors
 from loca.exporting import SUFFIXES
+from loca.gaussian import Hyperparameters
 from loca.models import Proportional, Regression
 from loca.rules import MonteCarlo
 from loca.saving import inspect
-from loca.solving import Hyperparameters
 
 HERE = Path(__file__).parent
 SMALL = {"num_features": 6, "lift_size": 6, "lift_widths": (8,), "proposal_widths": (8,), "feature_widths": (8,)}

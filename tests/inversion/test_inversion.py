@@ -181,7 +181,7 @@ def test_correlations_are_shrunk_as_far_as_chance_explains_them():
 
 @pytest.fixture(scope="module")
 def solved(train):
-    hyper = loca.solving.Hyperparameters(length=2.0, noise=1e-3, location_lengths=(0.3,))
+    hyper = loca.gaussian.Hyperparameters(length=2.0, noise=1e-3, location_lengths=(0.3,))
     return loca.solve(train.take(jnp.arange(12)), hyperparameters=hyper, progress=False)[0]
 
 

@@ -9,9 +9,9 @@ import pytest
 import loca
 from loca.data import Log, Normalization, PerLocation, Samples, Shared
 from loca.domains import Box
+from loca.gaussian import Hyperparameters
 from loca.models import FNO, LOCA, DeepONet, Operator, Regression
 from loca.rules import OwnQueries
-from loca.solving import Hyperparameters
 from loca.typing import Measurements, MultiInput, values_of
 
 KEY = jax.random.key(0)

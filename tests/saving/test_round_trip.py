@@ -21,6 +21,7 @@ from loca.attention import Attention, Blocked, Dense, Nystrom, RandomFeatures, S
 from loca.data import Normalization, Transform, Variable
 from loca.domains import Box, Domain, Mesh, Sphere, Torus
 from loca.encoders import Encoder, Fourier, HarmonicSensors, Projection, Scattering1D, Scattering2D, Sensors
+from loca.gaussian import Hyperparameters, solve
 from loca.kernels import RBF, Kernel, Laplacian, Matern, RationalQuadratic
 from loca.models import FNO, LOCA, DeepONet, Operator, Proportional, Regression
 from loca.nets import MLP
@@ -30,7 +31,6 @@ from loca.rules import GaussLegendre, MonteCarlo, OwnQueries, QuasiMonteCarlo, R
 from loca.saving import Entry, Header, ModelFileError, describe, inspect, load, save
 from loca.saving.registry import FUNCTIONS, HISTORICAL, PARTS, builtin_class, classes_in, name_of
 from loca.sensitivity import tangents
-from loca.solving import Hyperparameters, solve
 from loca.typing import MultiInput
 
 SMALL = {

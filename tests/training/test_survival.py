@@ -17,7 +17,7 @@ from lives import PROBLEM
 from saves import is_saving, wait_for_a_save
 from zygote import Life, zygote
 
-from loca.data import Part
+from loca.data import Part, data_digest
 from loca.durable import MANIFEST
 from loca.encoders import Sensors
 from loca.kernels import Laplacian
@@ -26,7 +26,6 @@ from loca.models import LOCA
 from loca.problems import Antiderivative, generate
 from loca.saving import save
 from loca.training import Checkpoints, History, State, StoppedError, fit, paper_optimizer
-from loca.training.fingerprint import data_digest
 from loca.training.history import HistoryWriter
 from loca.training.run_directory import RunDirectory
 

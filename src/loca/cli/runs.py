@@ -77,8 +77,8 @@ def train(
     """
     from rich.console import Console
 
+    from loca.choosing import REPORT_FILE, ChoiceReport
     from loca.runs import MODEL_FILE, execute, read_configuration, read_run
-    from loca.solving import REPORT_FILE, ChoiceReport
     from loca.training import StoppedError
 
     config = Path(source) if source is not None and source.endswith(".toml") else None

@@ -4,6 +4,8 @@ from loca.data.choices import Recommendation as Recommendation
 from loca.data.choices import TransformNames as TransformNames
 from loca.data.choices import columns as columns
 from loca.data.choices import recommend as recommend
+from loca.data.digest import arrays_digest as arrays_digest
+from loca.data.digest import data_digest as data_digest
 from loca.data.files import Labeled as Labeled
 from loca.data.files import open as open  # noqa: A004
 from loca.data.normalization import Normalization as Normalization

@@ -12,9 +12,10 @@ from jaxtyping import Array, Float, Int
 
 from loca.data import Records, Samples, Shared, as_input, as_numbers
 from loca.domains import area_weights
+from loca.gaussian import GaussianOperator
 from loca.inversion.errors import as_deviations, as_locations, inner_of, knows_correlations, surrogate_covariance
 from loca.inversion.prior import Prior, as_prior, loaded
-from loca.models import GaussianOperator, Operator, Uncertain, encode_functions
+from loca.models import Operator, Uncertain, encode_functions
 from loca.typing import Input, Key, MultiInput, Numbers, PyTree
 from loca.uncertainty import Ensemble
 

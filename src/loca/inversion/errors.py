@@ -11,8 +11,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from loca.data import Records, Samples, Shared, as_numbers, shared_array
+from loca.gaussian import GaussianOperator
 from loca.inversion.prior import Prior, loaded
-from loca.models import GaussianOperator, Operator, Uncertain, interpolation_between, predict, predict_error_bars
+from loca.models import Operator, Uncertain, interpolation_between, predict, predict_error_bars
 from loca.typing import Input, Key, Numbers
 from loca.uncertainty import Calibrated, Ensemble
 

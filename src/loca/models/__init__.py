@@ -12,8 +12,6 @@ from loca.models.deeponet import DeepONet as DeepONet
 from loca.models.default_encoders import projection as projection
 from loca.models.fno import FNO as FNO
 from loca.models.fno import FieldAtQueries as FieldAtQueries
-from loca.models.gaussian import Conditions as Conditions
-from loca.models.gaussian import GaussianOperator as GaussianOperator
 from loca.models.grid import Grid as Grid
 from loca.models.grid import SpectralLayer as SpectralLayer
 from loca.models.grid import interpolation_between as interpolation_between
@@ -31,6 +29,7 @@ from loca.models.predictor import mean_error as mean_error
 from loca.models.predictor import predict as predict
 from loca.models.predictor import predict_encoded as predict_encoded
 from loca.models.separable import AtQueries as AtQueries
+from loca.models.separable import Basis as Basis
 from loca.models.separable import SeparableOperator as SeparableOperator
 from loca.models.settings import SETTINGS as SETTINGS
 from loca.models.settings import Setting as Setting
@@ -60,7 +59,6 @@ __all__ = [
     "DeepONet",
     "ErrorBars",
     "FieldAtQueries",
-    "GaussianOperator",
     "Grid",
     "Halves",
     "Model",

@@ -16,10 +16,12 @@ import optax
 
 from loca import losses
 from loca.attention import Uncoupled
+from loca.choosing import choose, competitor_directory, fit_ridge
 from loca.data import Samples
 from loca.domains import area_weights
 from loca.durable import write_atomically
 from loca.evaluation import Report, evaluate
+from loca.gaussian import solve
 from loca.models import MODELS, SETTINGS, Operator, Proportional, Regression, Setting, mean_error
 from loca.parameters import count
 from loca.runs.configuration import (
@@ -33,7 +35,6 @@ from loca.runs.configuration import (
 )
 from loca.runs.sources import FileSource, RunData
 from loca.saving import MODEL_FILE, save
-from loca.solving import choose, competitor_directory, fit_ridge, solve
 from loca.training import Progress, default_optimizer, fit, loggers, paper_optimizer
 from loca.typing import Key
 

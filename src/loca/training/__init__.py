@@ -2,7 +2,6 @@
 
 from loca.training import loggers as loggers
 from loca.training.checkpoints import Checkpoints as Checkpoints
-from loca.training.fingerprint import data_digest as data_digest
 from loca.training.fit import BrokenLossError as BrokenLossError
 from loca.training.fit import fit as fit
 from loca.training.history import Callback as Callback
@@ -37,7 +36,6 @@ __all__ = [
     "StoppedError",
     "advance",
     "average_weights",
-    "data_digest",
     "default_optimizer",
     "fit",
     "loggers",

@@ -14,16 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from loca.data import Part, Records, Samples, Shared, Store
+from loca.data import Records, Samples, Shared, arrays_digest, data_digest
 from loca.models import Operator, Signature
 from loca.parameters import trainable
 from loca.training.checkpoints import arrays_of
 from loca.training.history import finite
 from loca.training.steps import State, StepConfig
 from loca.typing import Array, PyTree
-
-PROBED_ROWS = 16
-"""The number of functions that are read from files without a digest."""
 
 ROUND_OFF = 1e-4
 """Initial parameters of relative difference below this are the same: another processor rounds differently."""
@@ -101,32 +98,6 @@ def difference(saved: Mapping[str, Any], request: Mapping[str, Any], step: int) 
 
 
 # ---- data ------------------------------------------------------------------------------------------------------------
-
-
-def data_digest(data: Samples | Records) -> str:
-    """What was digested and the digest: all arrays in memory, the digest of a store, or a few functions of a file."""
-    match data:
-        case Samples():
-            return f"arrays {arrays_digest((data.u, data.y, data.s, data.x))}"
-        case Store():
-            return f"store {data.digest[:32]}"
-        case Part():
-            key = None if data.key is None else jax.random.key_data(data.key)
-            text = f"{data_digest(data.whole)} {arrays_digest((data.rows, key))} {data.labels}"
-            return f"part {hashlib.sha256(text.encode()).hexdigest()[:32]}"
-    rows = np.unique(np.linspace(0, len(data) - 1, PROBED_ROWS).round().astype(int))
-    loaded = data.load(rows)
-    return f"functions {arrays_digest((loaded.u, loaded.y, loaded.s, loaded.x))}"
-
-
-def arrays_digest(tree: PyTree) -> str:
-    """SHA-256 of the types, shapes and bytes of all arrays of a tree, shortened to 32 digits."""
-    found = hashlib.sha256()
-    for leaf in jax.tree.leaves(tree):
-        array = np.ascontiguousarray(leaf)
-        found.update(f"{array.dtype.str}{array.shape}".encode())
-        found.update(array.reshape(-1).view(np.uint8).data)
-    return found.hexdigest()[:32]
 
 
 def are_comparable(one: str | None, other: str | None) -> bool:

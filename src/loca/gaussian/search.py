@@ -21,9 +21,10 @@ from jaxtyping import Array, Float
 
 from loca.data import Indexed, Queries, Samples, Shared, columns
 from loca.encoders import Encoder
+from loca.gaussian.operator import GaussianOperator
+from loca.gaussian.problem import Accuracy, Hyperparameters, Problem, Ranks
 from loca.metrics import relative_l2
-from loca.models import GaussianOperator, standardized_errors
-from loca.solving.problem import Accuracy, Hyperparameters, Problem, Ranks
+from loca.models import standardized_errors
 from loca.typing import Input
 
 ACCURACY = Accuracy(tolerance=3e-4, limit=100)

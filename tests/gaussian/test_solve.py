@@ -15,12 +15,12 @@ import pytest
 import loca
 from loca.data import Free, Part, Samples, Shared, StoreSchema, samples_to_arrays, write_store
 from loca.domains import Box, Sphere
+from loca.gaussian import Hyperparameters, solve
+from loca.gaussian.problem import Accuracy, Problem, Ranks
+from loca.gaussian.search import Fold, Stage, Trial, Trials, search
+from loca.gaussian.solve import OPERATIONS, RANKS, affordable
 from loca.metrics import relative_l2
 from loca.models import Regression
-from loca.solving import Hyperparameters, solve
-from loca.solving.problem import Accuracy, Problem, Ranks
-from loca.solving.search import Fold, Stage, Trial, Trials, search
-from loca.solving.solve import OPERATIONS, RANKS, affordable
 from loca.typing import Measurements, MultiInput
 
 FEW = (20, 20)
@@ -165,7 +165,7 @@ def stored(path, data):
 
 def test_further_blocks_of_a_file_compile_nothing(tmp_path, caplog, monkeypatch):
     """Else compiled programs would fill the memory as functions stream."""
-    monkeypatch.setattr("loca.solving.problem.STREAMED", 300)  # more than are encoded at once
+    monkeypatch.setattr("loca.gaussian.problem.STREAMED", 300)  # more than are encoded at once
     data = functions(1200).observe(jax.random.key(0), 6)
     problem, store = Problem.fit(data, ()), stored(tmp_path, data)
     for count in (600, 1200):
@@ -265,7 +265,7 @@ import os, signal, sys, threading, pathlib
 sys.path.insert(0, {tests!r})
 from test_solve import functions
 import loca, jax
-from loca.solving import solve
+from loca.gaussian import solve
 delay = float(sys.argv[1])
 if delay:
     threading.Timer(delay, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()

@@ -1,7 +1,6 @@
 """The best of several models: never worse than ridge, whatever fails, and resumed where it was killed."""
 
 import functools
-import importlib
 import time
 
 import jax
@@ -9,14 +8,24 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from loca import choosing
+from loca.choosing import (
+    ChoiceReport,
+    NoResultError,
+    Task,
+    choose,
+    gaussian,
+    mean_field,
+    ridge,
+    steps_within,
+    trained,
+)
 from loca.data import Free, Samples
 from loca.evaluation import evaluate
-from loca.models import FNO, LOCA, GaussianOperator, Regression
-from loca.solving import ChoiceReport, Hyperparameters, choose, competitors, solve
-from loca.solving.competitors import NoResultError, Task, gaussian, mean_field, ridge, steps_within, trained
+from loca.gaussian import GaussianOperator, Hyperparameters, solve
+from loca.models import FNO, LOCA, Regression
 from loca.training import History, Progress
 
-MODULE = importlib.import_module("loca.solving.choose")  # the door has the function of this name
 SMALL = {"num_features": 3, "lift_size": 4, "lift_widths": (5,), "proposal_widths": (5,), "feature_widths": (5,)}
 
 
@@ -33,11 +42,11 @@ def pairs(seed=0, functions=30, curved=0.0):
 def compete(monkeypatch):
     """Functions that let given models compete: small ones, without a search."""
     quick = functools.partial(solve, hyperparameters=Hyperparameters())
-    monkeypatch.setattr("loca.solving.competitors.solve", quick)
-    monkeypatch.setattr("loca.solving.competitors.steps_within", lambda *_: 5)
+    monkeypatch.setattr("loca.choosing.solve", quick)
+    monkeypatch.setattr("loca.choosing.steps_within", lambda *_: 5)
 
     def compete(models, *data, **options):
-        monkeypatch.setattr(MODULE, "COMPETITORS", models)
+        monkeypatch.setattr(choosing, "COMPETITORS", models)
         return choose(*data, **options)
 
     return compete
@@ -175,7 +184,7 @@ def test_steps_fill_the_time_that_a_model_has(monkeypatch):
             for callback in callbacks:
                 callback(Progress(step, steps, 0.0, 0.0, History()))
 
-    monkeypatch.setattr(competitors, "fit", fit)
+    monkeypatch.setattr(choosing, "fit", fit)
     model = Regression.fit(pairs(), 0)
     task = Task(pairs(), pairs(), {}, 100.0, 0, False, None)
     left = 0.9 * 100.0 - 2 * 20.0 - 2.0  # two compilations, and the measurement

@@ -11,9 +11,12 @@ import pytest
 from loca.data import Free, Indexed, Normalization, Samples, Shared
 from loca.domains import Box, Sphere, Torus
 from loca.encoders import PrincipalComponents
-from loca.gaussian import Block, System, correlated, labels, labels_at
+from loca.gaussian import labels
+from loca.gaussian.correlated import correlated
+from loca.gaussian.labels import labels_at
+from loca.gaussian.problem import Accuracy, Hyperparameters, Problem, Ranks
+from loca.gaussian.system import Block, System
 from loca.models import Regression
-from loca.solving.problem import Accuracy, Hyperparameters, Problem, Ranks
 
 HYPER = Hyperparameters(length=1.5, damping=0.5, linear=0.7, noise=1e-2, location_lengths=(0.4, 0.6))
 NUGGET = dataclasses.replace(HYPER, nugget=0.05)

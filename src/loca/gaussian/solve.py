@@ -13,15 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from loca.data import Free, Indexed, Records, Samples, Shared
+from loca.data import Free, Indexed, Records, Samples, Shared, data_digest
 from loca.durable import is_started, write_request
 from loca.encoders import Encoder
-from loca.gaussian import free_cost, grid_axes, label_costs
-from loca.models import GaussianOperator
-from loca.solving.problem import Accuracy, Hyperparameters, Problem, Ranks
-from loca.solving.search import ACCURACY as TRIAL_ACCURACY
-from loca.solving.search import HEADER, Fold, Stage, Trial, Trials, amplitudes, search, table_row
-from loca.training import data_digest
+from loca.gaussian.features import grid_axes
+from loca.gaussian.labels import free_cost, label_costs
+from loca.gaussian.operator import GaussianOperator
+from loca.gaussian.problem import Accuracy, Hyperparameters, Problem, Ranks
+from loca.gaussian.search import ACCURACY as TRIAL_ACCURACY
+from loca.gaussian.search import HEADER, Fold, Stage, Trial, Trials, amplitudes, search, table_row
 
 RANKS = Ranks(2048, 1024)
 """The number of features of inputs and of locations, at most, unless given."""

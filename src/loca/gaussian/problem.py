@@ -20,22 +20,12 @@ from jaxtyping import Array, Float
 from loca.data import Free, Indexed, Normalization, OutputNormalization, Queries, Records, Samples, Shared
 from loca.domains import area_weights
 from loca.encoders import Encoder, Joined, PrincipalComponents
-from loca.gaussian import (
-    KEPT,
-    Block,
-    InputFeatures,
-    InputKernel,
-    LocationFeatures,
-    Report,
-    Solution,
-    StoredBlocks,
-    System,
-    Values,
-    correlated,
-    labels_at,
-    location_features,
-)
-from loca.models import Conditions, GaussianOperator, Signature, projection
+from loca.gaussian.correlated import correlated
+from loca.gaussian.features import InputFeatures, InputKernel, LocationFeatures, location_features
+from loca.gaussian.labels import KEPT, Values, labels_at
+from loca.gaussian.operator import Conditions, GaussianOperator
+from loca.gaussian.system import Block, Report, Solution, StoredBlocks, System
+from loca.models import Signature, projection
 from loca.typing import Input, Measurements, MultiInput, PyTree
 
 COMPONENTS = 256

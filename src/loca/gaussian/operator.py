@@ -12,9 +12,11 @@ from jaxtyping import Array, Float
 from loca.attention import Channels
 from loca.data import Indexed, Normalization, Queries, Shared
 from loca.encoders import Encoder
-from loca.gaussian import Block, InputFeatures, LocationFeatures, System, correlated, labels_at
-from loca.models.separable import Basis, SeparableOperator
-from loca.models.uncertain import Uncertain, normal_radius
+from loca.gaussian.correlated import correlated
+from loca.gaussian.features import InputFeatures, LocationFeatures
+from loca.gaussian.labels import labels_at
+from loca.gaussian.system import Block, System
+from loca.models import Basis, SeparableOperator, Uncertain, normal_radius
 from loca.parameters import Fixed
 from loca.typing import Key
 
