@@ -6,8 +6,8 @@ import pytest
 import skfem
 from skfem.helpers import dot, grad
 
-from loca.problems import Darcy, DarcyFlow
-from loca.problems.darcy import flow
+from loca.problems import Darcy
+from loca.problems.darcy import DarcyFlow, flow
 
 
 def solve_with_scikit_fem(resolution: int, u: np.ndarray) -> np.ndarray:

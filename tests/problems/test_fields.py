@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.integrate
 
-from loca.problems import GaussianProcess, MaternField
+from loca.problems.fields import GaussianProcess, MaternField
 
 
 @pytest.mark.parametrize("length", [0.01, 0.1, 0.9, 10.0])

@@ -247,7 +247,7 @@ def test_damaged_and_missing_files_are_refused(archive, tmp_path, monkeypatch, g
 def test_wrong_arguments_are_refused(archive, getkey):
     problem = MechanicalMNIST(archive)
     for rows in ([3], [-1]):
-        with pytest.raises(IndexError, match="has 3 digits, each used once"):
+        with pytest.raises(ValueError, match="has 3 digits, each used once"):
             problem.pairs(getkey(), rows)
     with pytest.raises(ValueError, match="positive"):
         MechanicalMNIST(archive, input_load=0.0)

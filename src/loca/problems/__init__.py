@@ -2,13 +2,8 @@
 
 from loca.problems.antiderivative import Antiderivative as Antiderivative
 from loca.problems.climate import Climate as Climate
-from loca.problems.climatology import Climatology as Climatology
-from loca.problems.climatology import Ridge as Ridge
-from loca.problems.climatology import SeasonalRidge as SeasonalRidge
+from loca.problems.climate import Climatology as Climatology
 from loca.problems.darcy import Darcy as Darcy
-from loca.problems.darcy import DarcyFlow as DarcyFlow
-from loca.problems.fields import GaussianProcess as GaussianProcess
-from loca.problems.fields import MaternField as MaternField
 from loca.problems.mechanical_mnist import MechanicalMNIST as MechanicalMNIST
 from loca.problems.problem import Problem as Problem
 from loca.problems.problem import generate as generate
@@ -31,13 +26,8 @@ __all__ = [
     "Climate",
     "Climatology",
     "Darcy",
-    "DarcyFlow",
-    "GaussianProcess",
-    "MaternField",
     "MechanicalMNIST",
     "Problem",
-    "Ridge",
-    "SeasonalRidge",
     "ShallowWater",
     "generate",
     "generators",

@@ -10,14 +10,13 @@ import pathlib
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-import jax
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
 from loca.data import Variable
 from loca.domains import Box
 from loca.problems.hyperelastic import Material, Plate
-from loca.problems.problem import Problem, grid
+from loca.problems.problem import Problem, grid, shuffled
 from loca.typing import Key
 
 PIXELS = 28
@@ -118,14 +117,7 @@ class MechanicalMNIST(Problem):
     def numbers(self, key: Key, rows: Sequence[int]) -> Int[np.ndarray, " B"]:
         """The numbers, within the split, of the digits at these positions of the sequence of a key."""
         count = len(read_digits(self.digits, self.split))
-        wanted = np.asarray(rows, int)
-        if wanted.size and not (0 <= wanted.min() and wanted.max() < count):
-            raise IndexError(
-                f"rows {wanted.min()} to {wanted.max()} do not exist: the {self.split} split of MNIST has {count} "
-                "digits, each used once; request fewer pairs or generate the other split as well"
-            )
-        entropy = np.asarray(jax.random.key_data(key)).ravel().tolist()
-        return np.random.default_rng(entropy).permutation(count)[wanted]
+        return shuffled(key, rows, count, f"the {self.split} split of MNIST", "digits")
 
 
 def pull(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import abc
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from loca.data import Arrays, Progress, Samples, Store, StoreSchema, Variable, versions, write_store
 from loca.domains import Domain
@@ -76,7 +76,9 @@ class Problem(abc.ABC):
 
     def sample(self, key: Key, count: int) -> Samples:
         """Compute the first `count` pairs of the sequence of `key`."""
-        u, s = self.pairs(key, range(count))
+        return self._samples(*self.pairs(key, range(count)))
+
+    def _samples(self, u: Float[np.ndarray, "B m d_u"], s: Float[np.ndarray, "B M d_s"]) -> Samples:
         return Samples(
             jnp.asarray(u, jnp.float32),
             jnp.asarray(self.y, jnp.float32),
@@ -94,16 +96,33 @@ class Problem(abc.ABC):
         """The arguments that define this problem, serializable as JSON."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # pyright: ignore[reportArgumentType]
 
-    @classmethod
-    def from_arguments(cls, arguments: Mapping[str, Any]) -> Problem:
-        """Create a problem from the arguments in JSON or TOML, where lists stand for tuples."""
-        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in arguments.items()})
-
 
 def generators(key: Key, rows: Sequence[int]) -> Iterator[np.random.Generator]:
     """A random number generator for each of these numbers of the sequence of a key."""
-    entropy = np.asarray(jax.random.key_data(key)).ravel().tolist()
-    return (np.random.default_rng([*entropy, row]) for row in rows)
+    return (np.random.default_rng([*_entropy(key), row]) for row in rows)
+
+
+def shuffled(key: Key, rows: Sequence[int], count: int, source: str, items: str) -> Int[np.ndarray, " B"]:
+    """The numbers of the items at these positions of a random order, in which each of `count` items occurs once.
+
+    **Arguments:**
+
+    - `key`: determines the order.
+    - `rows`: the positions.
+    - `count`: the number of items of the source.
+    - `source`, `items`: their names in messages.
+    """
+    wanted = np.asarray(rows, int)
+    if wanted.size and not (0 <= wanted.min() and wanted.max() < count):
+        raise ValueError(
+            f"numbers {wanted.min()} to {wanted.max()} do not exist: {source} has {count} {items}, each used once; "
+            f"pass numbers from 0 to {count - 1}"
+        )
+    return np.random.default_rng(_entropy(key)).permutation(count)[wanted]
+
+
+def _entropy(key: Key) -> list[int]:
+    return np.asarray(jax.random.key_data(key)).ravel().tolist()
 
 
 def grid(*axes: Float[np.ndarray, " _"]) -> Float[np.ndarray, "m d"]:
