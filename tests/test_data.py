@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loca.data import Free, Indexed, Normalization, Samples, Shared, Variable, batch_rows, grid_shape
+from loca.data import Free, Indexed, Normalization, Samples, Shared, Variable, batch_rows, grid_axes, grid_shape
 from loca.domains import Box
 from loca.typing import Measurements
 
@@ -175,10 +175,20 @@ def test_domain_and_names_are_read_off_or_kept(getkey):
     assert pressure.observe(getkey(), 2).split(getkey(), 3)[0].outputs == (Variable("pressure", "Pa"),)
 
 
+@pytest.mark.parametrize("names", [["a", "b", "c"], [("a", ""), Variable("b"), "c"]])
+def test_names_may_be_strings(names, getkey):
+    data = samples(getkey())
+    named = Samples(data.u[..., 0], data.y, data.s, x=data.x, inputs="heating", outputs=names, query_coordinates=["t"])
+    assert named.inputs == (Variable("heating"),)
+    assert named.outputs == (Variable("a"), Variable("b"), Variable("c"))
+    assert named.query_coordinates == (Variable("t"),)
+
+
 def test_grids_are_recognized():
     x1, x2 = np.linspace(0, 1, 4), np.linspace(90, -90, 3)
     grid = np.stack(np.meshgrid(x1, x2, indexing="ij"), -1).reshape(-1, 2)
     assert grid_shape(jnp.asarray(grid)) == (4, 3)
+    assert all(map(np.array_equal, grid_axes(grid), (x1, x2)))
     assert grid_shape(jnp.asarray(grid[::-1])) == (4, 3)
     assert grid_shape(jnp.asarray(np.random.default_rng(0).permutation(grid))) is None
     assert grid_shape(jnp.asarray(grid[:-1])) is None

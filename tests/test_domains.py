@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import loca
-from loca.domains import Box, Domain, Sphere, Torus, area_weights, domain_from_json, warn_outside
+from loca.domains import Box, Domain, Sphere, Torus, area_weights, domain_from_json, unit_vectors, warn_outside
 from loca.positions import Harmonic, Periodic, position_on
 from loca.rules import QuasiMonteCarlo, Trapezoid, rule_on
 
-DOMAINS = [Box((-1.0, 2.0), (0.5, 4.0)), Torus((1.0, 0.0), (3.0, 7.0)), Sphere(), Box.unit(3)]
+ZONE, CYLINDER = Sphere(-60.0, 30.0), Torus((1.0, 0.0), (3.0, 7.0), (False, True))
+DOMAINS = [Box((-1.0, 2.0), (0.5, 4.0)), Torus((1.0, 0.0), (3.0, 7.0)), Sphere(), Box.unit(3), ZONE, CYLINDER]
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=repr)
@@ -41,6 +42,8 @@ def test_volumes():
     assert Box((-1.0, 2.0), (0.5, 4.0)).volume == 3.0
     assert Torus((0.0,), (2.5,)).volume == 2.5
     assert Sphere().volume == pytest.approx(4 * math.pi)
+    assert Sphere(0.0, 30.0).volume == pytest.approx(math.pi)
+    assert CYLINDER.volume == 14.0
 
 
 def test_uniform_on_the_sphere(getkey):
@@ -52,7 +55,7 @@ def test_uniform_on_the_sphere(getkey):
 def test_the_sphere_knows_no_date_line():
     sphere = Sphere()
     west, east = jnp.array([[10.0, -170.0]]), jnp.array([[10.0, 190.0]])
-    assert jnp.allclose(sphere.to_cartesian(west), sphere.to_cartesian(east), atol=1e-6)
+    assert jnp.allclose(unit_vectors(west), unit_vectors(east), atol=1e-6)
     assert jnp.allclose(sphere.to_unit(west), sphere.to_unit(east), atol=1e-6)
 
 
@@ -69,6 +72,11 @@ def test_wrong_corners_are_refused():
         Box((0.0, 1.0), (1.0, 1.0))
     with pytest.raises(ValueError, match="low < high"):
         Torus((0.0,), (1.0, 2.0))
+    with pytest.raises(ValueError, match="-90 ≤ south < north ≤ 90, got south=30"):
+        Sphere(30.0, 10.0)
+    for periodic in [(True,), (False, False)]:
+        with pytest.raises(ValueError, match="each of 2 coordinates"):
+            Torus((0.0, 0.0), (1.0, 1.0), periodic)
 
 
 def test_wrong_columns_are_refused():
@@ -79,11 +87,11 @@ def test_wrong_columns_are_refused():
 # facts
 
 
-def test_json_is_what_stores_of_earlier_versions_hold():
+def test_json_is_what_stores_hold():
     written = [
         (Box((-1.0, 2.0), (0.5, 4.0)), {"type": "Box", "low": [-1.0, 2.0], "high": [0.5, 4.0]}),
-        (Torus((1.0,), (3.0,)), {"type": "Torus", "low": [1.0], "high": [3.0]}),
-        (Sphere(), {"type": "Sphere"}),
+        (Torus((1.0,), (3.0,)), {"type": "Torus", "low": [1.0], "high": [3.0], "periodic": [True]}),
+        (ZONE, {"type": "Sphere", "south": -60.0, "north": 30.0}),
     ]
     for domain, description in written:
         assert list(domain.to_json().items()) == list(description.items())  # in this order, which digests depend on
@@ -99,7 +107,9 @@ def test_an_unknown_description_is_refused(description):
 def test_periods_bounds_and_names():
     assert Box((-1.0, 2.0), (0.5, 4.0)).periods == (None, None)
     assert Torus((1.0, 0.0), (3.0, 7.0)).periods == (2.0, 7.0)
-    assert Sphere().periods == (None, 360.0)
+    assert Sphere().periods == ZONE.periods == (None, 360.0)
+    assert CYLINDER.periods == (None, 7.0)
+    assert ZONE.bounds == ((-60.0, 30.0), (0.0, 360.0))
     assert Torus((1.0, 0.0), (3.0, 7.0)).bounds == ((1.0, 3.0), (0.0, 7.0))
     assert Sphere().bounds == ((-90.0, 90.0), (0.0, 360.0))
     assert Box.unit(2).coordinate_names == ("y1", "y2")
@@ -114,8 +124,11 @@ def test_contains():
     assert Box.unit(2).contains(y).tolist() == [True, False, False]
     assert Box.unit(2).contains(y, tolerance=0.01).tolist() == [True, True, False]
     assert Torus.unit(2).contains(y).all()
+    assert Torus((0.0, 0.0), (1.0, 1.0), (False, True)).contains(y).tolist() == [True, False, True]
     places = np.array([[90.0, -180.0], [-90.0, 360.0], [91.0, 0.0], [0.0, 361.0]])
     assert Sphere().contains(places).tolist() == [True, True, False, False]
+    assert ZONE.contains(np.array([[-60.0, 355.0], [-61.0, 0.0], [30.5, 0.0]])).tolist() == [True, False, False]
+    assert ZONE.contains(np.array([[-60.5, 0.0]]), tolerance=0.01).all()
 
 
 def switches(tree: ast.AST) -> list[int]:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from loca.domains import Box, Sphere, Torus
+from loca.domains import Box, Sphere, Torus, unit_vectors
 from loca.positions import Harmonic, Periodic, Spherical, position_on
 
 
@@ -40,7 +40,7 @@ def test_spherical_harmonics_obey_the_addition_theorem(getkey):
         sphere, degree = Sphere(), 7
         e = Spherical(sphere, degree)
         a, b = sphere.sample(getkey(), 50), sphere.sample(getkey(), 50)
-        cosine = jnp.sum(sphere.to_cartesian(a) * sphere.to_cartesian(b), axis=1)
+        cosine = jnp.sum(unit_vectors(a) * unit_vectors(b), axis=1)
         y_a, y_b = e(a), e(b)
         legendre = [jnp.ones_like(cosine), cosine]
         for ell in range(1, degree + 1):
@@ -53,7 +53,7 @@ def test_spherical_harmonics_obey_the_addition_theorem(getkey):
 def test_spherical_degree_one_is_the_unit_vector(getkey):
     sphere = Sphere()
     y = sphere.sample(getkey(), 10)
-    x1, x2, x3 = sphere.to_cartesian(y).T
+    x1, x2, x3 = unit_vectors(y).T
     expected = math.sqrt(3 / (4 * math.pi)) * jnp.stack([x2, x3, x1], axis=1)
     assert jnp.allclose(Spherical(sphere, 1)(y), expected, atol=1e-6)
 
@@ -67,6 +67,18 @@ def test_each_domain_has_its_encoding():
     assert isinstance(position_on(Box.unit(2)), Harmonic)
     assert isinstance(position_on(Torus.unit(2)), Periodic)
     assert isinstance(position_on(Sphere()), Spherical)
+    assert isinstance(position_on(Torus((0.0, 0.0), (1.0, 1.0), (False, True))), Periodic)
+
+
+def test_on_a_cylinder_only_the_periodic_coordinate_wraps():
+    cylinder = Torus((-1.0, 0.0), (1.0, 3.0), (False, True))
+    e = Periodic(cylinder, 6)
+    y = jnp.array([0.3, 0.1])
+    assert e(y).shape == (e.size,) == (13,)
+    assert jnp.allclose(e(y), e(y + jnp.array([0.0, 3.0])), atol=1e-5)
+    assert not jnp.allclose(e(y), e(y + jnp.array([2.0, 0.0])), atol=1e-2)
+    ends = e(jnp.array([[-1.0, 0.1], [1.0, 0.1]]))
+    assert not jnp.allclose(ends[0], ends[1], atol=1e-2)
 
 
 def test_errors_say_the_way_out():
@@ -76,7 +88,7 @@ def test_errors_say_the_way_out():
         Spherical(Sphere(), 0)
     with pytest.raises(ValueError, match="2-dimensional"):
         Harmonic(Box.unit(2), 4)(jnp.zeros((3, 1)))
-    with pytest.raises(ValueError, match=r"only periodic coordinates, got Box.*use `Harmonic`"):
+    with pytest.raises(ValueError, match=r"a domain with periodic coordinates, got Box.*use `Harmonic`"):
         Periodic(Box.unit(2))
     with pytest.raises(ValueError, match=r"domain of \(latitude, longitude\), got Torus.*use `Harmonic`"):
         Spherical(Torus.unit(2))

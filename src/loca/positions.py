@@ -5,6 +5,7 @@ import math
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from loca.domains import Domain, unit_vectors
@@ -29,12 +30,12 @@ class Position(Fixed):
 def position_on(domain: Domain) -> Position:
     """The default encoding for a domain.
 
-    Spherical harmonics of latitude and longitude, periodic features if every coordinate is periodic, and harmonic
+    Spherical harmonics of latitude and longitude, periodic features if some coordinates are periodic, and harmonic
     features otherwise.
     """
     if domain.is_geographic:
         return Spherical(domain)
-    if None not in domain.periods:
+    if any(domain.periods):
         return Periodic(domain)
     return Harmonic(domain)
 
@@ -79,9 +80,11 @@ class Harmonic(Position):
 class Periodic(Position):
     """e(y) = (cos 2ʲ·2πtⁱ, sin 2ʲ·2πtⁱ), j = 0 … H/2 − 1: equal on opposite faces, with all derivatives.
 
+    A coordinate that is not periodic has the features of `Harmonic`.
+
     **Arguments:**
 
-    - `domain`: Y, a torus or another domain with only periodic coordinates.
+    - `domain`: Y, a torus or another domain with periodic coordinates.
     - `num_frequencies`: H, cosines and sines together, per dimension. Good values: 6 to 10.
     """
 
@@ -91,18 +94,20 @@ class Periodic(Position):
     def __init__(self, domain: Domain, num_frequencies: int = 10):
         if not check_even(num_frequencies):
             raise ValueError("num_frequencies must be at least 2 for `Periodic`, which has no other features; got 0")
-        if None in domain.periods:
-            raise ValueError(f"`Periodic` needs a domain with only periodic coordinates, got {domain}; use `Harmonic`")
+        if not any(domain.periods):
+            raise ValueError(f"`Periodic` needs a domain with periodic coordinates, got {domain}; use `Harmonic`")
         self.domain = domain
         self.num_frequencies = num_frequencies
 
     @property
     def size(self) -> int:
-        return self.domain.dimension * self.num_frequencies
+        return self.domain.dimension * self.num_frequencies + self.domain.periods.count(None)
 
     def __call__(self, y: Float[Array, "*P d_y"]) -> Float[Array, "*P E"]:
         self.domain.check(y)
-        return octaves(self.domain.to_unit(y), 2.0 * math.pi, self.num_frequencies // 2, start=0)
+        t, wraps = self.domain.to_unit(y), np.array([period is not None for period in self.domain.periods])
+        base = jnp.asarray(np.where(wraps, 2.0 * math.pi, math.pi)[:, None], t.dtype)
+        return jnp.concatenate([t[..., ~wraps], octaves(t, base, self.num_frequencies // 2, start=0)], axis=-1)
 
 
 class Spherical(Position):
@@ -137,7 +142,9 @@ class Spherical(Position):
         return real_harmonics(unit_vectors(y), self.degree)[..., 1:]
 
 
-def octaves(t: Float[Array, "*P d_y"], base: float, count: int, start: int) -> Float[Array, "*P E"]:
+def octaves(
+    t: Float[Array, "*P d_y"], base: float | Float[Array, "d_y 1"], count: int, start: int
+) -> Float[Array, "*P E"]:
     """cos(2ʲ·base·tⁱ), sin(2ʲ·base·tⁱ) for j = start … start + count − 1, grouped by dimension i."""
     frequencies = base * 2.0 ** jnp.arange(start, start + count)
     angles = t[..., :, None] * frequencies

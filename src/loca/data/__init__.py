@@ -8,6 +8,11 @@ from loca.data.digest import arrays_digest as arrays_digest
 from loca.data.digest import data_digest as data_digest
 from loca.data.files import Labeled as Labeled
 from loca.data.files import open as open  # noqa: A004
+from loca.data.grids import Interpolation as Interpolation
+from loca.data.grids import grid_axes as grid_axes
+from loca.data.grids import grid_shape as grid_shape
+from loca.data.grids import multilinear as multilinear
+from loca.data.grids import nearest as nearest
 from loca.data.normalization import Normalization as Normalization
 from loca.data.normalization import OutputNormalization as OutputNormalization
 from loca.data.normalization import check_finite as check_finite
@@ -28,7 +33,6 @@ from loca.data.records import stream as stream
 from loca.data.samples import Samples as Samples
 from loca.data.samples import Variable as Variable
 from loca.data.samples import batch_rows as batch_rows
-from loca.data.samples import grid_shape as grid_shape
 from loca.data.store import Arrays as Arrays
 from loca.data.store import CorruptDataError as CorruptDataError
 from loca.data.store import Progress as Progress
@@ -47,12 +51,10 @@ from loca.data.transforms import Affine as Affine
 from loca.data.transforms import Asinh as Asinh
 from loca.data.transforms import Chain as Chain
 from loca.data.transforms import Identity as Identity
-from loca.data.transforms import Interpolation as Interpolation
 from loca.data.transforms import Log as Log
 from loca.data.transforms import PerLocation as PerLocation
 from loca.data.transforms import Transform as Transform
-from loca.data.transforms import multilinear as multilinear
-from loca.data.transforms import nearest as nearest
+from loca.data.transforms import is_round_off as is_round_off
 
 __all__ = [
     "Affine",

@@ -19,7 +19,7 @@ from loca.data.choices import TransformNames, fit_transforms
 from loca.data.queries import Queries
 from loca.data.records import Records
 from loca.data.samples import Samples, Variable
-from loca.data.transforms import Transform
+from loca.data.transforms import Transform, is_round_off
 from loca.parameters import Fixed
 from loca.typing import Array, Input, Measurements, MultiInput, values_of, with_values
 
@@ -263,6 +263,4 @@ def moments(
     axes = tuple(range(values.ndim - 1))
     mean = jnp.mean(values, axis=axes, where=mask)
     deviation = jnp.std(values, axis=axes, where=mask)
-    # The deviation of a constant channel is rounding error; dividing by it would turn rounding error into a signal.
-    negligible = deviation <= 10.0 * jnp.finfo(values.dtype).eps * jnp.abs(mean)
-    return mean, jnp.where(negligible, 1.0, deviation)
+    return mean, jnp.where(is_round_off(deviation, mean), 1.0, deviation)

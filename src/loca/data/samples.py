@@ -41,6 +41,17 @@ class Variable(NamedTuple):
     name: str
     unit: str = ""
 
+    @property
+    def attributes(self) -> dict[str, str]:
+        """The unit as metadata of a variable in a file; empty if it has none."""
+        return {"units": self.unit} if self.unit else {}
+
+
+def as_variables(given: str | Sequence[str | Variable]) -> tuple[Variable, ...]:
+    """Variables, from a name, several names, or pairs of a name and a unit."""
+    names = [given] if isinstance(given, str) else given
+    return tuple(Variable(each) if isinstance(each, str) else Variable(*each) for each in names)
+
 
 class Samples(eqx.Module):
     """N pairs (u, s): input functions at their sensors, output functions at their queries.
@@ -58,7 +69,7 @@ class Samples(eqx.Module):
     shape (N, m), s of shape (N, P), y of shape (P,).
 
     - `domain`: Y; by default the smallest box that contains all queries.
-    - `inputs`, `outputs`: names and units of the channels.
+    - `inputs`, `outputs`: names of the channels, or names and units as `Variable`.
     - `sensor_coordinates`, `query_coordinates`: names and units of the columns of x and y; empty if unknown.
 
     Arrays of other libraries, such as PyTorch and CuPy, are shared by DLPack and not copied, where JAX has their
@@ -83,10 +94,10 @@ class Samples(eqx.Module):
         *,
         x: Numbers | Sequence[Numbers | None] | None = None,
         domain: Domain | None = None,
-        inputs: Sequence[Variable] | None = None,
-        outputs: Sequence[Variable] | None = None,
-        sensor_coordinates: Sequence[Variable] = (),
-        query_coordinates: Sequence[Variable] = (),
+        inputs: str | Sequence[str | Variable] | None = None,
+        outputs: str | Sequence[str | Variable] | None = None,
+        sensor_coordinates: Sequence[str | Variable] = (),
+        query_coordinates: Sequence[str | Variable] = (),
     ):
         self.u = as_input(u, many=True)
         self.y = as_queries(y)
@@ -94,9 +105,10 @@ class Samples(eqx.Module):
         self.x = as_sensors(self.u, x)
         self.domain = domain if domain is not None else bounding_box(self.y.points)
         channels = sum(values.shape[-1] for values in values_of(self.u))
-        self.inputs = tuple(inputs) if inputs else tuple(Variable(f"u{i + 1}") for i in range(channels))
-        self.outputs = tuple(outputs) if outputs else tuple(Variable(f"s{i + 1}") for i in range(s.shape[-1]))
-        self.sensor_coordinates, self.query_coordinates = tuple(sensor_coordinates), tuple(query_coordinates)
+        self.inputs = as_variables(inputs or [f"u{i + 1}" for i in range(channels)])
+        self.outputs = as_variables(outputs or [f"s{i + 1}" for i in range(s.shape[-1])])
+        self.sensor_coordinates = as_variables(sensor_coordinates)
+        self.query_coordinates = as_variables(query_coordinates)
         self._check(channels)
 
     def _check(self, channels: int) -> None:
@@ -245,23 +257,6 @@ def bounding_box(y: Float[Array, "M d_y"]) -> Box:
     """The smallest box that contains all locations."""
     low, high = np.min(y, axis=0), np.max(y, axis=0)
     return Box(low.tolist(), high.tolist())
-
-
-def grid_shape(x: Float[Array | np.ndarray, "m d_x"]) -> tuple[int, ...] | None:
-    """The shape of the rectangular grid whose points in row-major order are the rows of x; None if x is no grid."""
-    points = np.asarray(x)
-    axes = [np.unique(column) for column in points.T]
-    shape = tuple(len(axis) for axis in axes)
-    if np.prod(shape) != len(points):
-        return None
-    # np.unique sorts, but a decreasing axis, such as latitude from north to south, also makes a grid
-    grid = points.reshape(*shape, -1)
-    for i, axis in enumerate(axes):
-        along = np.moveaxis(grid[..., i], i, 0)
-        first = along.reshape(len(axis), -1)[:, 0]
-        if not (np.array_equal(np.sort(first), axis) and (along == first.reshape(-1, *[1] * (along.ndim - 1))).all()):
-            return None
-    return shape
 
 
 def batch_rows(seed: int | Int[Array, ""], step: int | Int[Array, ""], size: int, count: int) -> Int[Array, " size"]:

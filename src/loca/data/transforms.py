@@ -1,77 +1,19 @@
-"""Transforms of variables: invertible maps of their values, interpolated where they differ between locations."""
+"""Transforms of variables: invertible maps of their values, pointwise or different at each location."""
 
 from __future__ import annotations
 
 import abc
-import itertools
-import math
-from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from loca.data.grids import Interpolation, grid_shape, multilinear, nearest
 from loca.data.queries import Queries
-from loca.data.samples import grid_shape
-from loca.domains import Domain, unit_vectors
+from loca.domains import Domain, embed
 from loca.parameters import Fixed
-
-
-class Interpolation(Fixed):
-    """s(y) = Σ over corners of weight · value, from the grid points around each query and their weights."""
-
-    index: Int[Array, "corners P"]
-    weight: Float[Array, "corners P"]
-
-    def __call__(self, field: Float[Array, "*grid d_s"]) -> Float[Array, "P d_s"]:
-        values = field.reshape(-1, field.shape[-1])[self.index]
-        return jnp.einsum("cp,cps->ps", self.weight, values)
-
-
-@eqx.filter_jit
-def multilinear(
-    axes: Sequence[Float[Array, " _"]], periods: Sequence[float | None], y: Float[Array, "P d_y"]
-) -> Interpolation:
-    """Multilinear interpolation from a grid, given by its axes, to the queries; constant beyond the ends of an axis."""
-    if y.shape[-1] != len(axes):
-        raise ValueError(f"`y` has {y.shape[-1]} columns but the grid has {len(axes)} axes")
-    shape = [len(axis) for axis in axes]
-    sides = [neighbors(axis, y[:, i], period) for i, (axis, period) in enumerate(zip(axes, periods, strict=True))]
-    strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
-    index, weight = [], []
-    for corner in itertools.product((0, 1), repeat=len(axes)):
-        index.append(sum(sides[i][0][c] * strides[i] for i, c in enumerate(corner)))
-        weight.append(math.prod(sides[i][1][c] for i, c in enumerate(corner)))
-    return Interpolation(jnp.stack(index), jnp.stack(weight))
-
-
-@jax.jit
-def nearest(y: Float[Array, "P d"], points: Float[Array, "M d"]) -> Int[Array, " P"]:
-    """The index of the point nearest to each query."""
-    return jax.lax.map(lambda one: jnp.argmin(jnp.sum((points - one) ** 2, axis=-1)), y, batch_size=256)
-
-
-def neighbors(
-    axis: Float[Array, " k"], y: Float[Array, " P"], period: float | None
-) -> tuple[tuple[Int[Array, " P"], Int[Array, " P"]], tuple[Float[Array, " P"], Float[Array, " P"]]]:
-    """The two neighbors of each coordinate on an axis, and their weights."""
-    if axis.shape[0] == 1:
-        zero, one = jnp.zeros(y.shape[0], int), jnp.ones_like(y)
-        return (zero, zero), (one, 0.0 * one)
-    order = jnp.argsort(axis)  # an axis may run downwards, such as latitude from the north
-    knots = axis[order]
-    if period is not None:
-        y = knots[0] + jnp.mod(y - knots[0], period)
-        knots, order = jnp.append(knots, knots[0] + period), jnp.append(order, order[0])
-    left = jnp.clip(jnp.searchsorted(knots, y, side="right") - 1, 0, len(knots) - 2)
-    # an axis that lists both ends of its period has a last gap of zero, and round-off can move a query into it
-    gap = knots[left + 1] - knots[left]
-    part = jnp.clip((y - knots[left]) / jnp.where(gap == 0.0, 1.0, gap), 0.0, 1.0)
-    return (order[left], order[left + 1]), (1.0 - part, part)
-
 
 SCALE_FLOOR = 1e-2
 """The least scale of a location, relative to the root mean square over all locations. Where a boundary condition fixes
@@ -228,19 +170,8 @@ class PerLocation(Transform):
             grid = self.y.reshape(*self.shape, -1)
             axes = [jnp.moveaxis(grid[..., i], i, 0).reshape(n, -1)[:, 0] for i, n in enumerate(self.shape)]
             return multilinear(axes, self.periods, y)
-        index = nearest(self._in_space(y), self._in_space(self.y))
+        index = nearest(*(embed(points, self.periods, self.is_geographic) for points in (y, self.y)))
         return Interpolation(index[None], jnp.ones((1, y.shape[0])))
-
-    def _in_space(self, y: Float[Array, "P d_y"]) -> Float[Array, "P _"]:
-        """Locations in a space without periods: longitudes on the sphere, and periodic coordinates on circles."""
-        if self.is_geographic:
-            return unit_vectors(y)
-        columns = []
-        for i, period in enumerate(self.periods):
-            angle = 0.0 if period is None else y[:, i] * (2.0 * np.pi / period)
-            circle = [] if period is None else [period / (2.0 * np.pi) * f(angle) for f in (jnp.cos, jnp.sin)]
-            columns += circle or [y[:, i]]
-        return jnp.stack(columns, axis=-1)
 
 
 class Chain(Transform):
@@ -275,7 +206,14 @@ def location_moments(
     mean = np.bincount(where, v.reshape(-1), count) / known
     deviation = np.sqrt(np.bincount(where, (v.reshape(-1) - mean[where]) ** 2, count) / known)
     typical = float(np.sqrt(np.mean(deviation**2)))
-    # as in `Normalization`: the deviation of a constant variable is rounding error
-    constant = typical <= 10.0 * np.finfo(np.float32).eps * float(np.abs(mean).max())
+    constant = is_round_off(typical, float(np.abs(mean).max()))
     scale = np.ones(count) if constant else np.maximum(deviation, SCALE_FLOOR * typical)
     return Affine(jnp.asarray(mean, jnp.float32), jnp.asarray(scale, jnp.float32)), number
+
+
+def is_round_off(deviation: Any, mean: Any) -> Any:
+    """Whether a standard deviation is only the rounding error of a constant, in single precision.
+
+    Dividing by it would turn rounding error into a signal. Takes numbers, or arrays of NumPy or JAX.
+    """
+    return deviation <= 10.0 * float(np.finfo(np.float32).eps) * abs(mean)

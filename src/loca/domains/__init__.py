@@ -9,6 +9,7 @@ from loca.domains.flat import Box as Box
 from loca.domains.flat import Torus as Torus
 from loca.domains.mesh import Mesh as Mesh
 from loca.domains.sphere import Sphere as Sphere
+from loca.domains.sphere import embed as embed
 from loca.domains.sphere import unit_vectors as unit_vectors
 
 __all__ = [

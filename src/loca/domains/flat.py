@@ -67,18 +67,26 @@ class Box(Domain):
 
 
 class Torus(Domain):
-    """[a₁, b₁) × … × [a_d, b_d) with opposite faces identified.
+    """[a₁, b₁) × … × [a_d, b_d) with opposite faces identified: all of them, or those of some coordinates.
 
     **Arguments:**
 
-    - `low`, `high`: the corners a and b; b − a is the period in each dimension.
+    - `low`, `high`: the corners a and b; b − a is the period of a periodic coordinate.
+    - `periodic`: which coordinates are periodic, such as (False, True) for a cylinder; by default all.
     """
 
     cell: Box = eqx.field(static=True)
+    periodic: tuple[bool, ...] = eqx.field(static=True)
     is_flat = True
 
-    def __init__(self, low: Sequence[float], high: Sequence[float]):
+    def __init__(self, low: Sequence[float], high: Sequence[float], periodic: Sequence[bool] | None = None):
         self.cell = Box(low, high)
+        self.periodic = (True,) * self.cell.dimension if periodic is None else tuple(map(bool, periodic))
+        if len(self.periodic) != self.cell.dimension or not any(self.periodic):
+            raise ValueError(
+                f"expected periodic=(True or False for each of {self.cell.dimension} coordinates), at least one of "
+                f"them True, got {periodic}; without a periodic coordinate use `Box`"
+            )
 
     @classmethod
     def unit(cls, dimension: int) -> Torus:
@@ -99,21 +107,22 @@ class Torus(Domain):
 
     @property
     def periods(self) -> tuple[float | None, ...]:
-        return tuple(b - a for a, b in self.bounds)
+        return tuple(b - a if wraps else None for (a, b), wraps in zip(self.bounds, self.periodic, strict=True))
 
     def from_unit(self, t: Float[Array, "*P d_y"]) -> Float[Array, "*P d_y"]:
         return self.cell.from_unit(t)
 
     def to_unit(self, y: Float[Array, "*P d_y"]) -> Float[Array, "*P d_y"]:
-        return jnp.mod(self.cell.to_unit(y), 1.0)
+        t = self.cell.to_unit(y)
+        return jnp.where(jnp.asarray(self.periodic), jnp.mod(t, 1.0), t)
 
     def contains(self, y: Float[np.ndarray, "P d_y"], tolerance: float = 0.0) -> Bool[np.ndarray, " P"]:
-        """True everywhere: a periodic coordinate has no outside."""
-        return np.ones(len(y), bool)
+        """Whether the other coordinates lie in their ranges: a periodic coordinate has no outside."""
+        return self.cell.contains(np.where(self.periodic, self.cell.low, y), tolerance)
 
     def to_json(self) -> dict[str, Any]:
-        return self.cell.to_json() | {"type": "Torus"}
+        return self.cell.to_json() | {"type": "Torus", "periodic": list(self.periodic)}
 
     @classmethod
     def from_json(cls, description: Mapping[str, Any]) -> Torus:
-        return cls(description["low"], description["high"])
+        return cls(description["low"], description["high"], description.get("periodic"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -15,13 +17,25 @@ SAME_DEGREE = 1e-4
 
 
 class Sphere(Domain):
-    """The unit sphere S²; a location is (latitude, longitude) in degrees, the measure is area, 4π in total.
+    """The unit sphere S² or a zone of it; a location is (latitude, longitude) in degrees, the measure is area.
 
     Longitudes may follow either convention, [−180, 180] or [0, 360]. The map from the unit square is Archimedes':
     t₁ ↦ sin(latitude) preserves area.
+
+    **Arguments:**
+
+    - `south`, `north`: the latitudes between which Y lies, for data around the globe that does not reach the poles.
     """
 
+    south: float = eqx.field(static=True, default=-90.0)
+    north: float = eqx.field(static=True, default=90.0)
     is_geographic = True
+
+    def __check_init__(self):
+        if not -90.0 <= self.south < self.north <= 90.0:
+            raise ValueError(
+                f"expected latitudes with -90 ≤ south < north ≤ 90, got south={self.south}, north={self.north}"
+            )
 
     @property
     def dimension(self) -> int:
@@ -29,11 +43,12 @@ class Sphere(Domain):
 
     @property
     def volume(self) -> float:
-        return 4.0 * math.pi
+        low, high = self._heights
+        return 2.0 * math.pi * (high - low)
 
     @property
     def bounds(self) -> tuple[tuple[float, float], ...]:
-        return (-90.0, 90.0), (0.0, 360.0)
+        return (self.south, self.north), (0.0, 360.0)
 
     @property
     def periods(self) -> tuple[float | None, ...]:
@@ -48,20 +63,25 @@ class Sphere(Domain):
         return "degrees_north", "degrees_east"
 
     def from_unit(self, t: Float[Array, "*P 2"]) -> Float[Array, "*P 2"]:
-        latitude = jnp.degrees(jnp.arcsin(jnp.clip(2.0 * t[..., 0] - 1.0, -1.0, 1.0)))
+        low, high = self._heights
+        latitude = jnp.degrees(jnp.arcsin(jnp.clip(low + (high - low) * t[..., 0], -1.0, 1.0)))
         return jnp.stack([latitude, 360.0 * t[..., 1]], axis=-1)
 
     def to_unit(self, y: Float[Array, "*P 2"]) -> Float[Array, "*P 2"]:
-        height = jnp.sin(jnp.radians(y[..., 0]))
-        return jnp.stack([0.5 * (height + 1.0), jnp.mod(y[..., 1] / 360.0, 1.0)], axis=-1)
+        low, high = self._heights
+        height = (jnp.sin(jnp.radians(y[..., 0])) - low) / (high - low)
+        return jnp.stack([height, jnp.mod(y[..., 1] / 360.0, 1.0)], axis=-1)
 
-    def to_cartesian(self, y: Float[Array, "*P 2"]) -> Float[Array, "*P 3"]:
-        """The unit vector at y: smooth across the date line and at the poles."""
-        return unit_vectors(y)
+    @property
+    def _heights(self) -> tuple[float, float]:
+        """sin(latitude) at the southern and at the northern edge."""
+        return math.sin(math.radians(self.south)), math.sin(math.radians(self.north))
 
     def contains(self, y: Float[np.ndarray, "P 2"], tolerance: float = 0.0) -> Bool[np.ndarray, " P"]:
-        """Whether latitudes lie within ±90 degrees, and longitudes within ±360, so in either convention."""
-        return (np.abs(y[:, 0]) <= 90.0 + tolerance * 180.0) & (np.abs(y[:, 1]) <= 360.0 + tolerance * 360.0)
+        """Whether latitudes are those of Y, and longitudes lie within ±360 degrees, so in either convention."""
+        slack = tolerance * (self.north - self.south)
+        within = (y[:, 0] >= self.south - slack) & (y[:, 0] <= self.north + slack)
+        return within & (np.abs(y[:, 1]) <= 360.0 + tolerance * 360.0)
 
     def area_weights(self, y: Float[np.ndarray, "M 2"]) -> Float[np.ndarray, " M"]:
         """Areas of the cells of a latitude–longitude grid; cos(latitude) for points that do not form one."""
@@ -85,6 +105,20 @@ def unit_vectors(y: Float[Array, "*P 2"]) -> Float[Array, "*P 3"]:
     latitude, longitude = jnp.radians(y[..., 0]), jnp.radians(y[..., 1])
     across = jnp.cos(latitude)
     return jnp.stack([across * jnp.cos(longitude), across * jnp.sin(longitude), jnp.sin(latitude)], axis=-1)
+
+
+def embed(y: Float[Array, "P d_y"], periods: Sequence[float | None], is_geographic: bool) -> Float[Array, "P l"]:
+    """Locations in a Euclidean space: unit vectors on a sphere, and periodic coordinates on circles."""
+    if is_geographic:
+        return unit_vectors(y)
+    columns = []
+    for i, period in enumerate(periods):
+        if period is None:
+            columns.append(y[:, i])
+        else:
+            angle = y[:, i] * (2.0 * math.pi / period)
+            columns += [period / (2.0 * math.pi) * wave(angle) for wave in (jnp.cos, jnp.sin)]
+    return jnp.stack(columns, axis=-1)
 
 
 def band_heights(latitude: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from loca.domains import Domain, unit_vectors
+from loca.domains import Domain, embed
 from loca.kernels import Matern
 from loca.parameters import Fixed, Held
 
@@ -247,20 +247,6 @@ def grid_axes(domain: Domain, points: Float[np.ndarray, "M d_y"]) -> list[Float[
     """The coordinates along each axis of the grid that locations are points of; none if they form no grid."""
     axes = [np.unique(column) for column in points.T]
     return axes if domain.is_flat and math.prod(map(len, axes)) <= FILLED * len(points) else []
-
-
-def embed(y: Float[Array, "P d_y"], periods: tuple[float | None, ...], is_geographic: bool) -> Float[Array, "P l"]:
-    """Locations in a Euclidean space: unit vectors on a sphere, and periodic coordinates on circles."""
-    if is_geographic:
-        return unit_vectors(y)
-    columns = []
-    for i, period in enumerate(periods):
-        if period is None:
-            columns.append(y[:, i])
-        else:
-            angle = y[:, i] * (2.0 * math.pi / period)
-            columns += [period / (2.0 * math.pi) * wave(angle) for wave in (jnp.cos, jnp.sin)]
-    return jnp.stack(columns, axis=-1)
 
 
 @jax.jit

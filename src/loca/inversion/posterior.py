@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from loca.data import Variable, grid_shape
+from loca.data import Variable, grid_axes
 from loca.inversion.prior import Prior
 from loca.models import Operator
 from loca.typing import Input, PyTree, values_of
@@ -116,8 +116,7 @@ class Posterior:
         variables: dict[str, Any] = {}
         coordinates: dict[str, Any] = {}
         for channel in self._channels():
-            name, unit = channel.variable
-            units = {"units": unit} if unit else {}
+            name, units = channel.variable.name, channel.variable.attributes
             what = {"": "posterior mean", "_std": "posterior standard deviation", "_mode": "most probable"}
             for ending, title in what.items():
                 values = channel.values[ending].reshape(channel.shape)
@@ -125,8 +124,8 @@ class Posterior:
             drawn = channel.values["_draws"].reshape(-1, *channel.shape)
             variables[f"{name}_draws"] = (("draw", *channel.dims), drawn, {**units, "long_name": f"draws of {name}"})
             coordinates |= channel.coordinates
-        for c, (name, unit) in enumerate(self.operator.outputs):
-            units = {"units": unit} if unit else {}
+        for c, output in enumerate(self.operator.outputs):
+            name, units = output.name, output.attributes
             named = {
                 "observed": self.observed, "predicted": self.predicted, "predicted_std": self.predicted_std,
                 "noise_std": self.noise_std, "surrogate_std": self.surrogate_std,
@@ -137,8 +136,7 @@ class Posterior:
         queries = () if signature is None else signature.query_coordinates
         for i, column in enumerate(np.asarray(self.y).T):
             coordinate = queries[i] if queries else Variable(f"y{i + 1}")
-            units = {"units": coordinate.unit} if coordinate.unit else {}
-            coordinates[f"observed_{coordinate.name}"] = ("observation", column, units)
+            coordinates[f"observed_{coordinate.name}"] = ("observation", column, coordinate.attributes)
         variables["coordinate"] = (("draw", "component"), self.coordinates)
         return xarray.Dataset(variables, coordinates, attrs=dataclasses.asdict(self.diagnostics))
 
@@ -182,14 +180,12 @@ def labeled_sensors(
     if x is None:
         return (f"sensor{after}",), (count,), {}
     named = named or tuple(Variable(f"x{i + 1}{'_' + after if after else ''}") for i in range(x.shape[1]))
-    units = [{"units": each.unit} if each.unit else {} for each in named]
-    shape = grid_shape(x)
-    if shape is None:
+    units = [each.attributes for each in named]
+    axes = grid_axes(x)
+    if axes is None:
         columns = zip(named, x.T, units, strict=True)
         return (f"sensor{after}",), (count,), {each.name: (f"sensor{after}", c, u) for each, c, u in columns}
-    points = x.reshape(*shape, -1)
-    axes = [np.moveaxis(points[..., i], i, 0).reshape(n, -1)[:, 0] for i, n in enumerate(shape)]
-    dims = tuple(each.name for each in named)
+    dims, shape = tuple(each.name for each in named), tuple(map(len, axes))
     return dims, shape, {dim: (dim, axis, u) for dim, axis, u in zip(dims, axes, units, strict=True)}
 
 

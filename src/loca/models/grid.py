@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.data import Interpolation, Samples, grid_shape, multilinear
+from loca.data import Interpolation, Samples, grid_axes, multilinear
 from loca.models.matching import wrap
 from loca.nets import MLP
 from loca.parameters import Fixed
@@ -30,18 +30,16 @@ class Grid(Fixed):
     def of(cls, data: Samples) -> Grid:
         """The grid of the sensors of some data, with leading axes for coordinates that only queries have (time)."""
         x = data.x[0] if isinstance(data.x, tuple) and len(data.x) == 1 else data.x
-        shape = None if x is None or isinstance(x, tuple) else grid_shape(x)
-        if shape is None:
+        inner = None if x is None or isinstance(x, tuple) else grid_axes(x)
+        if inner is None:
             raise ValueError(
                 "an FNO needs sensors on a grid, but those of this data do not form one; "
                 "interpolate the inputs to a grid first, or use LOCA"
             )
-        sensors = np.asarray(x).reshape(*shape, len(shape))
-        inner = [sensors[(0,) * i + (slice(None),) + (0,) * (len(shape) - 1 - i) + (i,)] for i in range(len(shape))]
-        num_repeated = data.domain.dimension - len(shape)
+        num_repeated = data.domain.dimension - len(inner)
         if num_repeated < 0:
             raise ValueError(
-                f"the sensors of this data are {len(shape)}-dimensional but its queries only {data.domain.dimension}-"
+                f"the sensors of this data are {len(inner)}-dimensional but its queries only {data.domain.dimension}-"
                 "dimensional, and an FNO predicts on the grid of its sensors; use LOCA, where the two are independent"
             )
         outer = [np.unique(column) for column in np.asarray(data.y.points).T[:num_repeated]]
@@ -83,8 +81,7 @@ def interpolation_between(
 
     Locations at most one spacing outside the given ones take the value at the boundary; others raise `ValueError`.
     """
-    shape = grid_shape(given)
-    axes = None if shape is None else grid_axes(given, shape)
+    axes = grid_axes(given)
     for i, period in enumerate(periods):
         low, high = given[:, i].min(), given[:, i].max()
         even = (high - low) / len(given) ** (1.0 / given.shape[1])
@@ -103,12 +100,6 @@ def interpolation_between(
         return scattered_interpolation(here, there)
     grid = Grid(tuple(jnp.asarray(axis, jnp.float32) for axis in axes), tuple(periods))
     return grid.interpolation(jnp.asarray(expected, jnp.float32))
-
-
-def grid_axes(x: Float[np.ndarray, "m d"], shape: tuple[int, ...]) -> list[Float[np.ndarray, " _"]]:
-    """The axes of a grid whose points are in row-major order."""
-    points = x.reshape(*shape, len(shape))
-    return [np.moveaxis(points[..., i], i, 0).reshape(n, -1)[:, 0] for i, n in enumerate(shape)]
 
 
 def scattered_interpolation(given: Float[np.ndarray, "m d"], expected: Float[np.ndarray, "m_ d"]) -> Interpolation:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from loca.data import Records, Variable, array_digest, grid_shape
+from loca.data import Records, Variable, array_digest, grid_axes
 from loca.domains import Domain
 from loca.models import Operator
 
@@ -159,12 +159,8 @@ def own_queries(model: Operator) -> QueryGrid | QueryPoints:
             "on the command line, `queries` in Python"
         )
     y, (names, attributes) = np.asarray(known.y, np.float64), names_and_attributes(known.query_coordinates)
-    shape = grid_shape(y)
-    if shape is None:
-        return QueryPoints(names, y, attributes)
-    points = y.reshape(*shape, len(shape))
-    axes = (np.moveaxis(points[..., i], i, 0).reshape(n, -1)[:, 0] for i, n in enumerate(shape))
-    return QueryGrid(names, tuple(axes), attributes)
+    axes = grid_axes(y)
+    return QueryPoints(names, y, attributes) if axes is None else QueryGrid(names, axes, attributes)
 
 
 def coordinates_of(domain: Domain) -> tuple[Variable, ...]:
@@ -174,8 +170,7 @@ def coordinates_of(domain: Domain) -> tuple[Variable, ...]:
 
 def names_and_attributes(coordinates: Sequence[Variable]) -> tuple[tuple[str, ...], tuple[dict[str, str], ...]]:
     """The names of coordinates and their metadata in files."""
-    units = tuple({"units": coordinate.unit} if coordinate.unit else {} for coordinate in coordinates)
-    return tuple(coordinate.name for coordinate in coordinates), units
+    return tuple(each.name for each in coordinates), tuple(each.attributes for each in coordinates)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -261,8 +256,7 @@ class Labels:
     def attributes(self, name: str) -> dict[str, Any]:
         """The attributes of an output as JSON values, without NumPy's number types."""
         if name not in self.example.variables:  # the data has no outputs
-            units = {variable.name: variable.unit for variable in self.data.outputs}
-            return {"units": units[name]} if units[name] else {}
+            return next(variable.attributes for variable in self.data.outputs if variable.name == name)
         return {
             str(key): value.tolist() if isinstance(value, np.ndarray | np.generic) else value
             for key, value in self.example[name].attrs.items()

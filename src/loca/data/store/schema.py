@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float
 
 from loca.data.queries import Free, Indexed, Shared
 from loca.data.samples import Samples, Variable
+from loca.data.transforms import is_round_off
 from loca.domains import Domain
 from loca.typing import Measurements, MultiInput
 
@@ -231,8 +232,8 @@ class Statistics:
 
     def shift_and_scale(self) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
         """Mean and standard deviation; 1 for a constant channel, whose standard deviation is round-off."""
-        negligible = self.std <= 10.0 * np.finfo(np.float32).eps * np.abs(self.mean)
-        return jnp.asarray(self.mean, jnp.float32), jnp.asarray(np.where(negligible, 1.0, self.std), jnp.float32)
+        scale = np.where(is_round_off(self.std, self.mean), 1.0, self.std)
+        return jnp.asarray(self.mean, jnp.float32), jnp.asarray(scale, jnp.float32)
 
     def to_json(self) -> dict[str, Any]:
         """Lists of numbers; null for the range of a channel without finite values."""

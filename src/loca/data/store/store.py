@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
 import os
 from collections.abc import Sequence
 from functools import cached_property
@@ -15,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from loca.data.grids import grid_axes
 from loca.data.normalization import Normalization
 from loca.data.records import Records, Rows
-from loca.data.samples import Samples, Variable, grid_shape
+from loca.data.samples import Samples, Variable
 from loca.data.store.schema import FORMAT, Statistics, content_digest, sample_digests, samples_from_arrays
 from loca.domains import domain_from_json
 from loca.durable import CorruptDataError
@@ -269,7 +269,7 @@ class Store(Records):
         dimensions, shape, coordinates = self.label_coordinates(numbers, s.shape[1])
         values = s.reshape(len(s), *shape, len(self.outputs))
         fields = {
-            variable.name: (("sample", *dimensions), values[..., i], {"units": variable.unit} if variable.unit else {})
+            variable.name: (("sample", *dimensions), values[..., i], variable.attributes)
             for i, variable in enumerate(self.outputs)
         }
         return xarray.Dataset(fields, {"sample": numbers, **coordinates}, {"source": self.source})
@@ -278,15 +278,14 @@ class Store(Records):
         self, numbers: np.ndarray, count: int
     ) -> tuple[tuple[str, ...], tuple[int, ...], dict[str, Any]]:
         """Names, sizes and coordinates of the axes of output functions: those of a grid if the queries form one."""
-        known = self.query_coordinates or map(Variable, self.domain.coordinate_names, self.domain.coordinate_units)
-        names, given = zip(*known, strict=True)
-        units = tuple({"units": unit} if unit else {} for unit in given)
+        known = map(Variable, self.domain.coordinate_names, self.domain.coordinate_units)
+        known = self.query_coordinates or tuple(known)
+        names, units = tuple(each.name for each in known), tuple(each.attributes for each in known)
         if "y" in self.once and "index" not in self.description["arrays"]:
             y, own = self.once["y"], ()
-            shape = grid_shape(self.shared["y"])
-            if shape is not None and math.prod(shape) == count:
-                points = y.reshape(*shape, -1)
-                axes = [np.moveaxis(points[..., i], i, 0).reshape(n, -1)[:, 0] for i, n in enumerate(shape)]
+            axes = grid_axes(y)
+            if axes is not None and len(y) == count:
+                shape = tuple(map(len, axes))
                 return names, shape, {n: (n, a, u) for n, a, u in zip(names, axes, units, strict=True)}
         else:
             y, own = np.asarray(self.load(numbers).y.locations(len(numbers))), ("sample",)
