@@ -5,6 +5,7 @@ package.
 """
 
 import os
+import re
 import signal
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from loca.cli.deployment import export, serve, verify
 from loca.cli.figures import figures
 from loca.cli.inversion import invert
 from loca.cli.models import calibrate, evaluate, inspect, predict
+from loca.cli.options import with_options
 from loca.cli.runs import choose, reproduce, train
 
 DEBUG = "LOCA_DEBUG"
@@ -45,16 +47,31 @@ class Commands(TyperGroup):
         """Run a command."""
         try:
             return super().invoke(ctx)
-        except (typer.Exit, typer.Abort, WrongCommandError, BrokenPipeError):
+        except WrongCommandError as error:
+            vars(error)["message"] = self.with_options(ctx, str(vars(error).get("message", error)))
             raise  # Typer prints these
+        except (typer.Exit, typer.Abort, BrokenPipeError):
+            raise
         except KeyboardInterrupt:
             report(ctx, "interrupted")
             raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
             if os.environ.get(DEBUG):
                 raise
-            report(ctx, message_of(error))
+            report(ctx, self.with_options(ctx, message_of(error)))
             raise typer.Exit(FAILURE) from None
+
+    def with_options(self, ctx: Any, message: str) -> str:
+        """A message of the package, with arguments such as `format="well"` spelled as options of the command."""
+        command = self.get_command(ctx, ctx.invoked_subcommand or "")
+        options = {each.name: each.opts[0] for each in getattr(command, "params", ()) if each.opts[0].startswith("--")}
+
+        def spell(argument: re.Match[str]) -> str:
+            value = re.sub(r"[][\"']", "", argument[2]).replace(", ", ",")
+            return options[argument[1]] if value == "True" else f"{options[argument[1]]} {value}"
+
+        arguments = rf"\b({'|'.join(options)})=(\[[^]]*\]|\"[^\"]*\"|'[^']*'|[\w.]+)"
+        return re.sub(arguments, spell, message) if options else message
 
 
 def message_of(error: Exception) -> str:
@@ -79,12 +96,18 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
-COMMANDS = (
-    generate, convert, show, check, train, choose, calibrate, evaluate, predict, invert, figures, inspect, export,
-    verify, reproduce, serve,
-)  # fmt: skip
-for command in COMMANDS:
-    app.command()(command)
+COMMANDS = {
+    "Data": (generate, convert, show, check),
+    "Models": (train, choose, calibrate),
+    "Results": (evaluate, predict, invert, figures, inspect),
+    "Deployment": (export, verify, serve),
+}
+"""The commands, in the groups of `loca --help`."""
+
+for group, commands in COMMANDS.items():
+    for command in commands:
+        app.command(rich_help_panel=group)(with_options(command))
+app.command()(reproduce)
 app.add_typer(bench, name="bench")
 
 

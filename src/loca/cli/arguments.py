@@ -10,9 +10,11 @@ import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from loca.cli.options import value_of
 
 if TYPE_CHECKING:
     from loca.data import Records, Samples
@@ -24,10 +26,6 @@ DataArgument = Annotated[
 ]
 FileArgument = Annotated[str, typer.Argument(metavar="DATA", help="A file, a folder or a pattern.")]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, or a run directory.")]
-InputsOption = Annotated[str | None, typer.Option(help="Input variables of the file, separated by commas.")]
-OutputsOption = Annotated[str | None, typer.Option(help="Output variables of the file, separated by commas.")]
-SampleOption = Annotated[str | None, typer.Option(help="The dimension of the file that counts the functions.")]
-FormatOption = Annotated[str | None, typer.Option(help="The format of the file; detected unless given.")]
 SeedOption = Annotated[int, typer.Option(min=0, help="The seed of a problem's random choices.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An argument of the problem; repeatable.")
@@ -53,24 +51,20 @@ LevelOption = Annotated[
 ]
 
 
-class Source(NamedTuple):
-    """Where functions come from, and how to read them."""
+def load(
+    data: str,
+    files: dict[str, Any],
+    count: int,
+    *,
+    seed: int = 0,
+    arguments: Sequence[str] | None = None,
+    skip: int = 0,
+    spread: bool = False,
+) -> tuple[Samples, int]:
+    """Load at most `count` functions of a file or a problem, and return them with the number of all functions.
 
-    data: str
-    inputs: str | None = None
-    outputs: str | None = None
-    sample: str | None = None
-    format: str | None = None
-    seed: int = 0
-    arguments: tuple[str, ...] = ()
-    skip: int = 0
-    """The number of functions of a problem to skip: those that are used for training."""
-
-
-def load(source: Source, count: int, *, spread: bool = False) -> tuple[Samples, int]:
-    """Load at most `count` functions, and return them with the number of all functions.
-
-    From a file, they are the first ones or spread evenly over all. A problem has as many as requested.
+    From a file, they are the first ones or spread evenly over all. A problem has as many as requested, after those to
+    `skip`.
     """
     import jax
     import jax.numpy as jnp
@@ -80,24 +74,17 @@ def load(source: Source, count: int, *, spread: bool = False) -> tuple[Samples, 
     from loca.problems import PROBLEMS
 
     try:
-        if source.data in PROBLEMS and not Path(source.data).exists():
-            problem = create_problem(PROBLEMS[source.data], source.arguments)
-            samples = problem.sample(jax.random.key(source.seed), source.skip + count)
-            return samples.take(jnp.arange(source.skip, source.skip + count)), count
-        records = open_data(
-            source.data,
-            inputs=split_names(source.inputs),
-            outputs=split_names(source.outputs),
-            sample=source.sample,
-            format=source.format,
-        )
+        if data in PROBLEMS and not Path(data).exists():
+            samples = create_problem(PROBLEMS[data], arguments).sample(jax.random.key(seed), skip + count)
+            return samples.take(jnp.arange(skip, skip + count)), count
+        records = open_data(data, **files)
         total = len(records)
         taken = min(count, total)
         rows = np.linspace(0, total - 1, taken).round().astype(int) if spread else slice(0, taken)
         return records.load(rows), total
     except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError) as error:
         problems = f"the built-in problems are {', '.join(PROBLEMS)}"
-        raise typer.BadParameter(f"{source.data}: {error} ({problems})", param_hint="DATA") from error
+        raise typer.BadParameter(f"{data}: {error} ({problems})", param_hint="DATA") from error
 
 
 def check_suffix(path: Path, *suffixes: str, hint: str = "--out") -> None:
@@ -133,17 +120,12 @@ def check_directory(path: Path) -> None:
         raise typer.BadParameter(f"expected the name of a directory, got {path.name!r}", param_hint="--out")
 
 
-def split_names(given: str | None) -> list[str] | None:
-    """`a,b` as a list."""
-    return [name.strip() for name in given.split(",")] if given else None
-
-
-def create_problem(kind: type[Problem], choices: Sequence[str]) -> Problem:
+def create_problem(kind: type[Problem], choices: Sequence[str] | None) -> Problem:
     """Create a problem with some arguments given as NAME=VALUE."""
     fields = {field.name: field for field in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
     types_of_fields = typing.get_type_hints(kind)
     arguments = {}
-    for choice in choices:
+    for choice in choices or ():
         name, equals, text = choice.partition("=")
         if not equals or name not in fields:
             known = ", ".join(map(name_and_default, fields.values())) or "none"
@@ -174,14 +156,10 @@ def name_and_default(field: dataclasses.Field[Any]) -> str:
 def parse_value(name: str, text: str, expected: Any) -> Any:
     """Parse a value written as in TOML, where strings need no quotes, and check its type."""
     import json
-    import tomllib
 
     from pydantic import TypeAdapter, ValidationError
 
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
+    value = value_of(text)
     try:  # as JSON, where a list is a tuple, an integer is a number, and true is neither
         value = TypeAdapter(expected).validate_json(json.dumps(value, default=str), strict=True)
     except ValidationError:
@@ -202,14 +180,16 @@ def in_words(expected: Any) -> str:
     return {int: "an integer", float: "a number", bool: "true or false", str: "a string"}.get(expected, str(expected))
 
 
-def open_records(source: Source, model: Path, operator: Operator, *, regrid: bool, unsolved: bool = False) -> Records:
+def open_records(
+    data: str, files: dict[str, Any], model: Path, operator: Operator, *, regrid: bool, unsolved: bool = False
+) -> Records:
     """Open data as a model expects it, and print what is done to it.
 
-    Variables that are not given are those that the run of the model was told, or else those that the model knows.
+    Variables that are not given are those of the run that made the model, or else those that the model knows.
 
     **Arguments:**
 
-    - `source`: the file and the variables that are given.
+    - `data`, `files`: the file, and the variables that are given.
     - `model`, `operator`: the model file or run directory, and the model in it.
     - `regrid`: whether to interpolate inputs at other sensors.
     - `unsolved`: whether the file may hold inputs only; not if its outputs are given.
@@ -217,13 +197,13 @@ def open_records(source: Source, model: Path, operator: Operator, *, regrid: boo
     from loca.models import Adaptation
 
     try:
-        records = open_with_roles(source, model, operator, unsolved=unsolved and source.outputs is None)
+        records = open_with_roles(data, files, model, operator, unsolved=unsolved and files.get("outputs") is None)
         with printed_warnings():
             adaptation = Adaptation.of(operator, records, regrid=regrid)
     except (ValueError, TypeError, OSError, RuntimeError) as problem:
-        raise typer.BadParameter(f"{source.data}: {problem}", param_hint="DATA") from problem
+        raise typer.BadParameter(f"{data}: {problem}", param_hint="DATA") from problem
     for note in adaptation.notes:
-        typer.echo(f"{source.data}: {note}")
+        typer.echo(f"{data}: {note}")
     return adaptation.apply(records)
 
 
@@ -244,26 +224,23 @@ def printed_warnings() -> Iterator[None]:
         yield
 
 
-def open_with_roles(source: Source, model: Path, operator: Operator, *, unsolved: bool) -> Records:
+def open_with_roles(
+    data: str, files: dict[str, Any], model: Path, operator: Operator, *, unsolved: bool
+) -> Records:
     """Open data with the variables that are given, those of the run, or those that the model knows."""
     from loca.data import is_store
     from loca.data import open as open_data
     from loca.models import is_numbered
     from loca.saving import inspect as inspect_file
 
-    given = {
-        "inputs": split_names(source.inputs),
-        "outputs": split_names(source.outputs),
-        "sample": source.sample,
-        "format": source.format,
-    }
-    if is_store(Path(source.data)):
-        return open_data(source.data, **given)
+    given = {name: files.get(name) for name in ("inputs", "outputs", "sample", "format")}
+    if is_store(Path(data)):
+        return open_data(data, **given)
     of_run = inspect_file(model_file(model)).provenance.get("data")
     of_run = {name: of_run.get(name) for name in given} if isinstance(of_run, Mapping) else {}
     roles = {name: value or of_run.get(name) for name, value in given.items()}
     try:
-        return open_data(source.data, **roles, unsolved=unsolved)
+        return open_data(data, **roles, unsolved=unsolved)
     except ValueError:
         known = {"inputs": (operator.inputs, "u"), "outputs": (operator.outputs, "s")}
         named = {
@@ -273,7 +250,7 @@ def open_with_roles(source: Source, model: Path, operator: Operator, *, unsolved
         }
         if not named:
             raise
-        return open_data(source.data, **{**roles, **named}, unsolved=unsolved)
+        return open_data(data, **{**roles, **named}, unsolved=unsolved)
 
 
 def load_model(model: Path, classes: Sequence[str] | None) -> Operator:

@@ -9,19 +9,14 @@ import typer
 
 from loca.cli.arguments import (
     DataArgument,
-    FormatOption,
-    InputsOption,
-    OutputsOption,
-    SampleOption,
     SeedOption,
     SetOption,
-    Source,
     check_suffix,
     concerning,
     create_problem,
     load,
-    split_names,
 )
+from loca.cli.options import Files
 from loca.cli.output import show_progress
 
 if TYPE_CHECKING:
@@ -65,10 +60,7 @@ def generate(
 def convert(
     source: Annotated[str, typer.Argument(metavar="IN", help="A file or folder, or a pattern such as 'air.*.nc'.")],
     out: Annotated[Path, typer.Argument(metavar="OUT.zarr", help="The store; it appears when it is complete.")],
-    inputs: InputsOption = None,
-    outputs: OutputsOption = None,
-    sample: SampleOption = None,
-    kind: Annotated[str | None, typer.Option("--format", help="The format of IN; detected unless given.")] = None,
+    files: Files,
     split: Annotated[str | None, typer.Option(help="A part of the data by its official name, such as `train`.")] = None,
 ) -> None:
     """Convert files of another format to a store, which can be streamed and detects every changed bit.
@@ -80,9 +72,7 @@ def convert(
 
     check_suffix(out, ".zarr", hint="OUT.zarr")
     existed = out.exists()
-    records = open_data(
-        source, inputs=split_names(inputs), outputs=split_names(outputs), sample=sample, format=kind, split=split
-    )
+    records = open_data(source, **files, split=split)
     with show_progress(source) as progress:
         store = convert_records(records, out, progress=progress)
     typer.echo(f"{out} {'already exists' if existed else 'is complete'}: {len(store)} samples, sha256 {store.digest}")
@@ -90,12 +80,9 @@ def convert(
 
 def show(
     data: DataArgument,
+    files: Files,
     out: Annotated[Path, typer.Option(help="The file to write: .png, .pdf or .svg.")] = Path("sheet.png"),
     rows: Annotated[int, typer.Option(min=1, help="The number of functions.")] = 4,
-    inputs: InputsOption = None,
-    outputs: OutputsOption = None,
-    sample: SampleOption = None,
-    format: FormatOption = None,  # noqa: A002
     seed: SeedOption = 0,
     arguments: SetOption = None,
 ) -> None:
@@ -103,7 +90,7 @@ def show(
     from loca.figures import sheet
 
     check_suffix(out, ".png", ".pdf", ".svg")
-    samples, _ = load(Source(data, inputs, outputs, sample, format, seed, tuple(arguments or ())), rows)
+    samples, _ = load(data, files, rows, seed=seed, arguments=arguments)
     with concerning(data):
         figure = sheet(samples, rows)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -113,16 +100,13 @@ def show(
 
 def check(
     data: DataArgument,
+    files: Files,
     test: Annotated[str | None, typer.Option(help="Test data to compare with the training data.")] = None,
     count: Annotated[int, typer.Option(min=1, help="Check at most this many functions, spread evenly.")] = 1000,
     with_forecast: Annotated[
         bool, typer.Option("--forecast/--no-forecast", help="Time one training step of each model.")
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-    inputs: InputsOption = None,
-    outputs: OutputsOption = None,
-    sample: SampleOption = None,
-    format: FormatOption = None,  # noqa: A002
     seed: SeedOption = 0,
     arguments: SetOption = None,
 ) -> None:
@@ -138,9 +122,9 @@ def check(
     from loca.checks import CheckReport, check_memory, forecast, memory_available
     from loca.checks import check as check_samples
 
-    source = Source(data, inputs, outputs, sample, format, seed, tuple(arguments or ()))
-    train, total = load(source, count, spread=True)
-    other = load(source._replace(data=test, skip=len(train)), count, spread=True)[0] if test else None
+    given = {"seed": seed, "arguments": arguments, "spread": True}
+    train, total = load(data, files, count, **given)
+    other = load(test, files, count, skip=len(train), **given)[0] if test else None
     report = check_samples(train, other)
     costs = forecast(train, functions=total) if with_forecast else ()
     report = CheckReport((*report.findings, *check_memory(costs, memory_available()))) if costs else report
@@ -148,7 +132,7 @@ def check(
     if as_json:
         found = [dataclasses.asdict(finding) for finding in report.findings]
         cost = [dataclasses.asdict(each) for each in costs]
-        content = {"looked_at": checked, "findings": found, "forecast": cost}
+        content = {"checked": checked, "findings": found, "forecast": cost}
         typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
     else:
         console = Console()

@@ -12,19 +12,15 @@ import typer
 from loca.cli.arguments import (
     ClassOption,
     FileArgument,
-    FormatOption,
-    InputsOption,
     ModelArgument,
-    OutputsOption,
     RegridOption,
-    SampleOption,
-    Source,
     check_directory,
     concerning,
     load_model,
     model_file,
     open_records,
 )
+from loca.cli.options import Files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,6 +34,7 @@ if TYPE_CHECKING:
 def figures(
     model: ModelArgument,
     data: FileArgument,
+    files: Files,
     out: Annotated[Path, typer.Option(help="The directory for the figures.")],
     beside: Annotated[
         list[Path] | None,
@@ -45,10 +42,6 @@ def figures(
     ] = None,
     count: Annotated[int, typer.Option(min=2, help="The number of functions: a typical one, then the worst.")] = 3,
     pdf: Annotated[bool, typer.Option("--pdf", help="Write .pdf instead of .png.")] = False,
-    inputs: InputsOption = None,
-    outputs: OutputsOption = None,
-    sample: SampleOption = None,
-    format: FormatOption = None,  # noqa: A002
     regrid: RegridOption = False,
     classes: ClassOption = None,
 ) -> None:
@@ -65,7 +58,7 @@ def figures(
     paths = [model, *(beside or [])]
     names = names_of(paths)
     operators = [load_model(path, classes) for path in paths]
-    records = open_records(Source(data, inputs, outputs, sample, format), model, operators[0], regrid=regrid)
+    records = open_records(data, files, model, operators[0], regrid=regrid)
     with concerning(data):
         reports = {
             name: evaluate(operator, records, metrics=metrics_of(operator), regrid=regrid)

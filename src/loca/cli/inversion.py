@@ -11,14 +11,12 @@ import typer
 from loca.cli.arguments import (
     ClassOption,
     ModelArgument,
-    Source,
     check_suffix,
     concerning,
     load_model,
     model_file,
     open_records,
     printed_warnings,
-    split_names,
 )
 
 if TYPE_CHECKING:
@@ -85,8 +83,8 @@ def invert(
     operator = load_model(model, classes)
     with concerning(str(observations)):
         observed, deviations = read_observations(observations, operator, parse_noise(noise))
-    plausible = open_records(Source(prior or training_data(model)), model, operator, regrid=False, unsolved=True)
-    errors = None if held is None else open_records(Source(held), model, operator, regrid=False)
+    plausible = open_records(prior or training_data(model), {}, model, operator, regrid=False, unsolved=True)
+    errors = None if held is None else open_records(held, {}, model, operator, regrid=False)
     with printed_warnings():
         found = invert_observations(
             operator, observed, noise=deviations, prior=plausible, held=errors, surrogate_error=surrogate_error,
@@ -104,7 +102,7 @@ def invert(
 def parse_noise(noise: str | None) -> list[float] | None:
     """`0.1,0.2` as numbers."""
     try:
-        return None if noise is None else [float(text) for text in split_names(noise) or ()]
+        return None if noise is None else [float(text) for text in noise.split(",")]
     except ValueError:
         raise typer.BadParameter(
             f"expected a number, or one for each output such as 0.1,0.2, got {noise!r}", param_hint="--noise"

@@ -10,14 +10,9 @@ import typer
 from loca.cli.arguments import (
     ClassOption,
     FileArgument,
-    FormatOption,
-    InputsOption,
     LevelOption,
     ModelArgument,
-    OutputsOption,
     RegridOption,
-    SampleOption,
-    Source,
     check_suffix,
     concerning,
     load_model,
@@ -25,6 +20,7 @@ from loca.cli.arguments import (
     open_records,
     printed_warnings,
 )
+from loca.cli.options import Files
 from loca.cli.output import artifact_table, header_table, show_progress
 
 if TYPE_CHECKING:
@@ -36,13 +32,10 @@ if TYPE_CHECKING:
 def calibrate(
     model: ModelArgument,
     data: FileArgument,
+    files: Files,
     out: Annotated[
         Path | None, typer.Option(help="CALIBRATED.safetensors; without it, the model file is replaced.")
     ] = None,
-    inputs: InputsOption = None,
-    outputs: OutputsOption = None,
-    sample: SampleOption = None,
-    format: FormatOption = None,  # noqa: A002
     regrid: RegridOption = False,
     classes: ClassOption = None,
 ) -> None:
@@ -58,7 +51,7 @@ def calibrate(
     if out is not None:
         check_suffix(out, ".safetensors")
     operator, header = load_model(model, classes), inspect_file(model_file(model))
-    records = open_records(Source(data, inputs, outputs, sample, format), model, operator, regrid=regrid)
+    records = open_records(data, files, model, operator, regrid=regrid)
     with concerning(data):
         calibrated = calibrate_model(operator, records)
     provenance = {**header.provenance, "calibration": {"data": data, "functions": len(records)}}
@@ -69,11 +62,8 @@ def calibrate(
 def evaluate(
     model: ModelArgument,
     data: FileArgument,
+    files: Files,
     out: Annotated[Path | None, typer.Option(help="Write the report to this file as JSON.")] = None,
-    inputs: InputsOption = None,
-    outputs: OutputsOption = None,
-    sample: SampleOption = None,
-    format: FormatOption = None,  # noqa: A002
     regrid: RegridOption = False,
     classes: ClassOption = None,
     level: LevelOption = 0.9,
@@ -90,7 +80,7 @@ def evaluate(
     if out is not None:
         check_suffix(out, ".json")
     operator = load_model(model, classes)
-    records = open_records(Source(data, inputs, outputs, sample, format), model, operator, regrid=regrid)
+    records = open_records(data, files, model, operator, regrid=regrid)
     with concerning(data):
         report = evaluate_model(operator, records, level=level)
     Console().print(report)
@@ -101,6 +91,7 @@ def evaluate(
 def predict(
     model: ModelArgument,
     data: FileArgument,
+    files: Files,
     out: Annotated[
         Path,
         typer.Option(help="PREDICTION.nc, .zarr, .csv or .parquet, with the names and coordinates of the data."),
@@ -113,10 +104,6 @@ def predict(
         Path | None,
         typer.Option(metavar="FILE", help="Predict at the points or on the grid of a .csv, .parquet or .nc file."),
     ] = None,
-    inputs: InputsOption = None,
-    outputs: OutputsOption = None,
-    sample: SampleOption = None,
-    format: FormatOption = None,  # noqa: A002
     regrid: RegridOption = False,
     classes: ClassOption = None,
     level: LevelOption = 0.9,
@@ -141,8 +128,7 @@ def predict(
     if grid is not None and at is not None:
         raise typer.BadParameter("give either --grid or --at", param_hint="--at")
     counts, operator = parse_grid(grid), load_model(model, classes)
-    source = Source(data, inputs, outputs, sample, format)
-    records = open_records(source, model, operator, regrid=regrid, unsolved=True)
+    records = open_records(data, files, model, operator, regrid=regrid, unsolved=True)
     with concerning(data):
         queries = choose_queries(operator, records, model, counts, at)
     (stream_prediction if out.suffix == ".zarr" else write_prediction)(operator, records, out, queries, level)

@@ -1,4 +1,4 @@
-"""`loca train`, `choose` and `reproduce`: from data to a model, and from a claim of the paper to a verdict."""
+"""`loca train` and `choose`: from data to a model."""
 
 from __future__ import annotations
 
@@ -7,48 +7,26 @@ from typing import Annotated, Any
 
 import typer
 
-from loca.cli.arguments import (
-    FileArgument,
-    FormatOption,
-    InputsOption,
-    OutputsOption,
-    SampleOption,
-    check_directory,
-    split_names,
-)
+from loca.cli.arguments import check_directory
+from loca.cli.options import Data, Model, Training
 from loca.cli.output import show_training
+from loca.configuration import RunConfiguration, option_of, read_configuration
 
-LabelsOption = Annotated[int | None, typer.Option(help="The number of labels kept for each function.")]
-TestOption = Annotated[str | None, typer.Option(help="A file on which to evaluate the model.")]
-AllSeedOption = Annotated[int | None, typer.Option(help="The seed of all random choices.")]
+SourceArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[RUN.toml | DATA]", help="Tables [data], [model], [training]; or only the data."),
+]
 
 
 def train(
-    source: Annotated[
-        str | None,
-        typer.Argument(metavar="[RUN.toml | DATA]", help="Tables [data], [model], [training]; or only the data."),
-    ] = None,
+    data: Data,
+    model: Model,
+    training: Training,
+    source: SourceArgument = None,
     out: Annotated[Path | None, typer.Option(help="The run directory, for model, checkpoints and history.")] = None,
     resume: Annotated[
         Path | None,
         typer.Option(help="Resume the run in this directory. The only other option is --steps, to extend the run."),
-    ] = None,
-    data: Annotated[str | None, typer.Option(help="The file with training data, as in [data] path.")] = None,
-    inputs: InputsOption = None,
-    outputs: OutputsOption = None,
-    sample: SampleOption = None,
-    format: FormatOption = None,  # noqa: A002
-    labels: LabelsOption = None,
-    test: TestOption = None,
-    stream: Annotated[
-        bool | None, typer.Option(help="Read batches from the file; default: if it would fill half the memory.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="loca, deeponet, fno, gaussian, which is not trained, or best: all compete.")
-    ] = None,
-    minutes: Annotated[float | None, typer.Option(help="The time budget of --model best; 5 unless given.")] = None,
-    setting: Annotated[
-        str | None, typer.Option(help="Take all sizes from an experiment of the paper, such as darcy.")
     ] = None,
     transform: Annotated[
         list[str] | None,
@@ -58,15 +36,6 @@ def train(
             "standardize or auto; repeatable. Without NAME=, auto is for all variables.",
         ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="The number of training steps.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Functions per step.")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="default or paper.")] = None,
-    loss: Annotated[str | None, typer.Option(help="mean_squared or relative_l2.")] = None,
-    precision: Annotated[str | None, typer.Option(help="float32, or bfloat16 for factors of matrix products.")] = None,
-    rate: Annotated[float | None, typer.Option(help="The highest learning rate.")] = None,
-    seed: AllSeedOption = None,
-    every: Annotated[int | None, typer.Option(help="The number of steps between two validations.")] = None,
-    log: Annotated[list[str] | None, typer.Option(help="tensorboard, wandb or mlflow, offline; repeatable.")] = None,
 ) -> None:
     """Train or solve for a model of data, and write model, history and checkpoints to a run directory.
 
@@ -75,51 +44,57 @@ def train(
     `loca train --resume DIR` continues and ends in the same model. Ctrl-C and SIGTERM save a checkpoint first, and end
     the command with exit code 130 or 143.
     """
+    from loca.runs import read_run
+
+    tables = {"data": data, "model": model, "training": training, "transforms": parse_transforms(transform or [])}
+    if (out is None) == (resume is None):
+        raise typer.BadParameter("give a run directory: --out DIR for a new run, or --resume DIR to resume one")
+    if out is not None:
+        check_directory(out)
+        execute_run(configure(source, tables), out)
+    elif resume is not None:
+        check_nothing_else(source, tables)
+        execute_run(read_run(resume, training["steps"]), resume)
+
+
+def choose(
+    data: Data,
+    source: SourceArgument,
+    out: Annotated[Path, typer.Option(help="The run directory, for the model and the report.")],
+    minutes: Annotated[float, typer.Option(help="The time budget.")] = 5.0,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of all random choices.")] = 0,
+) -> None:
+    """Let several models compete on validation functions, and keep the best: `loca train --model best`.
+
+    The mean field, ridge regression, a Gaussian operator, FNO, LOCA and DeepONet compete. The table has their errors,
+    times and sizes. Killed at any moment, `loca train --resume DIR` continues.
+    """
+    check_directory(out)
+    model = {"kind": "best", "minutes": minutes}
+    execute_run(configure(source, {"data": data, "model": model, "training": {"seed": seed}}), out)
+
+
+def configure(source: str | None, tables: dict[str, Any]) -> RunConfiguration:
+    """The run that a TOML file, the name of the data, and options describe."""
+    if source is None or source.endswith(".toml"):
+        config = None if source is None else Path(source)
+    elif tables["data"]["path"] is None:
+        config, tables = None, {**tables, "data": {**tables["data"], "path": source}}
+    else:
+        raise typer.BadParameter(f"give the data once, got {source} and --data {tables['data']['path']}")
+    if config is None and tables["data"]["path"] is None:
+        raise typer.BadParameter("give the data, or a .toml file that names it", param_hint="DATA")
+    return read_configuration(config, tables)
+
+
+def execute_run(configuration: RunConfiguration, directory: Path) -> None:
+    """Carry out a run, and print what came of it."""
     from rich.console import Console
 
     from loca.choosing import REPORT_FILE, ChoiceReport
-    from loca.runs import MODEL_FILE, execute, read_configuration, read_run
+    from loca.runs import MODEL_FILE, execute
     from loca.training import StoppedError
 
-    config = Path(source) if source is not None and source.endswith(".toml") else None
-    if config is None and source is not None:
-        if data is not None:
-            raise typer.BadParameter(f"give the data once, got {source} and --data {data}")
-        data = source
-    changes: dict[str, Any] = {
-        "data": {
-            "path": data,
-            "inputs": split_names(inputs),
-            "outputs": split_names(outputs),
-            "sample": sample,
-            "format": format,
-            "labels": labels,
-            "test": test,
-            "stream": stream,
-        },
-        "model": {"kind": model, "setting": setting, "minutes": minutes},
-        "training": {
-            "steps": steps,
-            "batch_size": batch_size,
-            "optimizer": optimizer,
-            "rate": rate,
-            "loss": loss,
-            "precision": precision,
-            "seed": seed,
-            "every": every,
-            "loggers": log or None,
-        },
-        "transforms": parse_transforms(transform or []),
-    }
-    if (out is None) == (resume is None):
-        raise typer.BadParameter("give a run directory: --out DIR for a new run, or --resume DIR to resume one")
-    directory = out or resume or Path()
-    if resume is None:
-        check_directory(directory)  # not that of a run begun earlier
-        configuration = read_configuration(config, changes)
-    else:
-        check_nothing_else(config, changes)
-        configuration = read_run(resume, steps)
     try:
         result = execute(configuration, directory, callbacks=[show_training()], progress=True)
     except StoppedError as stopped:
@@ -133,47 +108,13 @@ def train(
     typer.echo(f"{directory / MODEL_FILE}: mean relative L2 error on validation data {result.validation:.4f}")
 
 
-def choose(
-    data: FileArgument,
-    out: Annotated[Path, typer.Option(help="The run directory, for the model and the report.")],
-    minutes: Annotated[float, typer.Option(help="The time budget.")] = 5.0,
-    inputs: InputsOption = None,
-    outputs: OutputsOption = None,
-    sample: SampleOption = None,
-    format: FormatOption = None,  # noqa: A002
-    labels: LabelsOption = None,
-    test: TestOption = None,
-    seed: AllSeedOption = None,
-) -> None:
-    """Let several models compete on validation functions, and keep the best: `loca train --model best`.
-
-    The mean field, ridge regression, a Gaussian operator, FNO, LOCA and DeepONet compete. The table has their errors,
-    times and sizes. Killed at any moment, `loca train --resume DIR` continues.
-    """
-    train(
-        data,
-        out=out,
-        inputs=inputs,
-        outputs=outputs,
-        sample=sample,
-        format=format,
-        labels=labels,
-        test=test,
-        model="best",
-        minutes=minutes,
-        seed=seed,
-    )
-
-
-def check_nothing_else(config: Path | None, changes: dict[str, Any]) -> None:
+def check_nothing_else(source: str | None, tables: dict[str, Any]) -> None:
     """Refuse everything that cannot change when a run is resumed."""
-    tables = [changes["data"], changes["model"], changes["training"], {"transform": changes["transforms"]}]
-    fields = {name: value for table in tables for name, value in table.items() if name != "steps"}
-    options = {"path": "--data", "kind": "--model", "loggers": "--log"}
-    given = [options.get(name, f"--{name.replace('_', '-')}") for name, value in fields.items() if value is not None]
-    if config is not None or given:
+    fields = {**tables["data"], **tables["model"], **tables["training"], "transform": tables["transforms"], "steps": None}
+    given = [source] if source else [option_of(name) for name, value in fields.items() if value is not None]
+    if given:
         raise typer.BadParameter(
-            f"--resume takes all settings from the run and accepts --steps only; leave out {', '.join(given) or config}"
+            f"--resume takes all settings from the run and accepts --steps only; leave out {', '.join(given)}"
         )
 
 

@@ -1,0 +1,353 @@
+"""The configuration of a run: one schema for TOML files, the command line and Python.
+
+The docstring of a field is also the help of its option. Nothing is computed here, so that `loca --help` starts quickly.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence, Set
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+__all__ = ["ConfigurationError", "RunConfiguration", "read_configuration"]
+
+Count = Annotated[int, Field(strict=True, gt=0, lt=2**31)]
+Number = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+Widths = Annotated[tuple[Count, ...], Field(max_length=64)]
+
+
+def split_names(given: Any) -> Any:
+    """`a,b` as a list of names; anything else as it is."""
+    return tuple(name.strip() for name in given.split(",")) if isinstance(given, str) else given
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(split_names)]
+"""Names of variables: a list, or text in which commas separate them."""
+
+
+class ConfigurationError(ValueError):
+    """An invalid configuration; the message names each wrong field and the reason."""
+
+
+class Table(BaseModel):
+    """A table of the TOML file; unknown names are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class FileConfiguration(Table):
+    """How to read a file: the arguments of `loca.data.open`."""
+
+    inputs: Names | None = None
+    """Input variables of the file, separated by commas."""
+    outputs: Names | None = None
+    """Output variables of the file, separated by commas."""
+    sample: str | None = None
+    """The dimension of the file that counts the functions."""
+    format: str | None = None
+    """The format of the file; detected unless given."""
+
+
+class DataConfiguration(FileConfiguration):
+    """Where the functions come from, and which part of the data is used."""
+
+    path: str
+    """The file with training data."""
+    labels: Count | None = None
+    """The number of labels kept for each training function; all of them unless given."""
+    validation: str | None = None
+    """A file with validation data; unless given, part of the training data is set aside."""
+    validation_fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.1
+    """The part of the training data that is set aside for validation."""
+    test: str | None = None
+    """A file on which the model is evaluated."""
+    stream: bool | None = None
+    """Read batches from the file during training; unless given, only if the data would fill half the memory."""
+
+
+class ModelConfiguration(Table):
+    """The sizes of a model that is trained: given one by one, left to the defaults of `create`, or those of the paper."""
+
+    kind: str
+    setting: Literal["antiderivative", "darcy", "mechanical-mnist", "shallow-water", "climate"] | None = None
+    """Take all sizes from an experiment of the paper."""
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """The sizes that are given."""
+        return self.model_dump(exclude={"kind", "setting"}, exclude_none=True)
+
+    @model_validator(mode="after")
+    def check_sizes(self) -> ModelConfiguration:
+        """Refuse sizes beside a setting, which fixes all of them."""
+        if self.setting is not None and self.sizes:
+            raise ValueError(f"setting {self.setting!r} fixes all sizes; leave out {', '.join(self.sizes)}")
+        return self
+
+
+class LOCAConfiguration(ModelConfiguration):
+    """The sizes of LOCA."""
+
+    kind: Literal["loca"] = "loca"
+    num_features: Count | None = None
+    """The number of features n, of LOCA and DeepONet."""
+    lift_size: Count | None = None
+    """The dimension l to which LOCA lifts locations."""
+    lift_widths: Widths | None = None
+    """Widths of the hidden layers of q, of LOCA."""
+    proposal_widths: Widths | None = None
+    """Widths of the hidden layers of g, of LOCA."""
+    feature_widths: Widths | None = None
+    """Widths of the hidden layers of f, of LOCA."""
+
+
+class DeepONetConfiguration(ModelConfiguration):
+    """The sizes of DeepONet."""
+
+    kind: Literal["deeponet"]
+    num_features: Count | None = None
+    branch_widths: Widths | None = None
+    """Widths of the hidden layers of the branch, of DeepONet."""
+    trunk_widths: Widths | None = None
+    """Widths of the hidden layers of the trunk, of DeepONet."""
+
+
+class FNOConfiguration(ModelConfiguration):
+    """The sizes of FNO."""
+
+    kind: Literal["fno"]
+    modes: Count | None = None
+    """The number of modes along each axis, of FNO."""
+    width: Count | None = None
+    """The number of channels, of FNO."""
+    depth: Count | None = None
+    """The number of layers, of FNO."""
+    padding: Annotated[int, Field(strict=True, ge=0, lt=2**31)] | None = None
+    """Points that are added to each axis, of FNO."""
+
+
+class GaussianConfiguration(Table):
+    """A Gaussian operator, which is solved for; see `loca.solve`."""
+
+    kind: Literal["gaussian"]
+
+
+class BestConfiguration(Table):
+    """The best of several models on validation functions; see `loca.choose`."""
+
+    kind: Literal["best"]
+    minutes: Number = 5.0
+    """The time budget of the model `best`."""
+
+
+AnyModel = LOCAConfiguration | DeepONetConfiguration | FNOConfiguration | GaussianConfiguration | BestConfiguration
+
+
+class TrainingConfiguration(Table):
+    """The arguments of `loca.fit`."""
+
+    steps: Count = 20_000
+    """The number of training steps."""
+    batch_size: Count = 100
+    """Functions per step."""
+    optimizer: Literal["default", "paper"] = "default"
+    """The optimizer, with its learning rates."""
+    rate: Number | None = None
+    """The highest learning rate; that of the optimizer unless given."""
+    loss: Literal["mean_squared", "relative_l2"] = "mean_squared"
+    """What training minimizes."""
+    weights: Literal["equal", "area"] = "equal"
+    """How much each location counts: all equally, or in proportion to its area, for data on a sphere."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """The precision of the factors in matrix products; everything else is in single precision."""
+    seed: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0
+    """The seed of all random choices."""
+    every: Count | None = None
+    """The number of steps between two validations; as in `fit` unless given."""
+    checkpoint_seconds: Number = 30.0
+    """Seconds between two checkpoints."""
+    loggers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
+    """A logger besides history.jsonl, as an optional dependency of the package; repeatable."""
+
+
+class RunConfiguration(Table):
+    """A complete run: data, model and training."""
+
+    data: DataConfiguration
+    model: Annotated[AnyModel, Field(discriminator="kind")] = LOCAConfiguration()
+    training: TrainingConfiguration = TrainingConfiguration()
+    transforms: Annotated[str | dict[str, str] | None, BeforeValidator(lambda given: check_transforms(given))] = None
+    """Transforms of variables, by name, or "auto"; see `loca.data.TransformNames`."""
+
+    @model_validator(mode="after")
+    def check_solved(self) -> RunConfiguration:
+        """Refuse settings of training for models that choose them on their own."""
+        if not isinstance(self.model, ModelConfiguration):
+            fields = TrainingConfiguration.model_fields.items()
+            given = [name for name, field in fields if name != "seed" and getattr(self.training, name) != field.default]
+            given += [] if self.transforms is None else ["transforms"]
+            if given:
+                raise ValueError(f"the model {self.model.kind!r} does not take {', '.join(given)}; leave them out")
+        return self
+
+
+MODELS: dict[str, type[Table]] = {
+    "loca": LOCAConfiguration,
+    "deeponet": DeepONetConfiguration,
+    "fno": FNOConfiguration,
+    "gaussian": GaussianConfiguration,
+    "best": BestConfiguration,
+}
+"""The tables of models, by the kind that names them."""
+
+
+def check_transforms(given: Any) -> Any:
+    """Refuse transforms that are neither "auto" nor text by the names of variables."""
+    named = isinstance(given, dict) and all(isinstance(text, str) for pair in given.items() for text in pair)
+    if given is None or given == "auto" or named:
+        return given
+    raise ValueError(f'expected "auto", or a table such as {{permeability = "log"}}, got {short(given)}')
+
+
+def read_configuration(path: Path | None, changes: Mapping[str, Any]) -> RunConfiguration:
+    """Read a run from a TOML file and replace some of its fields.
+
+    **Arguments:**
+
+    - `path`: the file; None if `changes` describe the complete run.
+    - `changes`: values of options by table and field, or by name outside of tables; None changes nothing.
+
+    Raises `ConfigurationError` if the result is not a valid run.
+    """
+    content: dict[str, Any] = {}
+    if path is not None:
+        try:
+            content = tomllib.loads(path.read_text())
+        except (OSError, ValueError, RecursionError) as error:  # ValueError: not TOML, or not even text
+            raise ConfigurationError(f"{path}: {error}") from error
+    options = set()
+    for table, fields in changes.items():
+        if not isinstance(fields, dict):
+            content |= {} if fields is None else {table: fields}
+            continue
+        given = {name: value for name, value in fields.items() if value is not None}
+        options |= {(table, name) for name in given}
+        before = content.get(table, {})
+        if table == "model" and isinstance(before, str):
+            before = {"kind": before}
+        if table == "transforms" and before == "auto":
+            before = {}
+        if isinstance(before, dict) and given:
+            content[table] = {**before, **given}
+    return check_configuration(content, "" if path is None else f"{path}: ", options)
+
+
+def check_configuration(
+    content: Any, source: str, options: Set[tuple[str, str]] = frozenset()
+) -> RunConfiguration:
+    """Validate the content of a configuration; the error names every wrong field.
+
+    **Arguments:**
+
+    - `content`: the tables.
+    - `source`: how messages begin, such as with the name of a file.
+    - `options`: tables and fields that were given as options of a command; messages name them like these.
+    """
+    match content:
+        case {"model": str(kind)}:
+            content = {**content, "model": {"kind": kind}}
+        case {"model": dict(table)}:
+            content = {**content, "model": {"kind": "loca", **table}}
+    try:
+        return RunConfiguration.model_validate(content)
+    except ValidationError as error:
+        raise ConfigurationError(
+            source + "; ".join(in_words(each, options) for each in error.errors())
+        ) from None
+
+
+EXPECTED = {
+    "int": "an integer",
+    "float": "a number",
+    "finite": "a finite number",
+    "bool": "true or false",
+    "string": "text",
+    "tuple": "a list",
+    "model": "a table",
+}
+"""What was expected, by the first word of pydantic's types of errors."""
+
+
+def in_words(error: Mapping[str, Any], options: Set[tuple[str, str]]) -> str:
+    """One error that pydantic found: the field, what is expected and what was given."""
+    # the location in a model of several kinds contains the kind, which is no field
+    table, *rest = [part for i, part in enumerate(error["loc"]) if i != 1 or error["loc"][0] != "model"] or [""]
+    place = (table, "kind" if error["type"].startswith("union_tag") else rest[0] if rest else "")
+    if place in options:
+        field = option_of(place[1])
+    else:
+        field = f"{table}" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
+        field += ".kind" if place[1] == "kind" and error["type"].startswith("union_tag") else ""
+    given, limits = short(error["input"]), error.get("ctx", {})
+    match error["type"]:
+        case "missing" if not rest:
+            return f"the table [{field}] is missing" if error["loc"] else "the run is missing"
+        case "missing":
+            return f"{field} is missing"
+        case "extra_forbidden":
+            return f"{field} is unknown{suggestion(error['loc'])}"
+        case "value_error":
+            return f"{field or 'the run'}: {limits['error']}"
+        case "union_tag_invalid":
+            expected, given = limits["expected_tags"], short(limits["tag"])
+        case "union_tag_not_found" | "model_attributes_type":
+            expected, field = "a table", field.removesuffix(".kind")
+        case "literal_error":
+            expected = limits["expected"]
+        case "greater_than":
+            expected = f"a number greater than {limits['gt']:g}"
+        case "greater_than_equal":
+            expected = f"a number that is at least {limits['ge']:g}"
+        case "less_than":
+            expected = f"a number less than {limits['lt']:g}"
+        case "too_long":
+            expected = f"at most {limits['max_length']} numbers"
+        case kind:
+            expected = EXPECTED.get(kind.partition("_")[0], "another value")
+    return f"{field or 'the run'}: expected {expected}, got {given}"
+
+
+def suggestion(location: Sequence[int | str]) -> str:
+    """The name that was probably meant, or all names."""
+    *place, name = location
+    match place:
+        case ["model", kind]:
+            table = MODELS[str(kind)]
+        case ["data" | "training" as field]:
+            table = {"data": DataConfiguration, "training": TrainingConfiguration}[field]
+        case _:
+            table = RunConfiguration
+    names = [each for each in table.model_fields if each != "kind"]
+    close = difflib.get_close_matches(str(name), names, n=1)
+    if not names:
+        return "; leave it out"
+    return f"; did you mean {close[0]}?" if close else f"; choose one of {', '.join(names)}"
+
+
+OPTIONS = {"path": "--data", "kind": "--model", "loggers": "--log"}
+"""Options with another name than their field."""
+
+
+def option_of(field: str) -> str:
+    """The option of a field, as it is spelled on the command line."""
+    return OPTIONS.get(field, f"--{field.replace('_', '-')}")
+
+
+def short(value: Any) -> str:
+    """A value, at most 60 characters long."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
