@@ -70,7 +70,7 @@ class DataConfiguration(FileConfiguration):
 
 
 class ModelConfiguration(Table):
-    """The sizes of a model that is trained: given one by one, left to the defaults of `create`, or those of the paper."""
+    """The sizes of a model that is trained: given one by one, left to the defaults, or those of the paper."""
 
     kind: str
     setting: Literal["antiderivative", "darcy", "mechanical-mnist", "shallow-water", "climate"] | None = None
@@ -246,9 +246,7 @@ def read_configuration(path: Path | None, changes: Mapping[str, Any]) -> RunConf
     return check_configuration(content, "" if path is None else f"{path}: ", options)
 
 
-def check_configuration(
-    content: Any, source: str, options: Set[tuple[str, str]] = frozenset()
-) -> RunConfiguration:
+def check_configuration(content: Any, source: str, options: Set[tuple[str, str]] = frozenset()) -> RunConfiguration:
     """Validate the content of a configuration; the error names every wrong field.
 
     **Arguments:**
@@ -265,9 +263,7 @@ def check_configuration(
     try:
         return RunConfiguration.model_validate(content)
     except ValidationError as error:
-        raise ConfigurationError(
-            source + "; ".join(in_words(each, options) for each in error.errors())
-        ) from None
+        raise ConfigurationError(source + "; ".join(in_words(each, options) for each in error.errors())) from None
 
 
 EXPECTED = {

@@ -207,14 +207,13 @@ def test_resuming_a_finished_run_changes_nothing(place):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (["--out", "r", "--steps", "0", "--data", "d.zarr"], "training.steps: expected a number greater than 0, got 0"),
-        (["--out", "r"], "options: the table [data] is missing"),
+        (["--out", "r", "--steps", "0", "--data", "d.zarr"], "--steps: expected a number greater than 0, got 0"),
         (
             ["--out", "r", "--data", "d.zarr", "--model", "cnn"],
-            "model.kind: expected 'loca', 'deeponet', 'fno', 'gaussian'",
+            "--model: expected 'loca', 'deeponet', 'fno', 'gaussian'",
         ),
-        (["--out", "r", "--data", "d.zarr", "--setting", "darci"], "model.setting: expected 'antiderivative', 'darcy'"),
-        (["--out", "r", "--data", "d.zarr", "--log", "paper"], "training.loggers[0]: expected 'tensorboard', 'wandb'"),
+        (["--out", "r", "--data", "d.zarr", "--setting", "darci"], "--setting: expected 'antiderivative', 'darcy'"),
+        (["--out", "r", "--data", "d.zarr", "--log", "paper"], "--log: expected 'tensorboard', 'wandb'"),
         (["--out", "r", "--data", "nothing.zarr"], "nothing.zarr"),
         (["--resume", "nowhere"], "nowhere holds no run"),
     ],
@@ -232,6 +231,8 @@ def plain(output):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        (["--out", "r"], "give the data, or a .toml file that names it"),
+        (["--data", "d.zarr", "--out", "r", "--steps", ""], "Invalid value for --steps: expected a value, got nothing"),
         (["--data", "d.zarr"], "give a run directory: --out DIR for a new run, or --resume DIR to resume one"),
         (["--out", "r", "--resume", "r"], "give a run directory"),
         (["--resume", "r", "--batch-size", "3", "--data", "d"], "accepts --steps only; leave out --data, --batch-size"),
@@ -262,7 +263,7 @@ def test_wrong_fields_are_described_in_plain_words(table, field, value, message)
     described = {"data": {"path": "d.zarr"}, "model": {"kind": "loca"}, "training": {}}
     described.setdefault(table, {})[field] = value
     with pytest.raises(ConfigurationError) as refusal:
-        check_configuration(described, "run.toml")
+        check_configuration(described, "run.toml: ")
     assert str(refusal.value).startswith(f"run.toml: {message}")
 
 

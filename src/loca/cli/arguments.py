@@ -224,9 +224,7 @@ def printed_warnings() -> Iterator[None]:
         yield
 
 
-def open_with_roles(
-    data: str, files: dict[str, Any], model: Path, operator: Operator, *, unsolved: bool
-) -> Records:
+def open_with_roles(data: str, files: dict[str, Any], model: Path, operator: Operator, *, unsolved: bool) -> Records:
     """Open data with the variables that are given, those of the run, or those that the model knows."""
     from loca.data import is_store
     from loca.data import open as open_data

@@ -54,7 +54,7 @@ def fields_of(annotation: Any) -> dict[str, FieldInfo]:
     fields: dict[str, FieldInfo] = {}
     for table in getattr(annotation, "__metadata__", ()):
         if isinstance(table, type) and issubclass(table, Table):
-            fields = {**table.model_fields, **fields}
+            fields |= {name: info for name, info in table.model_fields.items() if name not in fields}
     return fields
 
 
@@ -71,9 +71,7 @@ def parameter_of(name: str, field: FieldInfo, group: str) -> inspect.Parameter:
     shown = "|".join(MODELS) if name == "kind" else metavar(kind)
     panel = None if group == "files" else f"Options of {group}"
     option = typer.Option(spelled, help=f"{text}{default}", metavar=shown, rich_help_panel=panel, show_default=False)
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[expected, option]
-    )
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[expected, option])
 
 
 def plain(annotation: Any) -> Any:

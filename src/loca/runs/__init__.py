@@ -4,12 +4,12 @@ The command line describes a run in a `RunConfiguration` and carries it out with
 many runs as `Run` and hand them to a `RunPool`. Both train and evaluate with `train_and_evaluate`.
 """
 
-from loca.runs.configuration import ConfigurationError as ConfigurationError
-from loca.runs.configuration import DataConfiguration as DataConfiguration
-from loca.runs.configuration import RunConfiguration as RunConfiguration
-from loca.runs.configuration import TrainingConfiguration as TrainingConfiguration
-from loca.runs.configuration import check_configuration as check_configuration
-from loca.runs.configuration import read_configuration as read_configuration
+from loca.configuration import ConfigurationError as ConfigurationError
+from loca.configuration import DataConfiguration as DataConfiguration
+from loca.configuration import RunConfiguration as RunConfiguration
+from loca.configuration import TrainingConfiguration as TrainingConfiguration
+from loca.configuration import check_configuration as check_configuration
+from loca.configuration import read_configuration as read_configuration
 from loca.runs.execution import BASELINES as BASELINES
 from loca.runs.execution import HISTORY_FILE as HISTORY_FILE
 from loca.runs.execution import LEARNED as LEARNED

@@ -24,7 +24,7 @@ from loca.evaluation import Report, evaluate
 from loca.gaussian import solve
 from loca.models import MODELS, SETTINGS, Operator, Proportional, Regression, Setting, mean_error
 from loca.parameters import count
-from loca.runs.configuration import (
+from loca.configuration import (
     BestConfiguration,
     ConfigurationError,
     GaussianConfiguration,
@@ -278,7 +278,7 @@ def is_extension(begun: RunConfiguration, requested: RunConfiguration) -> bool:
 def with_steps(configuration: RunConfiguration, steps: int) -> RunConfiguration:
     """The same run with another number of steps."""
     training = {**configuration.training.model_dump(), "steps": steps}
-    return check_configuration({**configuration.model_dump(), "training": training}, "--steps")
+    return check_configuration({**configuration.model_dump(), "training": training}, "", {("training", "steps")})
 
 
 def read_run(directory: Path, steps: int | None = None) -> RunConfiguration:
@@ -290,7 +290,7 @@ def read_run(directory: Path, steps: int | None = None) -> RunConfiguration:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path}: {error}") from error
-    begun = check_configuration(content, str(path))
+    begun = check_configuration(content, f"{path}: ")
     if steps is None or steps == begun.training.steps:
         return begun
     if is_extension(begun, extended := with_steps(begun, steps)):

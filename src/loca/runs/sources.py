@@ -20,7 +20,7 @@ from loca.data import Part, Records, Samples, Store
 from loca.data import open as open_data
 from loca.durable import lock
 from loca.problems import Climate, Climatology, Problem, generate
-from loca.runs.configuration import DataConfiguration
+from loca.configuration import DataConfiguration
 
 MAX_VALIDATION = 1000
 """The largest number of functions that are set aside from a file for validation."""
