@@ -183,3 +183,9 @@ def test_a_mesh_is_described_and_predictions_outside_of_it_are_missing(tmp_path)
     options = ("--inputs", "permeability", "--sample", "case", "--out", tmp_path / "p.csv")
     command("predict", tmp_path / "model.safetensors", tmp_path / "inputs.nc", *options)
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 1 + 9 * corner.sum()
+
+
+def test_messages_spell_arguments_as_options(place):
+    said = words(command("check", place / "test.nc", "--inputs", "permeability", "--outputs", "pressure", code=2))
+    assert "--sample" in said
+    assert "sample=" not in said

@@ -104,7 +104,7 @@ def test_choose_is_short_for_the_best(files, monkeypatch):
 )
 def test_settings_without_effect_are_refused(content, message):
     with pytest.raises(ConfigurationError, match=message):
-        check_configuration({"data": {"path": "a.nc"}, **content}, "run.toml")
+        check_configuration({"data": {"path": "a.nc"}, **content}, "run.toml: ")
 
 
 def test_data_is_given_once(files):

@@ -68,9 +68,9 @@ class Commands(TyperGroup):
 
         def spell(argument: re.Match[str]) -> str:
             value = re.sub(r"[][\"']", "", argument[2]).replace(", ", ",")
-            return options[argument[1]] if value == "True" else f"{options[argument[1]]} {value}"
+            return f"{options[argument[1]]} {'' if value == 'True' else value}".rstrip()
 
-        arguments = rf"\b({'|'.join(options)})=(\[[^]]*\]|\"[^\"]*\"|'[^']*'|[\w.]+)"
+        arguments = rf"\b({'|'.join(options)})=(\[[^]]*\]|\"[^\"]*\"|'[^']*'|[\w.]*)"
         return re.sub(arguments, spell, message) if options else message
 
 
