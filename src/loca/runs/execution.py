@@ -17,13 +17,6 @@ import optax
 from loca import losses
 from loca.attention import Uncoupled
 from loca.choosing import choose, competitor_directory, fit_ridge
-from loca.data import Samples
-from loca.domains import area_weights
-from loca.durable import write_atomically
-from loca.evaluation import Report, evaluate
-from loca.gaussian import solve
-from loca.models import MODELS, SETTINGS, Operator, Proportional, Regression, Setting, mean_error
-from loca.parameters import count
 from loca.configuration import (
     BestConfiguration,
     ConfigurationError,
@@ -33,6 +26,13 @@ from loca.configuration import (
     TrainingConfiguration,
     check_configuration,
 )
+from loca.data import Samples
+from loca.domains import area_weights
+from loca.durable import write_atomically
+from loca.evaluation import Report, evaluate
+from loca.gaussian import solve
+from loca.models import MODELS, SETTINGS, Operator, Proportional, Regression, Setting, mean_error
+from loca.parameters import count
 from loca.runs.sources import FileSource, RunData
 from loca.saving import MODEL_FILE, save
 from loca.training import Progress, default_optimizer, fit, loggers, paper_optimizer

@@ -16,9 +16,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from loca.configuration import TrainingConfiguration
 from loca.durable import write_atomically
 from loca.models import SETTINGS, Operator
-from loca.configuration import TrainingConfiguration
 from loca.runs.execution import BASELINES, LEARNED, MODEL_FILE, RunResult, train_and_evaluate
 from loca.runs.sources import DataSource
 from loca.saving import load

@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from loca.configuration import DataConfiguration
 from loca.data import Part, Records, Samples, Store
 from loca.data import open as open_data
 from loca.durable import lock
 from loca.problems import Climate, Climatology, Problem, generate
-from loca.configuration import DataConfiguration
 
 MAX_VALIDATION = 1000
 """The largest number of functions that are set aside from a file for validation."""
