@@ -1,7 +1,9 @@
 """Operators: LOCA, DeepONet, FNO, linear baselines, their common interface, and compiled predictions."""
 
-from loca.models.adaptation import Adaptation as Adaptation
-from loca.models.adaptation import adapt as adapt
+from loca.models.align import Adaptation as Adaptation
+from loca.models.align import adapt as adapt
+from loca.models.align import canonical_name as canonical_name
+from loca.models.align import is_numbered as is_numbered
 from loca.models.arrays import FIELD_ARRAYS as FIELD_ARRAYS
 from loca.models.arrays import example_of as example_of
 from loca.models.arrays import knows_sensors as knows_sensors
@@ -16,8 +18,6 @@ from loca.models.grid import Grid as Grid
 from loca.models.grid import SpectralLayer as SpectralLayer
 from loca.models.grid import interpolation_between as interpolation_between
 from loca.models.loca import LOCA as LOCA
-from loca.models.matching import canonical_name as canonical_name
-from loca.models.matching import is_numbered as is_numbered
 from loca.models.operator import Halves as Halves
 from loca.models.operator import Operator as Operator
 from loca.models.operator import Signature as Signature

@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from loca.data import Interpolation, Samples, grid_axes, multilinear
-from loca.models.matching import wrap
 from loca.nets import MLP
 from loca.parameters import Fixed
 from loca.products import matmul
@@ -100,6 +99,18 @@ def interpolation_between(
         return scattered_interpolation(here, there)
     grid = Grid(tuple(jnp.asarray(axis, jnp.float32) for axis in axes), tuple(periods))
     return grid.interpolation(jnp.asarray(expected, jnp.float32))
+
+
+def wrap(
+    values: Float[np.ndarray, " m"], expected: Float[np.ndarray, " m_"], period: float | None
+) -> Float[np.ndarray, " m"]:
+    """Values modulo a period, cut in the middle of the widest gap between the expected values."""
+    if period is None:
+        return values
+    around = np.unique(np.mod(expected, period))
+    gaps = np.diff(around, append=around[0] + period)
+    cut = around[np.argmax(gaps)] + 0.5 * gaps.max()
+    return cut + np.mod(values - cut, period)
 
 
 def scattered_interpolation(given: Float[np.ndarray, "m d"], expected: Float[np.ndarray, "m_ d"]) -> Interpolation:

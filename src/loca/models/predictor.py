@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from loca.data import Queries, Samples, Shared
 from loca.devices import complete, constrain, place, shard_functions
 from loca.metrics import relative_l2
-from loca.models.adaptation import adapt
+from loca.models.align import adapt
 from loca.models.operator import Operator
 from loca.models.sharded import ShardedOperator, shard
 from loca.models.uncertain import ErrorBarsTogether, Uncertain
