@@ -19,12 +19,12 @@ SETTINGS := antiderivative darcy-128 darcy-1024 mechanical-mnist shallow-water c
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup:  ## Make .venv with the locked requirements and this package, editable
+setup:  ## Make .venv with the locked requirements and both packages, editable
 	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info < (3, 14) or sys.exit("Python 3.11 to 3.13 is needed: make setup PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/uv.txt
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r $(LOCK)
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable . --editable reproduction
 
 check: lint types layers gate docs  ## Everything a change must pass: lint, types, layers, tests of the gate, docs
 
@@ -46,7 +46,7 @@ gate:  ## The tests of the gate: fast and slow ones
 	$(PYTEST) --durations=20
 
 full: pythons lint types docs claims  ## Everything: all products and kills, claims, other Pythons, parity (2 hours)
-	LOCA_FULL=1 $(PYTEST) --ignore tests/claims/test_claims.py --durations=40
+	LOCA_FULL=1 $(PYTEST) --ignore reproduction/tests/test_claims.py --durations=40
 	$(MAKE) versions parity
 
 pythons:
@@ -64,7 +64,7 @@ mutants:  ## Plant defects one at a time: does the gate catch them?
 
 # without run-time type checks and with optimization, as users run them
 claims:  ## All claims of the paper at their quick presets: are the verdicts, and bits of golden files, still the same?
-	XLA_FLAGS= LOCA_FULL=1 $(PYTEST) tests/claims/test_claims.py tests/golden --override-ini addopts= --durations=0 --durations-min=1
+	XLA_FLAGS= LOCA_FULL=1 $(PYTEST) reproduction/tests/test_claims.py tests/golden --override-ini addopts= --durations=0 --durations-min=1
 
 docs:  ## Build the documentation site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
@@ -73,10 +73,10 @@ wheel:  ## Build the wheel into dist/
 	$(BIN)/uv build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist
 
 bench:  ## Time one training step in every setting: ours, bare JAX, the paper's layout
-	@for setting in $(SETTINGS); do $(BIN)/loca bench step --setting $$setting --json || exit 1; done
+	@for setting in $(SETTINGS); do $(BIN)/loca-reproduce bench step --setting $$setting --json || exit 1; done
 
-load:  ## Load the server: throughput against the bare model, response times, memory; writes studies/load.json
-	$(BIN)/python tools/load.py --out studies/load.json
+load:  ## Load the server: throughput against the bare model, response times, memory; writes reproduction/studies/load.json
+	$(BIN)/python tools/load.py --out reproduction/studies/load.json
 
 tour: wheel  ## Write docs/tour.md: a first run, in a fresh environment with only the wheel
 	$(BIN)/python tools/tour.py
@@ -84,17 +84,17 @@ tour: wheel  ## Write docs/tour.md: a first run, in a fresh environment with onl
 examples:  ## Draw the figures of docs/your-data.md by running its examples
 	$(BIN)/python tools/your_data.py
 
-results:  ## Write docs/results.md and its figures from studies/results
-	$(BIN)/python tools/results.py
+results:  ## Write docs/results.md and its figures from reproduction/results
+	$(BIN)/python reproduction/tools/results.py
 
 parity:  ## Compare with Kymatio, neuraloperator and DeepXDE; read exported programs in C++, Node and Python
-	PYTHON=$(abspath $(BIN)/python) parity/kymatio/run.sh
-	PYTHON=$(abspath $(BIN)/python) parity/peers/run.sh
-	PYTHON=$(abspath $(BIN)/python) parity/readers/run.sh
+	PYTHON=$(abspath $(BIN)/python) reproduction/parity/kymatio/run.sh
+	PYTHON=$(abspath $(BIN)/python) reproduction/parity/peers/run.sh
+	PYTHON=$(abspath $(BIN)/python) reproduction/parity/readers/run.sh
 
-peers:  ## Match our models with neuraloperator and DeepXDE: writes studies/peers.json
-	PYTHON=$(abspath $(BIN)/python) parity/peers/environment.sh
-	$(BIN)/python studies/peers.py
+peers:  ## Match our models with neuraloperator and DeepXDE: writes reproduction/studies/peers.json
+	PYTHON=$(abspath $(BIN)/python) reproduction/parity/peers/environment.sh
+	$(BIN)/python reproduction/studies/peers.py
 
 COMPILE = $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url \
 	--custom-compile-command 'make lock'
@@ -113,4 +113,4 @@ format:  ## Rewrite the code in the house format
 
 clean:  ## Remove everything that can be built again, except .venv
 	rm -rf site dist .ci/env .ci/wheel-env .jax-cache .pytest_cache .ruff_cache .hypothesis .venv-*
-	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests tools reproduction -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -172,6 +172,67 @@ def test_a_planted_import_is_judged(tmp_path, layers, file, line, allowed):
     assert (violations(tmp_path / "loca", layers) == []) is allowed
 
 
+def exported_names(package: Path, part: str) -> set[str]:
+    """The names in `__all__` of a part, or of the whole package."""
+    path = package / part
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def not_exported(source: str, package: Path) -> list[str]:
+    """What a file outside the package uses of it that no user is offered: unlisted names and files behind doors."""
+    parts, tree = exported_names(package, ""), ast.parse(source)
+    found = []
+    for line, (_, *names) in imports(tree, Path("outside.py")):
+        if not names or (len(names) == 1 and names[0] in parts):
+            continue
+        if len(names) != 2 or names[0] not in parts or names[1] not in exported_names(package, names[0]):
+            found.append(f"{line}: loca.{'.'.join(names)}")
+    for node in ast.walk(tree):  # `loca.fit`, `loca.data.open`
+        chain = ast.unparse(node).split(".") if isinstance(node, ast.Attribute) else []
+        if len(chain) == 2 and chain[0] == "loca" and chain[1] not in parts:
+            found.append(f"{node.lineno}: {'.'.join(chain)}")
+        of_a_part = len(chain) == 3 and chain[0] == "loca" and (package / chain[1]).is_dir()
+        if of_a_part and chain[2] not in exported_names(package, chain[1]):
+            found.append(f"{node.lineno}: {'.'.join(chain)}")
+    return found
+
+
+@pytest.mark.parametrize("folder", ["src", "studies", "parity", "tools"])
+def test_the_reproduction_uses_exported_names_only(folder):
+    files = sorted((ROOT / "reproduction" / folder).rglob("*.py"))
+    assert files
+    found = [
+        f"{file.relative_to(ROOT)}:{each}"
+        for file in files
+        for each in not_exported(file.read_text(), ROOT / "src/loca")
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "allowed"),
+    [
+        ("import loca", True),
+        ("import loca; loca.fit", True),
+        ("import loca; loca.data.open", True),
+        ("from loca import LOCA, data", True),
+        ("from loca.models import LOCA", True),
+        ("from loca.models.loca import LOCA", False),  # behind the door
+        ("from loca.models import no_such_name", False),
+        ("import loca.models.loca", False),
+        ("def late():\n    from loca import cli", False),  # not a part for users
+        ("import loca; loca.no_such_name", False),
+        ("import loca; loca.data.no_such_name", False),
+    ],
+)
+def test_a_planted_use_of_the_package_is_judged(line, allowed):
+    assert (not_exported(line, ROOT / "src/loca") == []) is allowed
+
+
 @pytest.mark.parametrize(
     ("imports", "expected"),
     [

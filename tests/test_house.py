@@ -188,15 +188,15 @@ def test_the_readme_has_the_commands_of_the_tour():
     ],
 )
 def test_the_documentation_has_the_table_of_a_study(name, page, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "studies")
-    spec = importlib.util.spec_from_file_location(name, ROOT / f"studies/{name}.py")
+    monkeypatch.syspath_prepend(ROOT / "reproduction/studies")
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"reproduction/studies/{name}.py")
     study = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(study)
     table = study.table(json.loads(study.RESULTS.read_text()))
-    assert table in (ROOT / f"docs/{page}.md").read_text(), f"run `python studies/{name}.py --table`"
+    assert table in (ROOT / f"docs/{page}.md").read_text(), f"run `studies/{name}.py --table`"
     if name == "solved":
         table = study.bands_table(json.loads(study.RESULTS.read_text()))
-        assert table in (ROOT / "docs/uncertainty.md").read_text(), "run `python studies/solved.py --table`"
+        assert table in (ROOT / "docs/uncertainty.md").read_text(), "run `studies/solved.py --table`"
 
 
 def test_the_readme_quotes_the_results():
@@ -239,7 +239,7 @@ def test_every_planted_defect_still_fits_the_source():
 def test_a_checkout_may_have_the_name_of_a_marker(tmp_path):
     tests = tmp_path / "full/tests"
     tests.mkdir(parents=True)
-    shutil.copy(ROOT / "tests/conftest.py", tests)
+    shutil.copy(ROOT / "conftest.py", tests.parent)
     shutil.copy(ROOT / "pyproject.toml", tests.parent)
     (tests / "test_it.py").write_text("import pytest\n\ndef test_a(): pass\n\n@pytest.mark.full\ndef test_b(): pass\n")
     environment = {name: value for name, value in os.environ.items() if name != "LOCA_FULL"}

@@ -3,7 +3,7 @@
     python tools/load.py                          # LOCA and FNO with 1024 values in and out, a worker for every core
     python tools/load.py --soak 3600              # and an hour at half load
     python tools/load.py --soak 3600 --rate 200   # and an hour at 200 requests per second
-    python tools/load.py --out studies/load.json  # keep the results for the documentation
+    python tools/load.py --out reproduction/studies/load.json  # keep the results for the documentation
     python tools/load.py --table                  # print them as the table of docs/deploy.md
 
 Throughput is measured with `wrk` (in Debian's package of this name), which takes little of the machine that it shares
@@ -35,7 +35,7 @@ import numpy as np
 import loca
 
 ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "studies/load.json"
+RESULTS = ROOT / "reproduction/studies/load.json"
 SIDE, BATCH = 32, 32
 
 SEVERAL = 4

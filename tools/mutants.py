@@ -3,9 +3,10 @@
     python tools/mutants.py --check                  # is every defect still where the table says?
     python tools/mutants.py --only kernels --out found.json
 
-The defects are in `mutants.toml`: for each the file below `src/loca`, a snippet that occurs there once, what to put in
-its place, and the tests of the part concerned. Each is planted in a copy of the checkout; the checkout itself does
-not change. Results are written to the file `--out` after every defect; the same command resumes an interrupted run.
+The defects are in `mutants.toml`: for each the file below `src/loca`, or its path if that begins with `reproduction/`,
+a snippet that occurs there once, what to put in its place, and the tests of the part concerned. Each is planted in a
+copy of the checkout; the checkout itself does not change. Results are written to the file `--out` after every defect;
+the same command resumes an interrupted run.
 """
 
 import argparse
@@ -45,7 +46,7 @@ class Mutant:
     **Arguments:**
 
     - `name`: what is wrong, in a few words.
-    - `file`: where, below `src/loca`.
+    - `file`: where, below `src/loca` or `reproduction/`.
     - `old`: a snippet that occurs once in the file.
     - `new`: what to put in its place.
     - `tests`: files, directories or `file::test` that should notice.
@@ -65,7 +66,7 @@ class Mutant:
     @property
     def path(self) -> str:
         """Where the file is in a checkout."""
-        return f"src/loca/{self.file}"
+        return self.file if self.file.startswith("reproduction/") else f"src/loca/{self.file}"
 
     def problems(self, root: Path) -> Iterator[str]:
         """Why this defect cannot be planted in a checkout, or its tests cannot be run."""
@@ -137,7 +138,7 @@ class Checkout:
         self.environment = {
             "JAX_COMPILATION_CACHE_DIR": str(cache),
             **os.environ,
-            "PYTHONPATH": str(place / "src"),
+            "PYTHONPATH": os.pathsep.join([str(place / "src"), str(place / "reproduction/src")]),
             "NPROC": "1",
             "OPENBLAS_NUM_THREADS": "1",
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loca import attention as attention
-    from loca import benchmarks as benchmarks
     from loca import checks as checks
     from loca import choosing as choosing
-    from loca import claims as claims
     from loca import data as data
     from loca import devices as devices
     from loca import domains as domains
@@ -100,12 +98,10 @@ __all__ = [
     "Samples",
     "acquire",
     "attention",
-    "benchmarks",
     "calibrate",
     "checks",
     "choose",
     "choosing",
-    "claims",
     "data",
     "design",
     "devices",

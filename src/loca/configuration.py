@@ -70,23 +70,14 @@ class DataConfiguration(FileConfiguration):
 
 
 class ModelConfiguration(Table):
-    """The sizes of a model that is trained: given one by one, left to the defaults, or those of the paper."""
+    """The sizes of a model that is trained: given one by one, or left to the defaults."""
 
     kind: str
-    setting: Literal["antiderivative", "darcy", "mechanical-mnist", "shallow-water", "climate"] | None = None
-    """Take all sizes from an experiment of the paper."""
 
     @property
     def sizes(self) -> dict[str, Any]:
         """The sizes that are given."""
-        return self.model_dump(exclude={"kind", "setting"}, exclude_none=True)
-
-    @model_validator(mode="after")
-    def check_sizes(self) -> ModelConfiguration:
-        """Refuse sizes beside a setting, which fixes all of them."""
-        if self.setting is not None and self.sizes:
-            raise ValueError(f"setting {self.setting!r} fixes all sizes; leave out {', '.join(self.sizes)}")
-        return self
+        return self.model_dump(exclude={"kind"}, exclude_none=True)
 
 
 class LOCAConfiguration(ModelConfiguration):

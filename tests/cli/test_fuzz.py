@@ -104,8 +104,6 @@ def bases(place):
         ("predict", "grid"): ([model, data], {"--out": "made.zarr", "--grid": "7"}),
         ("inspect",): ([model], {}),
         ("figures",): ([model, str(place / "other.zarr")], {"--out": "made", "--count": "2"}),
-        ("reproduce",): (["R99"], {"--preset": "quick", "--out": "made"}),
-        ("bench", "step"): ([], {"--setting": "nothing", "--rounds": "1"}),
     }  # fmt: skip
 
 
@@ -139,9 +137,8 @@ def mistaken(rng, place):
             rng.shuffle(arguments)
     if name == ("train",):  # otherwise a model of full size would be trained
         options.setdefault("--model", "cnn")
-    command_name = name[:1] if name[0] != "bench" else name
     words = [word for pair in options.items() for word in pair]
-    return [*command_name, *arguments, *words, *more]
+    return [name[0], *arguments, *words, *more]
 
 
 def value_for(option, rng, files):

@@ -12,12 +12,12 @@ import numpy as np
 
 jax.config.update("jax_enable_x64", True)
 
-from loca.benchmarks.scale import tally
 from loca.data import Free, Samples, Shared
 from loca.devices import FUNCTIONS, complete
 from loca.domains import Box
 from loca.gaussian.problem import Accuracy, Hyperparameters, Problem, Ranks, in_blocks
 from loca.gaussian.system import System, normal, summed
+from loca_reproduction.benchmarks.scale import tally
 
 rng = np.random.default_rng(0)
 u, y = jnp.asarray(rng.normal(size=(21, 6, 1))), Box.unit(2).from_unit(jnp.asarray(rng.uniform(size=(30, 2))))

@@ -19,7 +19,6 @@ import xarray
 from typer.testing import CliRunner
 
 from crashing import Crash, crash_at, find_unsynced
-from loca.benchmarks import measure_streamed_prediction
 from loca.cli.app import app
 from loca.data import Free, Indexed, Labeled, Part, Records, Samples, Shared, convert
 from loca.domains import Box, Sphere, Torus
@@ -452,10 +451,10 @@ def test_killed_at_random_moments(place, tmp_path):
 MEMORY = """
 import sys
 import jax, numpy as np, xarray, zarr
-from loca.benchmarks.throughput import peak_megabytes, resident_megabytes
 from loca.data import Labeled
 from loca.prediction import QueryGrid, predict_to
 from loca.models import DeepONet
+from loca_reproduction.benchmarks.throughput import peak_megabytes, resident_megabytes
 
 dims, values = ("sample", "y1", "y2"), np.random.default_rng(0).standard_normal((128, 8, 8), np.float32)
 data = Labeled(xarray.Dataset({"u": (dims, values), "s": (dims, values)}), "u", "s", "sample")
@@ -476,12 +475,3 @@ def test_memory_is_bounded(tmp_path):
     assert written == pytest.approx(512.0)
     assert grown < 250.0
     shutil.rmtree(tmp_path / "p.zarr")
-
-
-@pytest.mark.full
-def test_the_benchmark_measures_what_it_asks_for(tmp_path):
-    figures = measure_streamed_prediction(queries=90_000, few=22_500, directory=tmp_path)
-    assert (figures.few_queries, figures.queries) == (150**2, 300**2)
-    assert figures.file_megabytes == pytest.approx(0.36, rel=0.1)
-    assert figures.megabytes < 300.0
-    assert list(tmp_path.iterdir()) == []

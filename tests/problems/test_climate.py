@@ -166,7 +166,7 @@ def test_other_units_grids_and_dates_are_refused(tmp_path):
 
 
 def speedy_study():
-    spec = importlib.util.spec_from_file_location("speedy_daily", ROOT / "studies/speedy_daily.py")
+    spec = importlib.util.spec_from_file_location("speedy_daily", ROOT / "reproduction/studies/speedy_daily.py")
     study = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(study)
     return study

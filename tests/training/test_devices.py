@@ -11,7 +11,7 @@ import pytest
 RUN = """
 import functools, json, os, shutil, signal, sys
 import equinox as eqx, jax, jax.numpy as jnp, numpy as np
-from loca.benchmarks.scale import tally
+from loca_reproduction.benchmarks.scale import tally
 from loca.encoders import Sensors
 from loca.losses import mean_squared
 from loca.models import LOCA

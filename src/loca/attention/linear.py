@@ -68,7 +68,7 @@ class Nystrom(Attention):
 
     With 64, 128, 256 and 512 landmarks for 2048 nodes the output of a Darcy model, trained for 2000 steps, changes by
     1.4, 0.30, 0.026 and 0.0007 %; that of a shallow-water model, in three dimensions and trained for 300 steps, by 11,
-    3.5, 0.42 and 0.05 % (studies/linear_attention.py).
+    3.5, 0.42 and 0.05 % (reproduction/studies/linear_attention.py).
 
     **Arguments:**
 
@@ -149,9 +149,9 @@ class RandomFeatures(Attention):
     The variance then depends on the extent of q(Y) in lengths of the kernel, not on its distance from the origin. With
     128 and 512 features for 2048 nodes the output of the Darcy model changes by 4.6 and 2.0 %, that of a shallow-water
     model by 22 and 10 %, as r^(−1/2). 512 features trained to reproduce the dense model change it by 0.14 and 0.88 %
-    (studies/linear_attention.py). `Nystrom` needs no training, is more accurate with as many landmarks and costs the
-    same: prefer it to approximate `Dense`. The advantage of features is that every value of k stays positive and,
-    unless they are trained, is unbiased.
+    (reproduction/studies/linear_attention.py). `Nystrom` needs no training, is more accurate with as many landmarks and
+    costs the same: prefer it to approximate `Dense`. The advantage of features is that every value of k stays positive
+    and, unless they are trained, is unbiased.
 
     **Arguments:**
 

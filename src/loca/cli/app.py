@@ -12,14 +12,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from loca.cli.bench import bench
 from loca.cli.data import check, convert, generate, show
 from loca.cli.deployment import export, serve, verify
 from loca.cli.figures import figures
 from loca.cli.inversion import invert
 from loca.cli.models import calibrate, evaluate, inspect, predict
 from loca.cli.options import with_options
-from loca.cli.runs import choose, reproduce, train
+from loca.cli.runs import choose, train
 
 DEBUG = "LOCA_DEBUG"
 """The environment variable with which errors print a traceback."""
@@ -107,8 +106,6 @@ COMMANDS = {
 for group, commands in COMMANDS.items():
     for command in commands:
         app.command(rich_help_panel=group)(with_options(command))
-app.command()(reproduce)
-app.add_typer(bench, name="bench")
 
 
 def print_version(requested: bool) -> bool:

@@ -31,8 +31,6 @@ from loca.models.predictor import predict_encoded as predict_encoded
 from loca.models.separable import AtQueries as AtQueries
 from loca.models.separable import Basis as Basis
 from loca.models.separable import SeparableOperator as SeparableOperator
-from loca.models.settings import SETTINGS as SETTINGS
-from loca.models.settings import Setting as Setting
 from loca.models.sharded import ShardedOperator as ShardedOperator
 from loca.models.sharded import shard as shard
 from loca.models.table import MODELS as MODELS
@@ -51,7 +49,6 @@ __all__ = [
     "LEVEL",
     "LOCA",
     "MODELS",
-    "SETTINGS",
     "Adaptation",
     "AtQueries",
     "Bands",
@@ -67,7 +64,6 @@ __all__ = [
     "Proportional",
     "Regression",
     "SeparableOperator",
-    "Setting",
     "ShardedOperator",
     "Signature",
     "SpectralLayer",

@@ -100,7 +100,7 @@ class Climate(Problem):
     def speedy(cls, path: str | os.PathLike[str]) -> Climate:
         """Ten simulated years of daily surface air temperature and surface pressure on a 48 × 96 Gaussian grid.
 
-        `studies/speedy_daily.py` writes the file.
+        `reproduction/studies/speedy_daily.py` writes the file.
         """
         return cls("speedy", os.fspath(path))
 

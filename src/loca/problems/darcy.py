@@ -33,8 +33,8 @@ class Darcy(Problem):
 
     With the paper's formula for u₀ and the paper's settings, the error of LOCA is several times larger than the paper
     reports. The preset `"easy"` keeps fewer modes, as many as bring LOCA to the paper's error
-    (`studies/darcy_easy.py`). The paper does not specify the sign of the equation, cos x₁ (it writes cos x) and the
-    Neumann eigenfunctions; these are choices.
+    (`reproduction/studies/darcy_easy.py`). The paper does not specify the sign of the equation, cos x₁ (it writes
+    cos x) and the Neumann eigenfunctions; these are choices.
 
     **Arguments:**
 

@@ -15,8 +15,7 @@ import jax
 import optax
 
 from loca import losses
-from loca.attention import Uncoupled
-from loca.choosing import choose, competitor_directory, fit_ridge
+from loca.choosing import choose, competitor_directory
 from loca.configuration import (
     BestConfiguration,
     ConfigurationError,
@@ -31,12 +30,11 @@ from loca.domains import area_weights
 from loca.durable import write_atomically
 from loca.evaluation import Report, evaluate
 from loca.gaussian import solve
-from loca.models import MODELS, SETTINGS, Operator, Proportional, Regression, Setting, mean_error
+from loca.models import MODELS, Operator, mean_error
 from loca.parameters import count
 from loca.runs.sources import FileSource, RunData
 from loca.saving import MODEL_FILE, save
 from loca.training import Progress, default_optimizer, fit, loggers, paper_optimizer
-from loca.typing import Key
 
 HISTORY_FILE = "history.jsonl"
 """The file of a run directory with the losses and validation errors during training."""
@@ -46,8 +44,6 @@ def create_model(configuration: RunConfiguration, data: Samples) -> Operator:
     """Create the untrained model of a configuration, for data with these shapes and this normalization."""
     chosen, key = configuration.model, jax.random.fold_in(jax.random.key(configuration.training.seed), 2)
     assert isinstance(chosen, ModelConfiguration)
-    if chosen.setting is not None:
-        return getattr(SETTINGS[chosen.setting], chosen.kind)(data, key=key, transforms=configuration.transforms)
     create = MODELS[chosen.kind].create
     assert create is not None
     return create(data, key=key, transforms=configuration.transforms, **chosen.sizes)
@@ -78,43 +74,6 @@ def solve_model(
     return operator, {"chosen": report.winner.model, **report.winner.settings}
 
 
-def without_coupling(setting: Setting, data: Samples, *, key: Key) -> Operator:
-    """LOCA with φ = softmax(g(q(y))): the paper defines this ablation only in the table that reports it."""
-    return dataclasses.replace(setting.loca(data, key=key), attention=Uncoupled())
-
-
-LEARNED: dict[str, Callable[..., Operator]] = {
-    "LOCA": Setting.loca,
-    "LOCA without coupling": without_coupling,
-    "DeepONet": Setting.deeponet,
-    "FNO": Setting.fno,
-}
-"""Trained models by their names in tables; each is created from a setting, data and a key."""
-
-
-def mean_field(data: RunData) -> Operator:
-    """The mean of the training outputs, whatever the input."""
-    return Regression.fit(data.example, components=0)
-
-
-def ridge(data: RunData) -> Operator:
-    """Ridge regression; validation functions choose the number of components and the penalty."""
-    return fit_ridge(data.example, data.validation)[0]
-
-
-def proportional(data: RunData) -> Operator:
-    """s = c·u."""
-    return Proportional.fit(data.example)
-
-
-BASELINES: dict[str, Callable[[RunData], Operator]] = {
-    "mean field": mean_field,
-    "ridge": ridge,
-    "s = c·u": proportional,
-}
-"""Models that need no training, by their names in tables."""
-
-
 RUN_FILE = "run.json"
 """The file of a run directory with the configuration."""
 
@@ -142,16 +101,6 @@ class RunResult:
     seconds: float
     reports: Mapping[str, Report]
 
-    def to_json(self) -> dict[str, Any]:
-        """The result as JSON content."""
-        return {**vars(self), "reports": {name: report.to_json() for name, report in self.reports.items()}}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> RunResult:
-        """The result that `to_json` described."""
-        reports = {name: Report.from_json(report) for name, report in content["reports"].items()}
-        return cls(**{**content, "reports": reports})
-
 
 def train_and_evaluate(
     model: Operator,
@@ -160,9 +109,6 @@ def train_and_evaluate(
     *,
     training: TrainingConfiguration | None,
     provenance: Mapping[str, Any],
-    metrics: Sequence[str] | None = None,
-    track_validation: bool = True,
-    recover: bool = True,
     callbacks: Sequence[Callback] = (),
 ) -> RunResult:
     """Train a model, evaluate it on every set of test functions, and save it in a run directory.
@@ -176,9 +122,6 @@ def train_and_evaluate(
     - `directory`: the run directory, which exists.
     - `training`: the training settings; None for a model that needs no training.
     - `provenance`: what the model depends on, as JSON content; saved in the model file.
-    - `metrics`: the errors to measure on test functions, as in `evaluate`.
-    - `track_validation`: whether the validation error is also measured during training.
-    - `recover`: as in `fit`.
     - `callbacks`: contexts that provide a callback of `fit`; they are open while the model trains.
     """
     seconds, validation = 0.0, None
@@ -196,9 +139,8 @@ def train_and_evaluate(
                 batch_size=min(training.batch_size, len(data.train)),
                 seed=training.seed,
                 weights=area_weights(data.example.domain, locations) if training.weights == "area" else None,
-                validate=data.validation if track_validation else None,
+                validate=data.validation,
                 every=training.every,
-                recover=recover,
                 callbacks=[stack.enter_context(callback) for callback in callbacks],
                 progress=False,
                 directory=directory,
@@ -207,10 +149,7 @@ def train_and_evaluate(
         seconds, validation = history.moments[-1].seconds, history.moments[-1].validation
     if validation is None:
         validation = mean_error(model, data.validation)
-    reports = {
-        name: evaluate(model, test, metrics=metrics, weights=data.weights, reference=data.reference)
-        for name, test in data.tests.items()
-    }
+    reports = {name: evaluate(model, test) for name, test in data.tests.items()}
     errors = {"validation_relative_l2": validation}
     errors |= {
         f"{name}_relative_l2": float(report.errors["relative_l2"].mean())

@@ -28,7 +28,7 @@ def default_optimizer(steps: int, rate: float = 4e-3) -> optax.GradientTransform
     The learning rate rises over the first 5 % of the steps. Gradients are clipped to norm 1, so that one unusual batch
     cannot derail a run. Averaged weights vary less from step to step than the weights themselves. On validation
     functions of three problems, errors were 17 % below those of the paper's optimizer after the same number of steps
-    (`studies/default_optimizer.py`).
+    (`reproduction/studies/default_optimizer.py`).
 
     **Arguments:**
 

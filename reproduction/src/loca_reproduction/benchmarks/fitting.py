@@ -1,0 +1,145 @@
+"""The overhead of `fit` over its bare training step: batches, history, validation, checkpoints and progress bar."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+
+from loca.data import Samples, Shared
+from loca.models import LOCA
+from loca.training import Encoded, Progress, fit, paper_optimizer
+from loca_reproduction.benchmarks.step import STEP_SETTINGS, bare_step, median_ratio, random_functions
+
+FUNCTIONS, VALIDATION = 2000, 200
+"""Number of training functions, at most, and of validation functions."""
+
+BARE_SECONDS = 2.0
+"""Duration of one timed loop of bare steps."""
+
+LOOP = "jit(loop)"
+"""The name under which JAX compiles the training loop of `fit`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FitFigures:
+    """Steps per second of `fit` and of the bare step: medians over the turns of one run, and the ratio of each turn."""
+
+    setting: str
+    turns: int
+    steps: int
+    fit_per_s: float
+    bare_per_s: float
+    throughput: float
+    throughputs: tuple[float, ...]
+    validations: int
+    checkpoints: int
+    step_compilations: int
+
+
+def measure_fit(
+    name: str,
+    *,
+    seconds: float = 65.0,
+    turns: int = 3,
+    every: int = 1000,
+) -> FitFigures:
+    """Time `fit` and the bare step in turns of about `seconds` each.
+
+    `fit` runs as a user runs it: a new batch at every step, the paper's optimizer, validation at full resolution every
+    `every` steps, a checkpoint every 30 seconds and one at the end. The bare step is that of `bench step`: the same
+    arithmetic written by hand, always on the same batch, in a compiled loop. Compilation and encoding, which precede
+    the first step, are not timed.
+    """
+    setting = STEP_SETTINGS[name]
+    count = min(setting.functions, FUNCTIONS)
+    train = random_functions(setting, jax.random.key(0), count)
+    test = random_functions(dataclasses.replace(setting, queries=setting.locations), jax.random.key(1), VALIDATION)
+    test = dataclasses.replace(test, y=Shared(train.y.points))
+    model = setting.loca(train, key=jax.random.key(2))
+    bare = BareSteps(model, train, setting.batch_size)
+    steps = max(1, round(seconds / bare.seconds_per_step()))
+    fit_times: list[float] = []
+    bare_times: list[float] = []
+    validations = checkpoints = compiled_steps = 0
+    for turn in range(turns):
+        if turn % 2:
+            bare_times.append(bare.seconds_per_step(seconds))
+        began: list[tuple[float, int]] = []
+
+        def mark(progress: Progress, began: list[tuple[float, int]] = began) -> None:
+            if not began:  # after the first step, everything is compiled
+                began.append((time.perf_counter(), progress.step))
+
+        with tempfile.TemporaryDirectory() as directory, compilations() as compiled:
+            _, history = fit(
+                model,
+                train,
+                steps=steps,
+                optimizer=paper_optimizer(),
+                batch_size=setting.batch_size,
+                validate=test,
+                every=every,
+                callbacks=[mark],
+                directory=directory,
+            )
+            ended = time.perf_counter()
+            checkpoints = sum(1 for path in (Path(directory) / "checkpoints").iterdir() if path.name.isdigit())
+        start, done = began[0]
+        fit_times.append((ended - start) / (steps - done))
+        validations, compiled_steps = len(history), max(compiled_steps, compiled.count(LOOP))
+        if not turn % 2:
+            bare_times.append(bare.seconds_per_step(seconds))
+    throughputs = tuple(b / a for a, b in zip(fit_times, bare_times, strict=True))
+    return FitFigures(
+        setting=name,
+        turns=turns,
+        steps=steps,
+        fit_per_s=1.0 / statistics.median(fit_times),
+        bare_per_s=1.0 / statistics.median(bare_times),
+        throughput=median_ratio(bare_times, fit_times),
+        throughputs=throughputs,
+        validations=validations,
+        checkpoints=checkpoints,
+        step_compilations=compiled_steps,
+    )
+
+
+class BareSteps:
+    """The bare step of `bench step`, on the first batch."""
+
+    def __init__(self, model: LOCA, samples: Samples, size: int):
+        self.step = bare_step(model, Encoded.of(model, samples.batch(0, 0, size)))
+        self.step.run(1)
+        self.count = max(1, round(BARE_SECONDS / self.step.seconds_per_step(1)))
+        self.step.run(self.count)
+
+    def seconds_per_step(self, seconds: float = 0.0) -> float:
+        """Seconds per step, timed for at least `seconds` and at least one compiled loop."""
+        start, done = time.perf_counter(), 0
+        while not done or time.perf_counter() - start < seconds:
+            self.step.run(self.count)
+            done += self.count
+        return (time.perf_counter() - start) / done
+
+
+@contextlib.contextmanager
+def compilations() -> Iterator[list[str]]:
+    """Record the names of all functions that JAX compiles within the `with` block."""
+    names: list[str] = []
+
+    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(str(kwargs.get("fun_name")))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield names
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)

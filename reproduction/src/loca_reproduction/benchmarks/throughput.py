@@ -1,0 +1,306 @@
+"""Throughput and memory of predictions at many queries and of shuffled batches from a store."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import math
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from loca.attention import expectation
+from loca.data import Labeled, Samples, Store, Variable, stream
+from loca.domains import Box
+from loca.encoders import Sensors
+from loca.models import LOCA
+from loca.prediction import QueryGrid, predict_to
+from loca.problems import Problem, generate, generators, grid
+from loca.rules import QuasiMonteCarlo
+from loca.typing import Key
+from loca_reproduction.machine import in_new_process
+
+STATUS = Path("/proc/self/status")
+
+SIDE = 32
+"""Locations along each side of the square: of sensors in predictions, and of all channels in samples of a store."""
+
+NODES = 1024
+"""Nodes of the model whose predictions are streamed."""
+
+CHANNELS = 4
+SAMPLE_BYTES = 4 * SIDE**2 * CHANNELS
+"""Size of a sample, 16 KiB: one input and three output channels on a grid of 32 × 32."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PredictionFigures:
+    """Time and memory of predictions in memory.
+
+    Times are medians of calls that take turns. Memory is the peak of the process above what it held before.
+    """
+
+    queries: int
+    full_ms: float
+    frozen_ms: float
+    speedup: float
+    frozen_error: float  # largest difference relative to the largest value
+    many_queries: int
+    nodes: int
+    many_seconds: float
+    many_megabytes: float
+    many_error: float  # against the first queries evaluated in one piece, relative to the largest value
+
+
+def measure_prediction(queries: int = 10_000, many: int = 1_000_000, nodes: int = 1024) -> PredictionFigures:
+    """Time predictions of one function at `queries` locations, with φ frozen and in full; then at `many` locations."""
+    sensors, domain = 1024, Box.unit(2)
+    functions = jax.random.normal(jax.random.key(0), (4, sensors, 1))
+    data = Samples(
+        u=functions,
+        y=domain.sample(jax.random.key(1), 16),
+        s=jax.random.normal(jax.random.key(2), (4, 16, 1)),
+        domain=domain,
+    )
+    u = functions[0]
+    rule = QuasiMonteCarlo(domain, nodes, key=jax.random.key(3))
+    model = LOCA.create(data, key=jax.random.key(4), encoder=Sensors(sensors), rule=rule)
+
+    evaluate = eqx.filter_jit(lambda model, u, y: model(u, y))
+    many_y = domain.sample(jax.random.key(5), many)
+    jax.block_until_ready(many_y)
+    before = resident_megabytes()
+    start = time.perf_counter()
+    many_s = jax.block_until_ready(evaluate(model, u, many_y))
+    many_seconds = time.perf_counter() - start
+    many_megabytes = peak_megabytes() - before
+
+    first = many_y[: min(many, 2 * queries)]
+    at_once = model.normalization.restore_output(expectation(model.basis(first)(first), model.features(u)))
+    y = many_y[:queries]
+    frozen = eqx.filter_jit(model.at(y))
+    full_ms, frozen_ms = median_times(lambda: evaluate(model, u, y), lambda: frozen(u))
+    return PredictionFigures(
+        queries=queries,
+        full_ms=full_ms,
+        frozen_ms=frozen_ms,
+        speedup=full_ms / frozen_ms,
+        frozen_error=difference(frozen(u), evaluate(model, u, y)),
+        many_queries=many,
+        nodes=nodes,
+        many_seconds=many_seconds,
+        many_megabytes=many_megabytes,
+        many_error=difference(many_s[: len(first)], at_once),
+    )
+
+
+def median_times(*calls: Callable[[], jax.Array], rounds: int = 11, seconds: float = 0.2) -> list[float]:
+    """Milliseconds per call: medians over rounds in which the calls take turns of about `seconds` each."""
+
+    def run(call: Callable[[], jax.Array], count: int) -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            jax.block_until_ready(call())
+        return 1e3 * (time.perf_counter() - start) / count
+
+    for call in calls:
+        run(call, 1)  # compile
+    counts = [max(1, round(1e3 * seconds / run(call, 3))) for call in calls]
+    times = [[run(call, count) for call, count in zip(calls, counts, strict=True)] for _ in range(rounds)]
+    return [statistics.median(each) for each in zip(*times, strict=True)]
+
+
+def difference(a: jax.Array, b: jax.Array) -> float:
+    """The largest absolute difference relative to the largest value."""
+    return float(jnp.max(jnp.abs(a - b)) / jnp.max(jnp.abs(b)))
+
+
+def peak_megabytes() -> float:
+    """The peak memory of this process so far."""
+    if STATUS.exists():  # on Linux the `ru_maxrss` of a child starts at that of its parent
+        return status_megabytes("VmHWM")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e6 if sys.platform == "darwin" else peak / 1e3
+
+
+def resident_megabytes() -> float:
+    """The memory that this process holds now, or its peak on systems that do not report it."""
+    gc.collect()
+    return status_megabytes("VmRSS") if STATUS.exists() else peak_megabytes()
+
+
+def status_megabytes(field: str) -> float:
+    """A value that the kernel reports for this process, such as VmRSS."""
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) / 1e3
+
+
+# ---- streamed to a file ----------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamedPredictionFigures:
+    """Time and memory of predictions of one function at few and at many queries, each in a new process.
+
+    Memory is the peak of the process above what it held before. Seconds include compilation and writing to disk.
+    """
+
+    nodes: int
+    few_queries: int
+    few_seconds: float
+    few_megabytes: float
+    queries: int
+    seconds: float
+    megabytes: float
+    file_megabytes: float
+    time_ratio: float
+
+
+def measure_streamed_prediction(
+    queries: int = 10_000_000, few: int = 1_000_000, *, directory: Path | None = None
+) -> StreamedPredictionFigures:
+    """Stream the predictions of a model with 1024 nodes on two square grids, with about `few` and `queries` points."""
+    smaller, larger = (predict_in_new_process(math.ceil(math.sqrt(count)), directory) for count in (few, queries))
+    return StreamedPredictionFigures(
+        nodes=NODES,
+        few_queries=smaller["queries"],
+        few_seconds=smaller["seconds"],
+        few_megabytes=smaller["megabytes"],
+        queries=larger["queries"],
+        seconds=larger["seconds"],
+        megabytes=larger["megabytes"],
+        file_megabytes=larger["file_megabytes"],
+        time_ratio=larger["seconds"] / smaller["seconds"],
+    )
+
+
+def predict_in_new_process(side: int, directory: Path | None) -> dict[str, Any]:
+    """The result of `stream_prediction` in a new process."""
+    with tempfile.TemporaryDirectory(prefix="loca-predict-", dir=directory) as folder:
+        path = str(Path(folder) / "prediction.zarr")
+        return in_new_process(stream_prediction, path, side)
+
+
+def stream_prediction(path: str, side: int) -> dict[str, float]:
+    """Stream the prediction of one function on a square grid to a file; return time and memory."""
+    data = one_function()
+    samples = data.load()
+    rule = QuasiMonteCarlo(data.domain, NODES, key=jax.random.key(3))
+    model = LOCA.create(samples, key=jax.random.key(4), encoder=Sensors(SIDE**2), rule=rule)
+    before = resident_megabytes()
+    start = time.perf_counter()
+    predict_to(model, data, path, queries=QueryGrid.even(data.domain, (side, side)))
+    return {
+        "queries": side**2,
+        "seconds": time.perf_counter() - start,
+        "megabytes": peak_megabytes() - before,
+        "file_megabytes": 1e-6 * sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file()),
+    }
+
+
+def one_function() -> Labeled:
+    """One function with random values at 32 × 32 sensors, and as many labels, on the unit square."""
+    import xarray
+
+    values = np.random.default_rng(0).standard_normal((2, 1, SIDE, SIDE)).astype(np.float32)
+    dims = ("sample", "y1", "y2")
+    return Labeled(xarray.Dataset({"u": (dims, values[0]), "s": (dims, values[1])}), "u", "s", "sample")
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamingFigures:
+    """Rate and peak memory of a new process that only reads shuffled batches."""
+
+    samples: int
+    gigabytes: float
+    batch_size: int
+    threads: int
+    write_megabytes_per_s: float
+    samples_per_s: float
+    peak_megabytes: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Noise(Problem):
+    """Pairs of independent random values, which are fast to generate."""
+
+    citation = "none"
+    block = 512
+
+    @property
+    def domain(self) -> Box:
+        return Box.unit(2)
+
+    @property
+    def x(self) -> Float[np.ndarray, "m 2"]:
+        axis = np.linspace(0.0, 1.0, SIDE)
+        return grid(axis, axis)
+
+    @property
+    def y(self) -> Float[np.ndarray, "M 2"]:
+        return self.x
+
+    @property
+    def inputs(self) -> tuple[Variable, ...]:
+        return (Variable("u"),)
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        return tuple(Variable(f"s{i}") for i in range(1, CHANNELS))
+
+    def pairs(self, key: Key, rows: Sequence[int]) -> tuple[Float[np.ndarray, "B m d_u"], Float[np.ndarray, "B M d_s"]]:
+        values = np.stack([generator.random((SIDE**2, CHANNELS)) for generator in generators(key, rows)])
+        return values[..., :1], values[..., 1:]
+
+
+def measure_streaming(
+    gigabytes: float = 4.0,
+    *,
+    directory: Path | None = None,
+    batch_size: int = 100,
+    threads: int = 2,
+    seconds: float = 10.0,
+) -> StreamingFigures:
+    """Write a store of about this size, read batches from it in a new process for `seconds`, and delete it."""
+    count = max(batch_size, round(gigabytes * 2**30 / SAMPLE_BYTES))
+    if directory is not None:
+        directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="loca-stream-", dir=directory) as folder:
+        path = Path(folder) / "noise.zarr"
+        start = time.perf_counter()
+        generate(Noise(), count, path)
+        writing = time.perf_counter() - start
+        reading = in_new_process(read, str(path), batch_size, threads, seconds)
+    return StreamingFigures(
+        samples=count,
+        gigabytes=count * SAMPLE_BYTES / 2**30,
+        batch_size=batch_size,
+        threads=threads,
+        write_megabytes_per_s=1e-6 * count * SAMPLE_BYTES / writing,
+        **reading,
+    )
+
+
+def read(path: str, batch_size: int, threads: int, seconds: float) -> dict[str, float]:
+    """Read shuffled batches for `seconds`; return the rate and the peak memory."""
+    batches = stream(Store.open(path), size=batch_size, seed=0, threads=threads)
+    for _ in range(20):  # work done once: loading libraries, compilation, reading the indices of shards
+        jax.block_until_ready(next(batches).s)
+    start, count = time.perf_counter(), 0
+    while time.perf_counter() < start + seconds:
+        jax.block_until_ready(next(batches).s)
+        count += batch_size
+    rate = count / (time.perf_counter() - start)
+    batches.close()
+    return {"samples_per_s": rate, "peak_megabytes": peak_megabytes()}

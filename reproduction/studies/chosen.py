@@ -1,0 +1,78 @@
+"""Does `loca.choose` find the best model within five minutes, and is it better than ridge regression on test functions?
+
+    LOCA_DATA=/path/to/data python studies/chosen.py                  # all cases, five minutes each
+    LOCA_DATA=/path/to/data python studies/chosen.py --case europe    # one case
+    python studies/chosen.py --table                                  # print the table of docs/solving.md
+
+Data are those of studies/solved.py, seed 0. Models compete on validation functions; only the winner, ridge regression
+and the mean field are evaluated on test functions, once. Errors are mean relative L2 errors. Results are added to
+studies/chosen.json, one row per case; rows that exist are not computed again.
+"""
+
+import argparse
+import dataclasses
+import time
+from pathlib import Path
+
+from rows import Rows, read_rows
+from solved import CACHE, measure, source
+
+import loca
+from loca.choosing import fit_ridge
+from loca_reproduction.runs import mean_field
+
+RESULTS = Path(__file__).parent / "chosen.json"
+CASES = ("darcy-literal-1000-128", "shallow-water", "mnist", "europe", "antiderivative-0.1")
+MODELS = ("mean field", "ridge", "Gaussian", "FNO", "LOCA", "DeepONet")
+MINUTES = 5.0
+
+
+def row(case: str) -> dict:
+    """The competition of one case, and the test errors of its winner."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    data = source(case).load(0, CACHE)
+    train = data.train if isinstance(data.train, loca.Samples) else data.train.load(slice(len(data.train)))
+    began = time.time()
+    operator, report = loca.choose(train, minutes=MINUTES, validation=data.validation)
+    print(report, flush=True)
+    return {
+        "case": case, "minutes": (time.time() - began) / 60.0, "report": dataclasses.asdict(report),
+        "winner": report.winner.model, "test": measure(operator, data),
+        "ridge": measure(fit_ridge(train, data.validation, transforms=True)[0], data),
+        "mean field": measure(mean_field(data), data),
+    }  # fmt: skip
+
+
+def table(results: list[dict]) -> str:
+    """Validation errors of all models and test errors of the winner, as Markdown."""
+    head = ["case", *MODELS, "winner on test functions", "ridge", "mean field", "minutes"]
+    lines = [f"| {' | '.join(head)} |", f"| --- |{' ---: |' * (len(head) - 1)}"]
+    for each in sorted(results, key=lambda each: CASES.index(each["case"])):
+        errors = {entry["model"]: entry["error"] for entry in each["report"]["entries"]}
+        cells = ["–" if errors.get(model) is None else f"{100.0 * errors[model]:.3g} %" for model in MODELS]
+        for name in each["test"]:
+            if name != "skill":
+                tests = [
+                    " ".join(f"{100.0 * x:.3g} %" for x in each[who][name]) for who in ("test", "ridge", "mean field")
+                ]
+                label = each["case"] if name == "test" else f"{each['case']}, {name}"
+                lines.append(f"| {' | '.join([label, *cells, *tests, format(each['minutes'], '.1f')])} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", action="append", choices=CASES)
+    parser.add_argument("--table", action="store_true", help="print the results so far as Markdown")
+    given = parser.parse_args()
+    if given.table:
+        print(table(read_rows(RESULTS)))
+        return
+    rows = Rows(RESULTS)
+    for case in given.case or CASES:
+        if {"case": case} not in rows:
+            rows.add(row(case))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""The three implementations of a training step agree, and the commands print what they promise."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from loca.training import Encoded
+from loca_reproduction.benchmarks import STEP_SETTINGS, measure_fit, measure_streamed_prediction, scale, slope, step
+from loca_reproduction.cli import app
+
+FIGURES = {
+    "ours_ms", "bare_ms", "paper_layout_ms", "ratio_to_bare", "speedup_over_paper_layout",
+    "gflop", "gflops_per_s", "sgemm_gflops_per_s",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["darcy-128", *(pytest.param(name, marks=pytest.mark.full) for name in ("antiderivative", "mechanical-mnist"))],
+)
+def test_all_implementations_agree(name, getkey):
+    """Losses agree before any step and after three of them: values, gradients and Adam are the same arithmetic."""
+    setting = dataclasses.replace(STEP_SETTINGS[name], batch_size=6, nodes=6)  # small, to be fast
+    samples = step.random_functions(setting, getkey(), setting.batch_size)
+    model = setting.loca(samples, key=getkey())
+    batch = Encoded.of(model, samples)
+    steps = [step.package_step(model, batch), step.bare_step(model, batch)]
+    steps.append(step.paper_layout_step(model, batch, setting))
+    (ours, bare, paper) = (each.losses(3) for each in steps)
+    assert ours == pytest.approx(bare, rel=1e-5)
+    assert ours == pytest.approx(paper, rel=1e-5)
+
+
+@pytest.mark.full
+def test_the_compiler_counts_the_operations_of_the_reference_table(getkey):
+    """0.508 GFLOP for Darcy with 128 labels, by hand; selecting from the full grid takes about 10 % more."""
+    setting = STEP_SETTINGS["darcy-128"]
+    samples = step.random_functions(setting, getkey(), setting.batch_size)
+    model = setting.loca(samples, key=getkey())
+    assert step.flops(model, Encoded.of(model, samples)) / 1e9 == pytest.approx(0.508 * 1.1, rel=0.1)
+
+
+def test_a_slow_first_step_does_not_shorten_a_turn(monkeypatch):
+    """Memory of another program that is still being freed slows down one step, not what a turn is worth."""
+    times = iter([0.16, 0.01, 0.011])
+    monkeypatch.setattr(step.RepeatedStep, "seconds_per_step", lambda self, count: next(times))
+    assert step.RepeatedStep(lambda carry, data: (carry, data), 0.0, 0.0).steps_in(0.25) == 25
+
+
+@pytest.mark.full
+def test_command_prints_json():
+    result = CliRunner().invoke(
+        app, ["bench", "step", "--setting", "antiderivative", "--json", "--rounds", "1", "--seconds", "0"]
+    )
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.output)
+    assert figures.keys() >= FIGURES
+    assert figures["setting"] == "antiderivative"
+    assert figures["loss_ours"] == pytest.approx(figures["loss_bare"], rel=1e-5)
+    assert figures["speedup_over_paper_layout"] > 2
+
+
+@pytest.mark.full
+def test_a_million_queries_in_bounded_memory():
+    """In a new process: at most 200 MB more, and the same values as in one piece."""
+    command = [sys.executable, "-c", "from loca_reproduction.cli import main; main()", "bench", "predict", "--json"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    figures = json.loads(result.stdout)
+    assert figures["many_queries"] == 1_000_000
+    assert figures["nodes"] == 1024
+    assert figures["many_megabytes"] < 200
+    assert figures["many_error"] < 1e-6
+    assert figures["frozen_error"] < 1e-6
+
+
+def test_an_unknown_setting_is_refused_with_the_known_ones():
+    result = CliRunner().invoke(app, ["bench", "step", "--setting", "darcy"])
+    assert result.exit_code == 2
+    assert "darcy-128" in result.output
+
+
+@pytest.mark.full
+def test_a_run_compiles_its_step_once():
+    figures = measure_fit("antiderivative", seconds=0.5, turns=1, every=20)
+    assert figures.step_compilations == 1
+    assert figures.validations == -(-figures.steps // 20)
+    assert figures.checkpoints >= 1
+    assert figures.throughput == pytest.approx(figures.fit_per_s / figures.bare_per_s)
+
+
+def test_slope_recovers_the_exponent_of_a_power_law():
+    x = [1.0, 3.0, 10.0]
+    assert slope(x, [7.0 * each**1.5 for each in x]) == pytest.approx(1.5)
+
+
+@pytest.mark.full
+def test_memory_of_a_step_grows_as_its_attention_implies(monkeypatch):
+    """`Dense` stores matrices of all queries and nodes; `Blocked` does not."""
+    monkeypatch.setitem(scale.AXES, "both", (1000, 4000))
+    rows = list(scale.measure_scale("both", attentions=("Dense", "Blocked"), repeats=1))
+    megabytes = {name: [row.megabytes for row in rows if row.way == name] for name in ("Dense", "Blocked")}
+    assert slope([1000, 4000], megabytes["Dense"]) > 1.6
+    assert slope([1000, 4000], megabytes["Blocked"]) < 1.1
+    assert all(row.seconds > 0 for row in rows)
+
+
+@pytest.mark.full
+def test_the_benchmark_measures_what_it_asks_for(tmp_path):
+    figures = measure_streamed_prediction(queries=90_000, few=22_500, directory=tmp_path)
+    assert (figures.few_queries, figures.queries) == (150**2, 300**2)
+    assert figures.file_megabytes == pytest.approx(0.36, rel=0.1)
+    assert figures.megabytes < 300.0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.full
+def test_streaming_is_measured_in_bounded_memory(tmp_path):
+    """32 MB in a process of its own, which mostly holds JAX itself; nothing is left behind."""
+    command = ["bench", "stream", "--gigabytes", "0.03", "--dir", str(tmp_path), "--seconds", "0.5"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.output)
+    assert figures["samples"] == 1966
+    assert figures["peak_megabytes"] < 400
+    assert figures["samples_per_s"] > 0
+    assert list(tmp_path.iterdir()) == []
