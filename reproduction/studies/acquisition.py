@@ -14,7 +14,6 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from solver import flow
 
 import loca
 from loca.data import Samples
@@ -27,7 +26,7 @@ CHOICES = ("acquire", "random")
 
 def simulate(problem, u):
     """Pairs (u, s) of the real solver."""
-    s = flow(problem.resolution).solve(np.asarray(u[..., 0], np.float64))
+    s = problem.solve(np.asarray(u[..., 0], np.float64))
     return Samples(
         u, jnp.asarray(problem.y, jnp.float32), jnp.asarray(s, jnp.float32), x=jnp.asarray(problem.x, jnp.float32),
         domain=problem.domain, inputs=problem.inputs, outputs=problem.outputs,

@@ -16,7 +16,6 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from solver import flow
 
 import loca
 from loca.problems import Darcy
@@ -33,7 +32,7 @@ LOG = {"permeability": "log"}
 
 def derivative(u, du, h=STEP):
     """The solver's derivative, by a central difference."""
-    solve = flow(RESOLUTION).solve
+    solve = Darcy(RESOLUTION).solve
     return (solve(u + h * du) - solve(u - h * du)) / (2.0 * h)
 
 

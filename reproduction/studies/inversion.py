@@ -27,7 +27,6 @@ import jax.numpy as jnp
 import numpy as np
 from blackjax.diagnostics import effective_sample_size
 from scipy.stats import chi2
-from solver import flow
 
 import loca
 from loca.data import Log, Shared
@@ -104,14 +103,13 @@ def solver(case: Case, s, coordinates, steps: int, number: int):
     """The posterior with the solver itself: Metropolis steps with the covariance of the surrogate's draws."""
     rng = np.random.default_rng([2, number])
     scales, mean = np.asarray(case.prior.scales, np.float64), np.asarray(case.prior.mean, np.float64)
-    equation = flow(case.problem.resolution)
     # log u is linear in ξ, since the operator has the logarithm of the permeability
     fields = np.log(np.asarray(jax.vmap(case.prior)(jnp.eye(len(mean) + 1, len(mean), -1)), np.float64))[..., 0]
     steps_of_log_u = fields[1:] - fields[0]
 
     def density(xi):
         log_u = fields[0] + xi @ steps_of_log_u
-        misfit = (s - equation.solve(np.exp(log_u)[None])[0, case.rows]) / case.noise
+        misfit = (s - case.problem.solve(np.exp(log_u)[None])[0, case.rows]) / case.noise
         return -0.5 * (np.sum(xi**2) + np.sum(misfit**2)), log_u
 
     draws = (coordinates - mean) / scales

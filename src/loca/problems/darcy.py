@@ -90,7 +90,11 @@ class Darcy(Problem):
         field, axis = self.field, self._axis
         u0 = np.stack([field.evaluate(field.draw(generator), axis, axis) for generator in generators(key, rows)])
         u = np.exp(u0 * np.cos(axis)[:, None]).reshape(len(u0), -1)
-        return u[..., None], flow(self.resolution).solve(u)[..., None]
+        return u[..., None], self.solve(u)[..., None]
+
+    def solve(self, u: Float[np.ndarray, "N M"]) -> Float[np.ndarray, "N M"]:
+        """The pressures of permeabilities of your own, both at the locations `y`."""
+        return flow(self.resolution).solve(u)
 
     @property
     def _axis(self) -> Float[np.ndarray, " k"]:
