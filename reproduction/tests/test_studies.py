@@ -218,10 +218,10 @@ def test_names_of_run_directories_depend_on_values_alone():
     tests = (("clean", Unseen(MechanicalMNIST("mnist.npz", "test"))),)
     plates = Drawn(MechanicalMNIST("mnist.npz"), 16, 56, 0.15, tests, same=True)
     assert Run("FNO", plates, "mechanical-mnist", 0, 4, 4e-3, 25).name == "FNO-seed_0-389e2603f7"
-    others = [dataclasses.replace(run, **{name: 7}) for name in ("setting", "seed", "steps", "rate", "batch_size")]
+    values = {"model": "FNO", "setting": "climate", "seed": 7, "steps": 7, "rate": 7.0, "batch_size": 7}
+    others = [dataclasses.replace(run, **{name: value}) for name, value in values.items()]
     values = {"functions": 7, "labels": 7, "train_noise": 7.0, "tests": tests, "validation": 7, "test": 7, "same": True}
-    sources = [dataclasses.replace(flow, **{name: value}) for name, value in values.items()]
-    sources += [dataclasses.replace(flow, problem=dataclasses.replace(flow.problem, **{field.name: 8}))
-                for field in dataclasses.fields(Darcy)]  # fmt: skip
-    others += [dataclasses.replace(run, source=source) for source in sources]
+    others += [dataclasses.replace(run, source=dataclasses.replace(flow, **{n: v})) for n, v in values.items()]
+    problems = [Darcy(31, "easy"), Darcy(32), Darcy(modes=4), Darcy(amplitude=7.0), Darcy(rate=8.0), Antiderivative()]
+    others += [dataclasses.replace(run, source=dataclasses.replace(flow, problem=problem)) for problem in problems]
     assert len({each.name for each in (run, *others)}) == 1 + len(others)
