@@ -22,7 +22,6 @@ from loca.cli.arguments import (
 if TYPE_CHECKING:
     import numpy as np
 
-    from loca.inversion import Observations
     from loca.models import Operator
 
 
@@ -121,12 +120,13 @@ def training_data(model: Path) -> str:
     return path
 
 
-def read_observations(path: Path, operator: Operator, noise: list[float] | None) -> tuple[Observations, np.ndarray]:
+def read_observations(
+    path: Path, operator: Operator, noise: list[float] | None
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
     """Observations in a file, and the standard deviation of their noise."""
     import numpy as np
 
     from loca.data import Variable
-    from loca.inversion import Observations
     from loca.prediction import QueryPoints, read_columns, read_points
 
     if operator.signature is None:
@@ -155,5 +155,5 @@ def read_observations(path: Path, operator: Operator, noise: list[float] | None)
         absent = ", ".join(f"{name}_noise" for name in measured if name not in own)
         raise ValueError(f"expected a column of noise for every measured output, but {absent} is missing")
     if own:
-        return Observations(y, s), np.stack([columns.get(f"{name}_noise", missing) for name in names], axis=-1)
-    return Observations(y, s), np.asarray(noise if len(noise or ()) > 1 else (noise or [0.0])[0])
+        return (y, s), np.stack([columns.get(f"{name}_noise", missing) for name in names], axis=-1)
+    return (y, s), np.asarray(noise if len(noise or ()) > 1 else (noise or [0.0])[0])

@@ -13,11 +13,17 @@ from jaxtyping import Array, Float, Int
 from loca.data import Records, Samples, Shared, as_input, as_numbers
 from loca.domains import area_weights
 from loca.gaussian import GaussianOperator
-from loca.inversion.errors import as_deviations, as_locations, inner_of, knows_correlations, surrogate_covariance
+from loca.inversion.errors import as_deviations, as_locations, error_covariance, inner_of, knows_correlations
 from loca.inversion.prior import Prior, as_prior, loaded
 from loca.models import Operator, Uncertain, encode_functions
 from loca.typing import Input, Key, MultiInput, Numbers, PyTree
 from loca.uncertainty import Ensemble
+
+DRAWS = 32
+"""Inputs from the prior over which the information about them is averaged."""
+
+QUERIES = 256
+"""Locations over which the variance of an operator is integrated, at most, unless given."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,7 +58,6 @@ def design(
     existing: Numbers | None = None,
     held: Samples | Records | None = None,
     surrogate_error: Numbers | None = None,
-    draws: int = 32,
     key: Key | None = None,
 ) -> Design:
     """Choose locations one after another, each with the largest expected information about the input u.
@@ -69,7 +74,6 @@ def design(
     - `count`: the number of locations to choose; none is chosen twice.
     - `noise`: the standard deviation of the noise: one number, or one for each output.
     - `existing`: locations that are observed anyway.
-    - `draws`: the number of inputs from the prior. More average better; a linear operator needs one.
     - `key`: for draws; `jax.random.key(0)` by default.
     """
     prior = as_prior(operator, prior)
@@ -81,19 +85,13 @@ def design(
         before = as_locations(operator, existing)
         y, first = jnp.concatenate([before, y]), len(before)
     for_error, for_draws = jax.random.split(jax.random.key(0) if key is None else key)
-    channels = len(operator.outputs)
-    std = as_deviations(noise, "noise", np.ones((len(y), channels), bool))
-    covariance = np.diag(std.ravel() ** 2)
-    if surrogate_error is None:
-        covariance += surrogate_covariance(operator, y, prior, held, key=for_error)
-    else:
-        every = np.ones((len(y), channels), bool)
-        covariance += np.diag(as_deviations(surrogate_error, "surrogate_error", every, positive=False).ravel() ** 2)
-    xi = jax.random.normal(for_draws, (draws, prior.size))
+    every = np.ones((len(y), len(operator.outputs)), bool)
+    std = as_deviations(noise, "noise", every)
+    error = None if surrogate_error is None else as_deviations(surrogate_error, "surrogate_error", every, zero=True)
+    covariance = np.diag(std.ravel() ** 2) + error_covariance(operator, y, prior, held, error, for_error)
+    xi = jax.random.normal(for_draws, (DRAWS, prior.size))
     sensitivity = np.asarray(jacobians(prior, operator.at(y), xi), np.float64)
-    rows, gains = greedy_locations(
-        sensitivity.reshape(draws, len(y), channels, -1), covariance, list(range(first)), count
-    )
+    rows, gains = greedy_locations(sensitivity, covariance, list(range(first)), count)
     return Design(np.asarray(y)[rows], rows - first, gains)
 
 
@@ -152,10 +150,6 @@ def greedy_locations(
 def log_det(matrices: Float[np.ndarray, "*B d d"]) -> Float[np.ndarray, "*B"]:
     """log det of positive definite matrices."""
     return np.linalg.slogdet(matrices)[1]
-
-
-QUERIES = 256
-"""Locations over which the variance is integrated, at most, unless given."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -27,21 +27,6 @@ INPUTS = 64
 """Inputs from the prior, for an operator that knows its own error."""
 
 
-class Observations(NamedTuple):
-    """Measured values of an output function.
-
-    **Arguments:**
-
-    - `y`: locations (P, d_y), anywhere in the domain; or (P,) for one coordinate.
-    - `s`: values (P, d_s), or (P,) for one channel. NaN is not observed.
-    - `mask`: which values count, of the same shape; by default all that are not NaN.
-    """
-
-    y: Numbers
-    s: Numbers
-    mask: Numbers | None = None
-
-
 class Observed(NamedTuple):
     """Checked observations, without locations at which nothing is observed.
 
@@ -49,25 +34,27 @@ class Observed(NamedTuple):
 
     - `y`: locations.
     - `s`: values, with NaN where nothing is observed.
-    - `seen`: what is observed.
-    - `given`: what is observed, at all locations that were given.
+    - `noise`: the standard deviation of the noise.
+    - `error`: the standard deviation of the surrogate's error, if it is given.
     """
 
     y: Float[Array, "P d_y"]
     s: Float[np.ndarray, "P d_s"]
-    seen: Bool[np.ndarray, "P d_s"]
-    given: Bool[np.ndarray, "_ d_s"]
+    noise: Float[np.ndarray, "P d_s"]
+    error: Float[np.ndarray, "P d_s"] | None
 
-    def deviations(self, given: Numbers, what: str, *, positive: bool = True) -> Float[np.ndarray, "P d_s"]:
-        """Standard deviations for these observations, see `as_deviations`."""
-        return as_deviations(given, what, self.given, positive=positive)[self.given.any(axis=1)]
+    @property
+    def seen(self) -> Bool[np.ndarray, "P d_s"]:
+        """What is observed."""
+        return ~np.isnan(self.s)
 
 
-def as_observed(operator: Operator, observations: tuple[Any, ...]) -> Observed:
+def as_observed(
+    operator: Operator, observations: tuple[Numbers, Numbers], noise: Numbers, surrogate_error: Numbers | None
+) -> Observed:
     """Observations of an operator's outputs, checked."""
-    given = Observations(*observations)
-    y = as_locations(operator, given.y)
-    s = np.asarray(as_numbers(given.s, "observed values", "(P, d_s)", "(P,)"), np.float64)
+    y = as_locations(operator, observations[0])
+    s = np.asarray(as_numbers(observations[1], "observed values", "(P, d_s)", "(P,)"), np.float64)
     channels = len(operator.outputs)
     if s.shape != (len(y), channels):
         names = ", ".join(variable.name for variable in operator.outputs)
@@ -75,19 +62,16 @@ def as_observed(operator: Operator, observations: tuple[Any, ...]) -> Observed:
             f"observed values have shape {s.shape}, but there are {len(y)} locations and {channels} outputs ({names}); "
             f"pass values of shape {(len(y), channels)}, with NaN where an output was not measured"
         )
-    seen = ~np.isnan(s)
-    if given.mask is not None:
-        mask = np.asarray(shared_array(given.mask), bool)
-        mask = mask if mask.ndim == 2 else mask[:, None]
-        if mask.shape != s.shape:
-            raise ValueError(f"the mask has shape {mask.shape} but the observed values {s.shape}; pass the same shape")
-        seen &= mask
-    if np.isinf(s[seen]).any():
+    if np.isinf(s).any():
         raise ValueError("observed values are infinite; pass NaN for what was not observed")
+    seen = ~np.isnan(s)
     rows = seen.any(axis=1)
     if not rows.any():
-        raise ValueError("nothing is observed: all values are NaN or masked; pass at least one value")
-    return Observed(y[jnp.asarray(rows)], np.where(seen, s, np.nan)[rows], seen[rows], seen)
+        raise ValueError("nothing is observed: all values are NaN; pass at least one value")
+    std, error = as_deviations(noise, "noise", seen)[rows], None
+    if surrogate_error is not None:
+        error = as_deviations(surrogate_error, "surrogate_error", seen, zero=True)[rows]
+    return Observed(y[jnp.asarray(rows)], s[rows], std, error)
 
 
 def as_locations(operator: Operator, y: Numbers) -> Float[Array, "P d_y"]:
@@ -103,7 +87,7 @@ def as_locations(operator: Operator, y: Numbers) -> Float[Array, "P d_y"]:
 
 
 def as_deviations(
-    given: Numbers, what: str, seen: Bool[np.ndarray, "P d_s"], *, positive: bool = True
+    given: Numbers, what: str, seen: Bool[np.ndarray, "P d_s"], *, zero: bool = False
 ) -> Float[np.ndarray, "P d_s"]:
     """Standard deviations: one for all, one for each channel, or one for each observation.
 
@@ -112,7 +96,7 @@ def as_deviations(
     - `given`: the standard deviations, in the units of the data.
     - `what`: their name in messages.
     - `seen`: which of them count.
-    - `positive`: whether zero is refused.
+    - `zero`: whether zero is allowed.
     """
     P, channels = seen.shape
     values = np.asarray(shared_array(given), np.float64)
@@ -124,13 +108,29 @@ def as_deviations(
             f"the observations, got shape {values.shape}"
         )
     values = np.broadcast_to(values, seen.shape)
-    counted = values[seen]
-    if not (np.isfinite(counted).all() and np.all(counted > 0.0 if positive else counted >= 0.0)):
+    wrong = seen & ~(np.isfinite(values) & ((values > 0.0) | (zero & (values == 0.0))))
+    if wrong.any():
         raise ValueError(
-            f"expected {what} as {'positive ' if positive else ''}standard deviations in the units of the outputs, got "
-            f"{counted[~(np.isfinite(counted) & (counted > 0.0))][0]:.3g}"
+            f"expected {what} as {'' if zero else 'positive '}standard deviations in the units of the outputs, got "
+            f"{values[wrong][0]:.3g}"
         )
     return values
+
+
+def error_covariance(
+    operator: Operator,
+    y: Float[Array, "P d_y"],
+    prior: Prior,
+    held: Samples | Records | None,
+    std: Float[np.ndarray, "P d_s"] | None,
+    key: Key,
+) -> Float[np.ndarray, "n n"]:
+    """The covariance of the surrogate's error, from given standard deviations or from `surrogate_covariance`."""
+    if std is None:
+        return surrogate_covariance(operator, y, prior, held, key=key)
+    if held is not None:
+        raise ValueError("the error of the surrogate was given twice; pass either held or surrogate_error")
+    return np.diag(std.ravel() ** 2)
 
 
 def surrogate_covariance(

@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-import dataclasses
-import time
 import warnings
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from loca.data import Records, Samples
-from loca.inversion.errors import Observations, Observed, as_observed, surrogate_covariance
+from loca.inversion.errors import Observed, as_observed, error_covariance
 from loca.inversion.posterior import Diagnostics, Posterior
 from loca.inversion.prior import InversionWarning, Prior, as_prior, loaded, warn_outside_prior
-from loca.inversion.target import (
-    OPTIMIZERS,
-    STEPS,
-    Mode,
-    Target,
-    check_libraries,
-    decode_many,
-    find_mode,
-    laplace_root,
-    normal_numbers,
-    predict_many,
-    run_metropolis,
-    run_nuts,
-    whitening_of,
-)
 from loca.models import Operator
-from loca.typing import Key, MultiInput, Numbers, values_of, with_values
+from loca.typing import Key, MultiInput, Numbers, PyTree, values_of, with_values
 
 METHODS = ("mcmc", "nuts", "laplace")
 """How the posterior is found."""
+
+TOLERANCE = 1e-5
+"""Of the mode, relative to the standard deviation of the prior."""
+
+STEPS = 256
+"""Of the optimizer, at most."""
+
+WARMUP = 500
+"""Steps of each chain before the first draw; NUTS adapts its step size and mass matrix in them."""
+
+HEAVY, DEGREES = 0.1, 5
+"""The share of proposals with heavy tails, and the degrees of freedom of their t distribution."""
+
+PROPOSALS = 4
+"""Proposals for each draw that is kept."""
 
 SHARE = 0.5
 """The smallest effective share of the Laplace approximation's proposals; NUTS takes over below."""
@@ -52,17 +51,15 @@ FEW, LARGE = 100, 1.05
 
 def invert(
     operator: Operator,
-    observations: Observations | tuple[Any, ...],
+    observations: tuple[Numbers, Numbers],
     *,
     noise: Numbers,
     prior: Prior | Samples | Records | Numbers | MultiInput,
     held: Samples | Records | None = None,
     surrogate_error: Numbers | None = None,
     method: str = "mcmc",
-    optimizer: str = "levenberg-marquardt",
     draws: int = 1000,
     chains: int = 1,
-    warmup: int = 500,
     key: Key | None = None,
 ) -> Posterior:
     """The inputs u for which F(u) explains observations s: their distribution given s(yᵢ) = F(u)(yᵢ) + error + noise.
@@ -76,8 +73,7 @@ def invert(
     **Arguments:**
 
     - `operator`: any.
-    - `observations`: `(y, s)`, or `Observations`: values at any locations of the domain, with NaN for what was not
-      observed.
+    - `observations`: `(y, s)`, the values s at locations y of the domain, with NaN for what was not observed.
     - `noise`: the standard deviation of the noise in the units of the outputs: one number, one for each output, or one
       for each observation.
     - `prior`: input functions, such as the training data, of which u could have been one; or a `Prior`.
@@ -86,68 +82,76 @@ def invert(
     - `surrogate_error`: the standard deviation of the surrogate's error, instead of `held`; like `noise`. 0.0 takes its
       predictions as exact, which makes the posterior too narrow.
     - `method`: `"mcmc"`, `"nuts"` or `"laplace"`; `diagnostics.method` is what was used.
-    - `optimizer`: `"levenberg-marquardt"` or `"bfgs"`.
     - `draws`: the number of draws of each chain.
     - `chains`: several chains from different starts show whether they agree (`diagnostics.r_hat`).
-    - `warmup`: steps of each chain before the first draw. NUTS adapts its step size and mass matrix in them.
     - `key`: for draws; `jax.random.key(0)` by default.
     """
     check_libraries()
-    check_choices(method, optimizer, held, surrogate_error)
-    check_counts(draws, chains, warmup)
-    start = time.perf_counter()
-    for_error, for_draws = jax.random.split(jax.random.key(0) if key is None else key)
-    prior = as_prior(operator, prior)
-    observed = as_observed(operator, observations)
-    noise_std = observed.deviations(noise, "noise")
-    error = error_covariance(operator, observed, prior, held, surrogate_error, for_error)
-    outside = 0.0 if held is None else warn_outside_prior(prior, loaded(operator, held).u)
-
-    target = target_of(operator, observed, prior, np.diag(noise_std.ravel() ** 2) + error)
-    mode = find_mode(target, optimizer)
-    if not bool(mode.converged):
-        raise RuntimeError(
-            f"{optimizer} did not find the most probable input within {STEPS} steps; check the noise and the units of "
-            f"the observations, or try optimizer={OPTIMIZERS[OPTIMIZERS[0] == optimizer]!r}"
-        )
-    p_value = fit_p_value(mode)
-    drawn = draw(target, mode, method, for_draws, chains, warmup, draws)
-    diagnostics = Diagnostics(
-        drawn.method, optimizer, p_value, outside, int(mode.steps), drawn.effective, drawn.r_hat, drawn.divergences, 0.0
-    )
-    warn_untrustworthy(diagnostics)
-    return summarized(operator, target, observed, noise_std, error, mode, drawn.xi, draws * chains, diagnostics, start)
-
-
-def check_choices(method: str, optimizer: str, held: Samples | Records | None, surrogate_error: Numbers | None) -> None:
-    """Refuse unknown names, and two sources of the surrogate's error."""
-    for name, given, known in (("method", method, METHODS), ("optimizer", optimizer, OPTIMIZERS)):
-        if given not in known:
-            raise ValueError(f"{name} must be {' or '.join(map(repr, known))}, got {given!r}")
-    if held is not None and surrogate_error is not None:
-        raise ValueError("the error of the surrogate was given twice; pass either held or surrogate_error")
-
-
-def check_counts(draws: int, chains: int, warmup: int) -> None:
-    """Refuse numbers of draws, chains and steps that are too small."""
-    for name, given, least in (("draws", draws, LEAST_DRAWS), ("chains", chains, 1), ("warmup", warmup, 0)):
+    if method not in METHODS:
+        raise ValueError(f"method must be {' or '.join(map(repr, METHODS))}, got {method!r}")
+    for name, given, least in (("draws", draws, LEAST_DRAWS), ("chains", chains, 1)):
         if given < least:
             raise ValueError(f"{name} must be at least {least}, got {given}")
+    for_error, for_draws = jax.random.split(jax.random.key(0) if key is None else key)
+    prior = as_prior(operator, prior)
+    observed = as_observed(operator, observations, noise, surrogate_error)
+    error = error_covariance(operator, observed.y, prior, held, observed.error, for_error)
+    outside = 0.0 if held is None else warn_outside_prior(prior, loaded(operator, held).u)
+
+    target = target_of(operator, observed, prior, np.diag(observed.noise.ravel() ** 2) + error)
+    mode = find_mode(target)
+    if not bool(mode.converged):
+        raise RuntimeError(
+            f"the most probable input was not found within {STEPS} steps; check the noise and the units of the "
+            "observations"
+        )
+    drawn = draw(target, mode, method, for_draws, chains, draws)
+    p_value, steps = fit_p_value(mode), int(mode.steps)
+    diagnostics = Diagnostics(drawn.method, p_value, outside, steps, drawn.effective, drawn.r_hat, drawn.divergences)
+    warn_untrustworthy(diagnostics)
+    return posterior_of(operator, target, observed, error, mode, drawn.xi, draws * chains, diagnostics)
 
 
-def error_covariance(
-    operator: Operator,
-    observed: Observed,
-    prior: Prior,
-    held: Samples | Records | None,
-    surrogate_error: Numbers | None,
-    key: Key,
-) -> Float[np.ndarray, "n n"]:
-    """The covariance of the surrogate's error at the locations of the observations, for all channels."""
-    if surrogate_error is None:
-        return surrogate_covariance(operator, observed.y, prior, held, key=key)
-    std = observed.deviations(surrogate_error, "surrogate_error", positive=False)
-    return np.diag(std.ravel() ** 2)
+def check_libraries() -> None:
+    """Raise if a library of the extra is missing."""
+    try:
+        import blackjax  # noqa: F401
+        import optimistix  # noqa: F401
+    except ImportError as error:
+        raise ImportError("inversion needs additional libraries: pip install loca-jax[inversion]") from error
+
+
+# ---- the density and its mode ---------------------------------------------------------------------------------------
+
+
+class Target(eqx.Module):
+    """−½ ‖ξ‖² − ½ ‖W(s − F(u(ξ))(y))‖², the log-density of the posterior up to a constant; WᵀW = (covariance)⁻¹.
+
+    **Arguments:**
+
+    - `prior`: u(ξ), with independent standard normal ξ.
+    - `fixed`: the operator at the observed locations.
+    - `seen`: which of its values, flattened, are observed.
+    - `s`: the observed values.
+    - `whitening`: W.
+    """
+
+    prior: Prior
+    fixed: PyTree
+    seen: Int[Array, " n"]
+    s: Float[Array, " n"]
+    whitening: Float[Array, "n n"]
+
+    def predict(self, xi: Float[Array, " K"]) -> Float[Array, " n"]:
+        """F(u(ξ))(y) at what is observed."""
+        return self.fixed(self.prior(xi)).ravel()[self.seen]
+
+    def misfit(self, xi: Float[Array, " K"]) -> Float[Array, " n"]:
+        """W(s − F(u(ξ))(y)): independent standard normal numbers at the true ξ."""
+        return self.whitening @ (self.s - self.predict(xi))
+
+    def __call__(self, xi: Float[Array, " K"]) -> Float[Array, ""]:
+        return -0.5 * (jnp.sum(xi**2) + jnp.sum(self.misfit(xi) ** 2))
 
 
 def target_of(operator: Operator, observed: Observed, prior: Prior, covariance: Float[np.ndarray, "n n"]) -> Target:
@@ -158,11 +162,46 @@ def target_of(operator: Operator, observed: Observed, prior: Prior, covariance: 
     return Target(prior, operator.at(observed.y), jnp.asarray(seen), s, jnp.asarray(whitening, dtype))
 
 
+def whitening_of(covariance: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
+    """W with W covariance Wᵀ = 1, in double precision."""
+    from scipy.linalg import solve_triangular
+
+    return solve_triangular(np.linalg.cholesky(covariance), np.eye(len(covariance)), lower=True)
+
+
+class Mode(NamedTuple):
+    """The mode, the Jacobian of the misfit there, the number of steps, and whether the optimizer converged."""
+
+    xi: Float[Array, " K"]
+    misfit: Float[Array, " n"]
+    jacobian: Float[Array, "n K"]
+    steps: Int[Array, ""]
+    converged: Array
+
+
+@eqx.filter_jit
+def find_mode(target: Target) -> Mode:
+    """The most probable ξ, from ξ = 0, by the method of Levenberg and Marquardt."""
+    import optimistix
+
+    solver = optimistix.LevenbergMarquardt(rtol=TOLERANCE, atol=TOLERANCE)
+    start = jnp.zeros_like(target.prior.mean)
+    found = optimistix.least_squares(
+        lambda xi, target: (xi, target.misfit(xi)), solver, start, target, max_steps=STEPS, throw=False
+    )
+    xi = found.value
+    converged = found.result == optimistix.RESULTS.successful
+    return Mode(xi, target.misfit(xi), jax.jacfwd(target.misfit)(xi), found.stats["num_steps"], converged)
+
+
 def fit_p_value(mode: Mode) -> float:
     """The probability of a worse fit: ‖ξ‖² + ‖W(s − F)‖² at the mode has a χ² distribution if F is linear."""
     from scipy.stats import chi2
 
     return float(chi2.sf(float(np.sum(mode.xi**2) + np.sum(mode.misfit**2)), len(mode.misfit)))
+
+
+# ---- draws ----------------------------------------------------------------------------------------------------------
 
 
 class Drawn(NamedTuple):
@@ -175,13 +214,13 @@ class Drawn(NamedTuple):
     divergences: int
 
 
-def draw(target: Target, mode: Mode, method: str, key: Key, chains: int, warmup: int, draws: int) -> Drawn:
+def draw(target: Target, mode: Mode, method: str, key: Key, chains: int, draws: int) -> Drawn:
     """Draws from the posterior, by one of `METHODS`."""
     root, size = laplace_root(mode.jacobian), len(mode.xi)
     if method == "laplace":
         xi = np.asarray(mode.xi, np.float64) + normal_numbers(key, max(draws, 4 * size), size) @ root.T
         return Drawn(xi, method, float(len(xi)), 1.0, 0)
-    given = (target, mode.xi, jnp.asarray(root, mode.xi.dtype), key, chains, warmup, draws)
+    given = (target, mode.xi, jnp.asarray(root, mode.xi.dtype), key, chains, draws)
     proposed = run_metropolis(*given) if method == "mcmc" else None
     if proposed is not None and proposed.share >= SHARE:
         xi, divergences = proposed.xi, 0
@@ -202,6 +241,111 @@ def chain_diagnostics(xi: Float[Array, "C S K"]) -> tuple[Float[Array, ""], Floa
     return jnp.min(effective_sample_size(halves)), jnp.max(potential_scale_reduction(halves))
 
 
+def laplace_root(jacobian: Float[Array, "n K"]) -> Float[np.ndarray, "K K"]:
+    """R with R Rᵀ = (1 + JᵀJ)⁻¹, the covariance of ξ if the misfit were linear; in double precision."""
+    _, sizes, rows = np.linalg.svd(np.asarray(jacobian, np.float64))
+    sizes = np.concatenate([sizes, np.zeros(len(rows) - len(sizes))]) if len(sizes) < len(rows) else sizes
+    return rows.T / np.sqrt(1.0 + sizes**2)
+
+
+def normal_numbers(key: Key, count: int, size: int) -> Float[np.ndarray, "S K"]:
+    """Standard normal numbers whose mean is exactly 0 and whose covariance is exactly 1; count > size."""
+    eta = np.asarray(jax.random.normal(key, (count, size)), np.float64)
+    eta -= eta.mean(axis=0)
+    return np.linalg.solve(np.linalg.cholesky(eta.T @ eta / count), eta.T).T
+
+
+class Accepted(NamedTuple):
+    """Draws of several chains, and the effective share of their proposals.
+
+    The share is (Σ w)²/(n Σ w²), with the ratios w of posterior and proposal density. It is small if the posterior has
+    parts that are rarely proposed; the share of accepted proposals does not show that.
+    """
+
+    xi: Float[Array, "C S K"]
+    share: Float[Array, ""]
+
+
+@eqx.filter_jit
+def run_metropolis(
+    target: Target, mode: Float[Array, " K"], root: Float[Array, "K K"], key: Key, chains: int, draws: int
+) -> Accepted:
+    """Draws by Metropolis's rule, with independent proposals ξ = mode + R η from near the Laplace approximation.
+
+    η is from a mixture of a standard normal and a t distribution. The prior and the misfit bound the posterior by a
+    normal density, and that of t has heavier tails. So the ratio w is bounded, and the rule converges to the posterior
+    from every start.
+    """
+    size, count = len(mode), WARMUP + PROPOSALS * draws
+    for_proposals, for_rule = jax.random.split(key)
+    for_normal, for_kind = jax.random.split(for_proposals)
+    normal = jax.random.normal(for_normal, (chains, count, size + DEGREES), mode.dtype)
+    eta, rest = normal[..., :size], normal[..., size:]
+    is_heavy = jax.random.uniform(for_kind, (chains, count, 1)) < HEAVY
+    eta = eta * jnp.where(is_heavy, jax.lax.rsqrt(jnp.mean(rest**2, axis=-1, keepdims=True)), 1.0)
+    square = jnp.sum(eta**2, axis=-1)
+    gammas = jax.scipy.special.gammaln(0.5 * (DEGREES + size)) - jax.scipy.special.gammaln(0.5 * DEGREES)
+    log_t = gammas - 0.5 * size * np.log(0.5 * DEGREES) - 0.5 * (DEGREES + size) * jnp.log1p(square / DEGREES)
+    log_density = jnp.logaddexp(np.log1p(-HEAVY) - 0.5 * square, np.log(HEAVY) + log_t)
+    log_target = jax.lax.map(lambda each: target(mode + root @ each), eta.reshape(-1, size), batch_size=64)
+    log_w = log_target.reshape(chains, count) - log_density  # up to a constant
+    log_w = jnp.where(jnp.isnan(log_w), -jnp.inf, log_w)
+    log_uniform = jnp.log(jax.random.uniform(for_rule, (count, chains)))
+    one_of_each = jnp.arange(chains)
+
+    def step(current: Int[Array, " C"], given: tuple[Array, Array]) -> tuple[Array, Array]:
+        number, log_uniform = given
+        log_ratio = log_w[:, number] - log_w[one_of_each, current]
+        current = jnp.where(log_uniform < log_ratio, number, current)
+        return current, current
+
+    _, kept = jax.lax.scan(step, jnp.zeros(chains, int), (jnp.arange(count), log_uniform))
+    kept = kept[WARMUP + PROPOSALS - 1 :: PROPOSALS].T
+    eta = jnp.take_along_axis(eta, kept[..., None], axis=1)
+    weights = jnp.exp(log_w - jnp.max(log_w))
+    return Accepted(mode + eta @ root.T, jnp.mean(weights) ** 2 / jnp.mean(weights**2))
+
+
+class Chains(NamedTuple):
+    """Draws of several chains, which of them diverged, and the number of gradients of each."""
+
+    xi: Float[Array, "C S K"]
+    is_divergent: Array
+    gradients: Int[Array, "C S"]
+
+
+@eqx.filter_jit
+def run_nuts(
+    target: Target, mode: Float[Array, " K"], root: Float[Array, "K K"], key: Key, chains: int, draws: int
+) -> Chains:
+    """NUTS in the coordinates η with ξ = mode + R η, in which the Laplace approximation is a standard normal.
+
+    Every chain starts at a draw from that approximation, and adapts its step size and its mass matrix.
+    """
+    import blackjax
+
+    def density(eta: Float[Array, " K"]) -> Float[Array, ""]:
+        return target(mode + root @ eta)
+
+    def chain(key: Key) -> Chains:
+        start, warming, sampling = jax.random.split(key, 3)
+        adaptation: Any = blackjax.window_adaptation(blackjax.nuts, density, adaptation_info_fn=lambda *_: None)
+        (state, parameters), _ = adaptation.run(warming, jax.random.normal(start, mode.shape), num_steps=WARMUP)
+        kernel: Any = blackjax.nuts(density, **parameters)
+
+        def step(state: Any, key: Key) -> tuple[Any, tuple[Array, ...]]:
+            state, info = kernel.step(key, state)
+            return state, (state.position, info.is_divergent, info.num_integration_steps)
+
+        _, (eta, is_divergent, gradients) = jax.lax.scan(step, state, jax.random.split(sampling, draws))
+        return Chains(mode + eta @ root.T, is_divergent, gradients)
+
+    return jax.vmap(chain)(jax.random.split(key, chains))
+
+
+# ---- the result -----------------------------------------------------------------------------------------------------
+
+
 def warn_untrustworthy(found: Diagnostics) -> None:
     """Warn of observations that do not fit, and of chains that did not converge."""
     messages = []
@@ -217,49 +361,49 @@ def warn_untrustworthy(found: Diagnostics) -> None:
     if found.method != "laplace" and not (found.effective >= FEW and found.r_hat <= LARGE):  # or NaN
         messages.append(
             f"the draws have an effective sample size of {found.effective:.0f} and r-hat {found.r_hat:.2f}; take more "
-            "draws or a longer warmup"
+            "draws"
         )
     for message in messages:
         warnings.warn(message, InversionWarning, stacklevel=3)
 
 
-def summarized(
+def posterior_of(
     operator: Operator,
     target: Target,
     observed: Observed,
-    noise_std: Float[np.ndarray, "P d_s"],
     error: Float[np.ndarray, "n n"],
     mode: Mode,
     xi: Float[np.ndarray, "S K"],
-    count: int,
+    kept: int,
     diagnostics: Diagnostics,
-    start: float,
 ) -> Posterior:
-    """The posterior from standardized coordinates; moments are over all of them, and `count` draws are kept."""
+    """The posterior from standardized coordinates; moments are over all of them, some of which are kept as draws."""
     prior, dtype = target.prior, mode.xi.dtype
-    every, one = decode_many(prior, jnp.asarray(xi, dtype)), prior(mode.xi)
-    outputs = np.asarray(predict_many(target, jnp.asarray(xi, dtype)), np.float64)
-
-    def at_observations(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, "P d_s"]:
-        full = np.full(np.shape(observed.s), np.nan)
-        full[observed.seen] = values
-        return full
-
+    every, outputs = evaluate(target, jnp.asarray(xi, dtype))
+    one, outputs = prior(mode.xi), np.asarray(outputs, np.float64)
     scales, mean = np.asarray(prior.scales, np.float64), np.asarray(prior.mean, np.float64)
+    predicted, predicted_std = np.full((2, *observed.s.shape), np.nan)
+    predicted[observed.seen], predicted_std[observed.seen] = outputs.mean(axis=0), outputs.std(axis=0)
     return Posterior(
         operator=operator,
         prior=prior,
         mode=mean + scales * np.asarray(mode.xi, np.float64),
         mode_input=one,
-        coordinates=mean + scales * xi[:count],
-        draws=jax.tree.map(lambda array: array[:count], every),
+        coordinates=mean + scales * xi[:kept],
+        draws=jax.tree.map(lambda array: array[:kept], every),
         mean=with_values(one, [jnp.mean(values, axis=0) for values in values_of(every)]),
         std=with_values(one, [jnp.std(values, axis=0) for values in values_of(every)]),
         y=observed.y,
         observed=observed.s,
-        predicted=at_observations(outputs.mean(axis=0)),
-        predicted_std=at_observations(outputs.std(axis=0)),
-        noise_std=noise_std,
-        surrogate_std=np.sqrt(np.diag(error)).reshape(np.shape(observed.s)),
-        diagnostics=dataclasses.replace(diagnostics, seconds=time.perf_counter() - start),
+        predicted=predicted,
+        predicted_std=predicted_std,
+        noise_std=observed.noise,
+        surrogate_std=np.sqrt(np.diag(error)).reshape(observed.s.shape),
+        diagnostics=diagnostics,
     )
+
+
+@eqx.filter_jit
+def evaluate(target: Target, xi: Float[Array, "S K"]) -> tuple[PyTree, Float[Array, "S n"]]:
+    """u and F(u)(y) at what is observed, of many coordinates."""
+    return jax.lax.map(lambda each: (target.prior(each), target.predict(each)), xi, batch_size=64)

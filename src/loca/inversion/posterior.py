@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,26 +25,23 @@ class Diagnostics:
 
     **Arguments:**
 
-    - `method`, `optimizer`: how it was found.
+    - `method`: how it was found.
     - `p_value`: of the observations: the probability of a worse fit, if noise, surrogate error and prior are as given.
       It is exact for linear operators. A very small value means that one of them is wrong.
     - `outside`: the share of the variance of held-out inputs that the prior cannot represent; 0 if unknown.
-    - `steps`: of the optimizer.
+    - `steps`: of the search for the mode.
     - `effective`: the effective sample size of the coordinate that has the smallest; the number of draws for Laplace.
     - `r_hat`: the largest potential scale reduction of all coordinates, over halves of chains; near 1 if they agree.
     - `divergences`: the number of draws at which NUTS diverged.
-    - `seconds`: in total, with compilation.
     """
 
     method: str
-    optimizer: str
     p_value: float
     outside: float
     steps: int
     effective: float
     r_hat: float
     divergences: int
-    seconds: float
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -98,7 +97,7 @@ class Posterior:
             f"{rms(self.surrogate_std[seen]):.3g}",
             f"  draws         {len(self.coordinates)}, effective {found.effective:.0f}, r-hat {found.r_hat:.3f}, "
             f"{found.divergences} divergences",
-            f"  mode          {found.steps} steps of {found.optimizer}; {found.seconds:.1f} s in total",
+            f"  mode          found in {found.steps} steps",
         ]
         if found.outside > 0.001:
             lines.insert(
@@ -115,24 +114,27 @@ class Posterior:
 
         variables: dict[str, Any] = {}
         coordinates: dict[str, Any] = {}
-        for channel in self._channels():
-            name, units = channel.variable.name, channel.variable.attributes
-            what = {"": "posterior mean", "_std": "posterior standard deviation", "_mode": "most probable"}
-            for ending, title in what.items():
-                values = channel.values[ending].reshape(channel.shape)
-                variables[name + ending] = (channel.dims, values, {**units, "long_name": f"{title} {name}"})
-            drawn = channel.values["_draws"].reshape(-1, *channel.shape)
-            variables[f"{name}_draws"] = (("draw", *channel.dims), drawn, {**units, "long_name": f"draws of {name}"})
-            coordinates |= channel.coordinates
-        for c, output in enumerate(self.operator.outputs):
-            name, units = output.name, output.attributes
-            named = {
-                "observed": self.observed, "predicted": self.predicted, "predicted_std": self.predicted_std,
-                "noise_std": self.noise_std, "surrogate_std": self.surrogate_std,
-            }  # fmt: skip
-            for ending, values in named.items():
-                variables[f"{name}_{ending}"] = ("observation", values[:, c], units)
+        kinds = {
+            "": (self.mean, "posterior mean"), "_std": (self.std, "posterior standard deviation of"),
+            "_mode": (self.mode_input, "most probable"), "_draws": (self.draws, "draws of"),
+        }  # fmt: skip
         signature = self.operator.signature
+        fields = itertools.chain(() if signature is None else signature.parts, itertools.repeat(None))
+        names = iter(self.operator.inputs)
+        for i, (part, field) in enumerate(zip(values_of(self.mean), fields, strict=False)):
+            x, named = (None, ()) if field is None else (field.x, field.coordinates)
+            dims, shape, axes = sensor_axes(part, None if x is None else np.asarray(x), named, i)
+            coordinates |= axes
+            for c, variable in enumerate(itertools.islice(names, part.shape[-1])):
+                for ending, (u, title) in kinds.items():
+                    values = np.asarray(values_of(u)[i][..., c])
+                    first = ("draw",) if u is self.draws else ()
+                    attributes = {**variable.attributes, "long_name": f"{title} {variable.name}"}
+                    array = values.reshape(*values.shape[: len(first)], *shape)
+                    variables[variable.name + ending] = ((*first, *dims), array, attributes)
+        for c, variable in enumerate(self.operator.outputs):
+            for kind in ("observed", "predicted", "predicted_std", "noise_std", "surrogate_std"):
+                variables[f"{variable.name}_{kind}"] = ("observation", getattr(self, kind)[:, c], variable.attributes)
         queries = () if signature is None else signature.query_coordinates
         for i, column in enumerate(np.asarray(self.y).T):
             coordinate = queries[i] if queries else Variable(f"y{i + 1}")
@@ -140,53 +142,25 @@ class Posterior:
         variables["coordinate"] = (("draw", "component"), self.coordinates)
         return xarray.Dataset(variables, coordinates, attrs=dataclasses.asdict(self.diagnostics))
 
-    def _channels(self) -> list[LabeledChannel]:
-        """Every channel of u with its dimensions."""
-        kinds = {"": self.mean, "_std": self.std, "_mode": self.mode_input, "_draws": self.draws}
-        parts = {ending: values_of(u) for ending, u in kinds.items()}
-        signature = self.operator.signature
-        known = () if signature is None else signature.parts
-        names = iter(self.operator.inputs)
-        found = []
-        for i, mean in enumerate(parts[""]):
-            field = known[i] if i < len(known) else None
-            for c in range(mean.shape[-1]):
-                values = {ending: np.asarray(many[i][..., c]) for ending, many in parts.items()}
-                if mean.ndim == 1:
-                    found.append(LabeledChannel(next(names), values, (), (), {}))
-                    continue
-                x = None if field is None or field.x is None else np.asarray(field.x)
-                axes = () if field is None else field.coordinates
-                found.append(LabeledChannel(next(names), values, *labeled_sensors(mean.shape[0], x, axes, i)))
-        return found
 
-
-@dataclasses.dataclass(frozen=True)
-class LabeledChannel:
-    """A channel of u: its values by kind, and its dimensions, their sizes and coordinates."""
-
-    variable: Variable
-    values: dict[str, np.ndarray]
-    dims: tuple[str, ...]
-    shape: tuple[int, ...]
-    coordinates: dict[str, Any]
-
-
-def labeled_sensors(
-    count: int, x: Float[np.ndarray, "m d_x"] | None, named: tuple[Variable, ...], number: int
+def sensor_axes(
+    values: Array, x: Float[np.ndarray, "m d_x"] | None, named: Sequence[Variable], number: int
 ) -> tuple[tuple[str, ...], tuple[int, ...], dict[str, Any]]:
-    """Dimensions, sizes and coordinates of values at sensors: those of their grid, or their number."""
-    after = str(number + 1) if number else ""
+    """Dimensions, sizes and coordinates of an input's values: those of the grid of its sensors, or their number."""
+    if values.ndim == 1:  # numbers beside fields
+        return (), (), {}
+    count, after = len(values), str(number + 1) if number else ""
     if x is None:
         return (f"sensor{after}",), (count,), {}
-    named = named or tuple(Variable(f"x{i + 1}{'_' + after if after else ''}") for i in range(x.shape[1]))
-    units = [each.attributes for each in named]
+    named = named or [Variable(f"x{i + 1}{'_' + after if after else ''}") for i in range(x.shape[1])]
     axes = grid_axes(x)
     if axes is None:
-        columns = zip(named, x.T, units, strict=True)
-        return (f"sensor{after}",), (count,), {each.name: (f"sensor{after}", c, u) for each, c, u in columns}
-    dims, shape = tuple(each.name for each in named), tuple(map(len, axes))
-    return dims, shape, {dim: (dim, axis, u) for dim, axis, u in zip(dims, axes, units, strict=True)}
+        columns = {
+            each.name: (f"sensor{after}", column, each.attributes) for each, column in zip(named, x.T, strict=True)
+        }
+        return (f"sensor{after}",), (count,), columns
+    grid = {each.name: (each.name, axis, each.attributes) for each, axis in zip(named, axes, strict=True)}
+    return tuple(grid), tuple(map(len, axes)), grid
 
 
 def rms(values: Float[np.ndarray, " n"]) -> float:
