@@ -115,7 +115,7 @@ class Posterior:
         variables: dict[str, Any] = {}
         coordinates: dict[str, Any] = {}
         kinds = {
-            "": (self.mean, "posterior mean"), "_std": (self.std, "posterior standard deviation of"),
+            "": (self.mean, "posterior mean"), "_std": (self.std, "posterior standard deviation"),
             "_mode": (self.mode_input, "most probable"), "_draws": (self.draws, "draws of"),
         }  # fmt: skip
         signature = self.operator.signature
