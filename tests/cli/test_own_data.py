@@ -9,13 +9,14 @@ import pytest
 import xarray
 
 from commands import command, words
+from loca.configuration import check_configuration
 from loca.data import Labeled, convert
 from loca.data import open as open_data
 from loca.domains import Mesh
 from loca.evaluation import Report
 from loca.models import DeepONet
 from loca.prediction import predict_dataset, predict_to
-from loca.runs import check_configuration, read_run
+from loca.runs import read_run
 from loca.saving import load, save
 
 X, Y = np.linspace(0.0, 1.0, 6), np.linspace(0.0, 2.0, 5)

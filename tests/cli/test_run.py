@@ -15,21 +15,15 @@ import xarray
 from typer.testing import CliRunner
 
 from commands import command
-from loca import losses
+from loca import losses, runs
 from loca.cli.app import app
-from loca.data import Store
+from loca.configuration import check_configuration
+from loca.data import Samples, Store
 from loca.domains import area_weights
 from loca.evaluation import Report
 from loca.metrics import relative_l2
 from loca.problems import Antiderivative, generate
-from loca.runs import (
-    ConfigurationError,
-    FileSource,
-    check_configuration,
-    execute,
-    read_configuration,
-    sources,
-)
+from loca.runs import ConfigurationError, execute, read_configuration
 from loca.saving import inspect, load, save
 from loca.training import Checkpoints, History, StoppedError
 
@@ -110,10 +104,18 @@ def test_a_run_that_streams_is_the_same_run(place):
 
 
 def test_functions_are_trained_on_or_validated_on(files):
-    data = FileSource(read_configuration(files / "run.toml", {}).data).load(0)
+    data = runs.load_data(read_configuration(files / "run.toml", {}).data, 0)
     assert (len(data.train), len(data.validation)) == (135, 15)
     found = np.concatenate([data.train.u, data.validation.u])
     assert len(np.unique(found, axis=0)) == 150
+
+
+def test_functions_in_messages_have_their_numbers_in_the_file(tmp_path):
+    u = np.ones((9, 4, 1), "float32")
+    u[3, 2] = np.nan
+    np.savez(tmp_path / "nan.npz", u=u, s=np.ones((9, 5, 1)), x=np.linspace(0, 1, 4), y=np.linspace(0, 1, 5))
+    said = command("train", tmp_path / "nan.npz", "--out", tmp_path / "run", "--seed", 1, code=1)
+    assert "function 3, input 'u'" in plain(said)
 
 
 @pytest.mark.parametrize(("loss", "weights"), [("relative_l2", "area"), ("mean_squared", "equal")])
@@ -124,7 +126,7 @@ def test_training_minimizes_the_configured_loss(loss, weights, files, tmp_path, 
         asked.update(arguments)
         raise StoppedError("stopped")
 
-    monkeypatch.setattr("loca.runs.execution.fit", fit)
+    monkeypatch.setattr("loca.runs.fit", fit)
     with pytest.raises(StoppedError):
         execute(read_configuration(files / "run.toml", {"training": {"loss": loss, "weights": weights}}), tmp_path)
     assert asked["loss"] is getattr(losses, loss)
@@ -160,13 +162,13 @@ def test_options_of_training_override_the_file(tmp_path, monkeypatch):
 
 
 def test_what_would_fill_the_memory_streams(files, monkeypatch):
-    source = FileSource(read_configuration(files / "run.toml", {}).data)
-    assert not source.load(0).is_streamed
+    def is_streamed(memory):
+        monkeypatch.setattr(runs, "physical_memory", lambda: memory)
+        return not isinstance(runs.load_data(read_configuration(files / "run.toml", {}).data, 0).train, Samples)
+
     functions, numbers = 135, 40 + 15
-    monkeypatch.setattr(sources, "physical_memory", lambda: 2 * 4 * functions * numbers - 1)
-    assert source.load(0).is_streamed
-    monkeypatch.setattr(sources, "physical_memory", lambda: 2 * 4 * functions * numbers)
-    assert not source.load(0).is_streamed
+    assert is_streamed(2 * 4 * functions * numbers - 1)
+    assert not is_streamed(2 * 4 * functions * numbers)
 
 
 def test_inspect_prints_the_header(place):

@@ -9,11 +9,12 @@ import xarray
 
 from commands import command
 from loca.choosing import ChoiceReport, gaussian, ridge
+from loca.configuration import check_configuration
 from loca.data import Store
 from loca.evaluation import Report
 from loca.gaussian import GaussianOperator, Hyperparameters, solve
 from loca.problems import Antiderivative, generate
-from loca.runs import ConfigurationError, check_configuration, read_configuration, read_run
+from loca.runs import ConfigurationError, read_configuration, read_run
 from loca.saving import load
 
 PROBLEM = Antiderivative(length=0.3, sensors=20, queries=10)
@@ -32,7 +33,7 @@ def _without_search(monkeypatch):
     """The hyperparameters are given: searching for them takes most of the time."""
     quick = functools.partial(solve, hyperparameters=Hyperparameters())
     monkeypatch.setattr("loca.choosing.solve", quick)
-    monkeypatch.setattr("loca.runs.execution.solve", quick)
+    monkeypatch.setattr("loca.runs.solve", quick)
     monkeypatch.setattr("loca.choosing.COMPETITORS", {"ridge": ridge, "Gaussian": gaussian})
 
 

@@ -265,7 +265,7 @@ def load_model(model: Path, classes: Sequence[str] | None) -> Operator:
 
 def model_file(model: Path) -> Path:
     """The path of a model file; for a run directory, of the model in it."""
-    from loca.runs import MODEL_FILE
+    from loca.saving import MODEL_FILE
 
     if not model.exists():
         raise typer.BadParameter(f"{model} does not exist; pass a model file or a run directory", param_hint="MODEL")

@@ -125,7 +125,7 @@ def typical_and_worst(report: Report, count: int) -> dict[int, str]:
 
 def names_of(paths: list[Path]) -> list[str]:
     """The names of models in figures: that of the run or file, with as much of the path as distinguishes them."""
-    from loca.runs import MODEL_FILE
+    from loca.saving import MODEL_FILE
 
     files = [model_file(path).resolve() for path in paths]
     places = [file.parent if file.name == MODEL_FILE else file.with_suffix("") for file in files]
@@ -137,7 +137,8 @@ def names_of(paths: list[Path]) -> list[str]:
 
 def history_of(path: Path) -> History | None:
     """The history of the run that produced a model, if it is in the same directory."""
-    from loca.runs import HISTORY_FILE, MODEL_FILE
+    from loca.runs import HISTORY_FILE
+    from loca.saving import MODEL_FILE
     from loca.training import History
 
     file = model_file(path)

@@ -92,7 +92,8 @@ def execute_run(configuration: RunConfiguration, directory: Path) -> None:
     from rich.console import Console
 
     from loca.choosing import REPORT_FILE, ChoiceReport
-    from loca.runs import MODEL_FILE, execute
+    from loca.runs import execute
+    from loca.saving import MODEL_FILE
     from loca.training import StoppedError
 
     try:
@@ -103,8 +104,8 @@ def execute_run(configuration: RunConfiguration, directory: Path) -> None:
         raise typer.Exit(128 + stopped.signal) from None
     if configuration.model.kind == "best":
         typer.echo(str(ChoiceReport.load(directory / REPORT_FILE)))
-    for report in result.reports.values():
-        Console().print(report)
+    if result.report is not None:
+        Console().print(result.report)
     typer.echo(f"{directory / MODEL_FILE}: mean relative L2 error on validation data {result.validation:.4f}")
 
 

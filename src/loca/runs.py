@@ -1,0 +1,283 @@
+"""Runs: data, a model and training settings become a model with its errors, in a directory of its own.
+
+A run is described by a `RunConfiguration`, which `loca train` reads from options and TOML files, and carried out by
+`execute`. A killed run resumes from its directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from loca import losses
+from loca.choosing import choose, competitor_directory
+from loca.configuration import (
+    BestConfiguration,
+    ConfigurationError,
+    DataConfiguration,
+    GaussianConfiguration,
+    ModelConfiguration,
+    RunConfiguration,
+    TrainingConfiguration,
+    check_configuration,
+)
+from loca.configuration import read_configuration as read_configuration
+from loca.data import Part, Records, Samples, not_finite
+from loca.data import open as open_data
+from loca.domains import area_weights
+from loca.durable import write_atomically
+from loca.evaluation import Report, evaluate
+from loca.gaussian import solve
+from loca.models import MODELS, Operator, mean_error
+from loca.saving import MODEL_FILE, save
+from loca.training import Progress, default_optimizer, fit, loggers, paper_optimizer
+
+__all__ = ["ConfigurationError", "RunConfiguration", "RunResult", "execute", "read_configuration", "read_run"]
+
+RUN_FILE = "run.json"
+"""The file of a run directory with the configuration."""
+
+HISTORY_FILE = "history.jsonl"
+"""The file of a run directory with the losses and validation errors during training."""
+
+REPORT_FILE = "report.json"
+"""The file of a run directory with the errors on test data."""
+
+MAX_VALIDATION = 1000
+"""The largest number of functions that are set aside from a file for validation."""
+
+EXAMPLES = 1000
+"""The number of functions from which a model takes shapes and normalization if its data is streamed."""
+
+Callback = AbstractContextManager[Callable[[Progress], object]]
+"""A context that provides a callback of `fit`, such as a logger or a progress bar."""
+
+
+class RunResult(NamedTuple):
+    """What came of a run.
+
+    **Arguments:**
+
+    - `model`: the model.
+    - `validation`: its mean relative L2 error on validation functions.
+    - `report`: its errors on test data, if there is any.
+    """
+
+    model: Operator
+    validation: float
+    report: Report | None
+
+
+class RunData(NamedTuple):
+    """The data of a run.
+
+    **Arguments:**
+
+    - `train`: training functions, in memory or read from files batch by batch.
+    - `validation`: functions by whose error settings are chosen; never trained on.
+    - `test`: test functions, if there are any.
+    - `example`: functions from which a model takes shapes and normalization: all in memory, or the first of a stream.
+    """
+
+    train: Samples | Records
+    validation: Samples
+    test: Records | None
+    example: Samples
+
+
+def execute(
+    configuration: RunConfiguration, directory: Path, *, callbacks: Sequence[Callback] = (), progress: bool = False
+) -> RunResult:
+    """Carry out a run as configured, and keep configuration, model and report in a directory.
+
+    Called again after a kill, it resumes. A run that cannot start leaves nothing behind.
+
+    **Arguments:**
+
+    - `configuration`: the run.
+    - `directory`: the run directory: new, or that of the same run.
+    - `callbacks`: contexts that provide a callback of `fit`, in addition to the configured loggers.
+    - `progress`: whether to show the search of models that are not trained.
+    """
+    training, description = configuration.training, json.loads(configuration.model_dump_json())
+    data = load_data(configuration.data, training.seed)
+    model = create_model(configuration, data.example)
+    records = [loggers.create(name, directory, description) for name in training.loggers]
+    begin_run(directory, configuration)  # only now: all that can be wrong with a configuration has been found
+    if model is None:
+        model, found = solve_model(configuration, data, directory, progress=progress)
+        description["found"] = found
+    else:
+        model = train_model(model, data, directory, training, [*records, *callbacks])
+    validation = mean_error(model, data.validation)
+    report = None if data.test is None else evaluate(model, data.test)
+    errors = {"validation_relative_l2": validation}
+    if report is not None:
+        report.save(directory / REPORT_FILE)
+        errors["test_relative_l2"] = float(report.errors["relative_l2"].mean())
+    finite = {name: error for name, error in errors.items() if math.isfinite(error)}  # a model file holds no others
+    save(model, directory / MODEL_FILE, data=data.example, metrics=finite, provenance=description)
+    return RunResult(model, validation, report)
+
+
+def load_data(files: DataConfiguration, seed: int) -> RunData:
+    """Load the functions of a run; the seed determines validation functions and the labels that are kept."""
+    key, roles = jax.random.key(seed), files.model_dump(include={"inputs", "outputs", "sample", "format"})
+    records = open_data(files.path, **roles)
+    order = np.asarray(jax.random.permutation(jax.random.fold_in(key, 0), len(records)))
+    if files.validation is not None:
+        others = open_data(files.validation, **roles)
+        validation = load_finite(files.validation, others, np.arange(min(len(others), MAX_VALIDATION)))
+    else:
+        count = min(max(1, round(files.validation_fraction * len(records))), MAX_VALIDATION)
+        if count >= len(records):
+            raise ValueError(
+                f"{files.path} has {len(records)} functions, too few to set one aside for validation; "
+                "give more functions, or a file with validation data: validation=FILE"
+            )
+        order, validation = order[:-count], load_finite(files.path, records, order[-count:])
+    labels = {} if files.labels is None else {"key": jax.random.fold_in(key, 1), "labels": files.labels}
+    test = None if files.test is None else open_data(files.test, **roles)
+    part = Part(records, order, **labels)
+    if num_bytes(part) > physical_memory() / 2 if files.stream is None else files.stream:
+        return RunData(part, validation, test, part.load(slice(EXAMPLES)))
+    train = load_finite(files.path, records, order, **labels)
+    return RunData(train, validation, test, train)
+
+
+def load_finite(path: str, records: Records, rows: np.ndarray, **labels: Any) -> Samples:
+    """Load some functions; an error names those with values that are not finite by their numbers in the file."""
+    samples = Part(records, rows, **labels).load()
+    if found := not_finite(samples, rows):
+        raise ValueError(f"{path} has values that are not finite: {found}; fill them, or leave these functions out")
+    return samples
+
+
+def num_bytes(records: Records) -> int:
+    """The memory that all functions would take."""
+    one = records.load(slice(0, 1))
+    return len(records) * sum(array.nbytes for array in jax.tree.leaves((one.u, one.s)))
+
+
+def physical_memory() -> int:
+    """The memory of the machine in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def create_model(configuration: RunConfiguration, data: Samples) -> Operator | None:
+    """Create the untrained model of a configuration for data of these shapes; None if the model is not trained."""
+    chosen, key = configuration.model, jax.random.fold_in(jax.random.key(configuration.training.seed), 2)
+    if not isinstance(chosen, ModelConfiguration):
+        return None
+    create = MODELS[chosen.kind].create
+    assert create is not None
+    return create(data, key=key, transforms=configuration.transforms, **chosen.sizes)
+
+
+def train_model(
+    model: Operator, data: RunData, directory: Path, training: TrainingConfiguration, callbacks: Sequence[Callback]
+) -> Operator:
+    """Train a model as configured. Killed at any moment, the same call resumes and ends in the same model."""
+    rate = {} if training.rate is None else {"rate": training.rate}
+    optimizer = paper_optimizer(**rate) if training.optimizer == "paper" else default_optimizer(training.steps, **rate)
+    domain, locations = data.example.domain, data.example.y.points
+    with contextlib.ExitStack() as stack:
+        if training.precision != "float32":
+            stack.enter_context(jax.default_matmul_precision(training.precision))
+        model, _ = fit(
+            model,
+            data.train,
+            steps=training.steps,
+            optimizer=optimizer,
+            loss=getattr(losses, training.loss),
+            batch_size=min(training.batch_size, len(data.train)),
+            seed=training.seed,
+            weights=area_weights(domain, locations) if training.weights == "area" else None,
+            validate=data.validation,
+            every=training.every,
+            callbacks=[stack.enter_context(callback) for callback in callbacks],
+            progress=False,
+            directory=directory,
+            checkpoint_seconds=training.checkpoint_seconds,
+        )
+    return model
+
+
+def solve_model(
+    configuration: RunConfiguration, data: RunData, directory: Path, *, progress: bool
+) -> tuple[Operator, dict[str, Any]]:
+    """Find the model of a configuration that is not trained, and what was chosen for it, as JSON content.
+
+    Killed at any moment, the same call resumes.
+    """
+    options = {"seed": configuration.training.seed, "directory": directory, "progress": progress}
+    if isinstance(configuration.model, GaussianConfiguration):
+        operator, report = solve(data.train, validation=data.validation, **options)
+        return operator, {"hyperparameters": dataclasses.asdict(report.hyperparameters)}
+    assert isinstance(configuration.model, BestConfiguration)
+    if not isinstance(data.train, Samples):
+        raise ConfigurationError(
+            "data.stream: models compete on functions in memory, but these are read from files; use fewer functions or "
+            "labels, or a single model"
+        )
+    operator, report = choose(data.train, minutes=configuration.model.minutes, validation=data.validation, **options)
+    history = competitor_directory(directory, report.winner.model) / HISTORY_FILE
+    if history.exists():  # of a trained model, for its curves
+        write_atomically(directory / HISTORY_FILE, lambda file: file.write(history.read_bytes()))
+    return operator, {"chosen": report.winner.model, **report.winner.settings}
+
+
+def begin_run(directory: Path, configuration: RunConfiguration) -> None:
+    """Write the configuration to the run directory; refuse the directory of another run, unless this one extends it."""
+    path = directory / RUN_FILE
+    if path.exists() and not is_extension(read_run(directory), configuration):
+        raise ValueError(f"{directory} holds another run; choose another directory, or resume that run with --resume")
+    directory.mkdir(parents=True, exist_ok=True)
+    text = configuration.model_dump_json(indent=1)
+    write_atomically(path, lambda file: file.write(text.encode()))
+
+
+def is_extension(begun: RunConfiguration, requested: RunConfiguration) -> bool:
+    """Whether a run is the same as another that has begun, or takes more steps with the same learning rates."""
+    longer = requested.training.optimizer == "paper" and requested.training.steps > begun.training.steps
+    return requested == (with_steps(begun, requested.training.steps) if longer else begun)
+
+
+def with_steps(configuration: RunConfiguration, steps: int) -> RunConfiguration:
+    """The same run with another number of steps."""
+    training = {**configuration.training.model_dump(), "steps": steps}
+    return check_configuration({**configuration.model_dump(), "training": training}, "", {("training", "steps")})
+
+
+def read_run(directory: Path, steps: int | None = None) -> RunConfiguration:
+    """Read the configuration of the run in a directory, extended to another number of steps if given."""
+    path = directory / RUN_FILE
+    if not path.is_file():
+        raise ConfigurationError(f"{directory} holds no run to resume: it has no {RUN_FILE}")
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+    begun = check_configuration(content, f"{path}: ")
+    if steps is None or steps == begun.training.steps:
+        return begun
+    if is_extension(begun, extended := with_steps(begun, steps)):
+        return extended
+    if steps < begun.training.steps:
+        reason = "a run can be extended, but not shortened"
+    else:
+        reason = (
+            "the learning rate of its optimizer falls to zero at the last step, so a longer run is another run. "
+            "Start that with --out, or train with the optimizer `paper`, whose runs can be extended"
+        )
+    raise ConfigurationError(f"the run in {directory} has {begun.training.steps} steps, got --steps {steps}: {reason}")
