@@ -52,7 +52,6 @@ __all__ = [
     "Adaptation",
     "AtQueries",
     "Bands",
-    "Conditions",
     "DeepONet",
     "ErrorBars",
     "FieldAtQueries",
