@@ -20,7 +20,7 @@ import loca
 
 ROOT = Path(__file__).parents[1]
 YOUR_DATA = ROOT / "docs/your-data.md"
-SOURCES = sorted((ROOT / "src/loca").rglob("*.py"))
+SOURCES = [file for folder in ("src/loca", "reproduction/src") for file in sorted((ROOT / folder).rglob("*.py"))]
 
 
 def run_fresh(code: str, text: str = "", timeout: float = 240.0) -> str:
@@ -92,7 +92,8 @@ def test_source_never_uses(what, pattern):
 
 
 def test_version_is_the_same_everywhere():
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    projects = [tomllib.loads((ROOT / folder / "pyproject.toml").read_text()) for folder in ("", "reproduction")]
+    (version,) = {project["project"]["version"] for project in projects}
     assert loca.__version__ == version
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
     assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
