@@ -256,7 +256,6 @@ def test_a_problem_travels_as_json(small):
     ("wrong", "message"),
     [
         ({"source": "noaa"}, "unknown source"),
-        ({"pressure": "sea"}, "pacific"),
         ({"years": (2009, 2000)}, "first and the last"),
     ],
 )
@@ -334,44 +333,16 @@ def test_era_interim_covers_western_europe():
     np.testing.assert_allclose(problem.weights, cosines / cosines.sum(), rtol=1e-12)
 
 
-@pytest.mark.full
-def test_monthly_records_agree_where_they_overlap():
-    """Three records of one field from three places: they fit best in the same month at the same points.
-
-    The global record keeps 20 components only, so they are not equal; but one month, one row or one column off, or
-    turned upside down, they would differ more.
-    """
-    file = real("ncep_r1_monthly.npz")
-    pacific, land, whole = (Climate.ncep_monthly(file, pressure) for pressure in ("pacific", "land", "global"))
-    assert [len(problem) for problem in (pacific, land, whole)] == [930, 660, 783]
-    assert [type(problem.domain) for problem in (pacific, land, whole)] == [Box, Sphere, Sphere]
-    fields = np.asarray(whole.between(0, len(whole)).s).reshape(-1, 73, 144)
-    for problem in (pacific, land):
-        given = np.asarray(problem.between("1952-01-01", "2005-01-01").s)[..., 0]
-        row = np.rint((problem.y[:, 0] + 90.0) / 2.5).astype(int)
-        column = np.rint(problem.y[:, 1] / 2.5).astype(int)
-
-        def difference(months=0, rows=0, columns=0, given=given, row=row, column=column):
-            first = 12 * (1952 - 1948) + months
-            of_months = fields[first : first + len(given)]
-            return np.mean((given - of_months[:, row + rows, (column + columns) % 144]) ** 2)
-
-        right = difference()
-        wrong = [difference(months=i) for i in (-1, 1)]
-        wrong += [difference(rows=i) for i in (-1, 1)] + [difference(columns=i) for i in (-1, 1)]
-        wrong += [difference(row=72 - row)]
-        assert right < min(wrong)
-
-
-def test_monthly_temperature_is_that_of_the_month():
-    problem = Climate.ncep_monthly(real("ncep_r1_monthly.npz"), "land")
+def test_monthly_means_are_those_of_the_month():
+    problem = Climate.ncep_monthly(real("ncep_r1_monthly.npz"))
+    july = problem.between("1977-07-01", "1977-08-01")
     with np.load(problem.path, allow_pickle=False) as archive:
-        air, months = archive["air_cK"], archive["air_time"]
-    np.testing.assert_allclose(
-        np.asarray(problem.between("1977-07-01", "1977-08-01").u)[0, :, 0],
-        273.15 + 0.01 * air[list(months).index("1977-07")].ravel(),
-        atol=1e-4,
-    )
+        for values, name, zero, unit in ((july.u, "air_cK", 273.15, 0.01), (july.s, "slp_land_cPa", 1e5, 1.0)):
+            months = list(archive[name.rpartition("_")[0] + "_time"].astype(str))
+            expected = zero + unit * archive[name][months.index("1977-07")].ravel()
+            np.testing.assert_allclose(np.asarray(values)[0, :, 0], expected, rtol=1e-6)
+    assert len(problem) == 660
+    assert problem.domain == Sphere()
 
 
 def test_problem_is_frozen_and_starts_without_reading():

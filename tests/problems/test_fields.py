@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import scipy.integrate
 
-from loca.problems.fields import GaussianProcess, MaternField
+from loca.problems.antiderivative import GaussianProcess
+from loca.problems.darcy import MaternField
 
 
 @pytest.mark.parametrize("length", [0.01, 0.1, 0.9, 10.0])

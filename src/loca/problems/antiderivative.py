@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -11,7 +12,6 @@ from jaxtyping import Float
 
 from loca.data import Variable
 from loca.domains import Box
-from loca.problems.fields import GaussianProcess
 from loca.problems.problem import Problem, generators
 from loca.typing import Key
 
@@ -92,3 +92,56 @@ def log_uniform(generator: np.random.Generator, scale: Scale) -> float:
     """The value itself, or a log-uniform draw between the ends of a range."""
     low, high = np.log(np.broadcast_to(scale, 2))
     return float(np.exp(low + (high - low) * generator.uniform()))
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianProcess:
+    """u ~ GP(0, o·exp(−|x − x'|²/(2l²))) on [0, 1], with its antiderivative in closed form.
+
+    On a circle so long that correlations around it are below rounding errors, the process is a Fourier series with
+    independent normal coefficients, and so is its antiderivative. Terms below rounding errors are left out.
+
+    **Arguments:**
+
+    - `length`: the correlation length l.
+    - `variance`: o, the variance of u at every point.
+    """
+
+    length: float
+    variance: float = 1.0
+
+    @property
+    def period(self) -> float:
+        """The length of the circle: exp(−(period − 1)²/(2l²)) = exp(−32)."""
+        return 1.0 + 8.0 * self.length
+
+    @property
+    def frequencies(self) -> Float[np.ndarray, " K"]:
+        """ω_k = 2πk/period, up to the frequency where the spectrum has fallen to 10⁻¹⁶."""
+        step = 2.0 * math.pi / self.period
+        return step * np.arange(math.ceil(math.sqrt(2.0 * 37.0) / (self.length * step)) + 1)
+
+    @property
+    def variances(self) -> Float[np.ndarray, " K"]:
+        """The variances of the coefficients: the Fourier series of the kernel, by Poisson summation over the circle."""
+        omega = self.frequencies
+        density = math.sqrt(2.0 * math.pi) * self.length / self.period * np.exp(-0.5 * (omega * self.length) ** 2)
+        return self.variance * np.where(omega > 0.0, 2.0, 1.0) * density
+
+    def draw(self, generator: np.random.Generator) -> Float[np.ndarray, "2 K"]:
+        """Draw the coefficients a, b of u(x) = Σ_k a_k cos ω_k x + b_k sin ω_k x."""
+        return np.sqrt(self.variances) * generator.standard_normal((2, len(self.variances)))
+
+    def evaluate(self, coefficients: Float[np.ndarray, "2 K"], x: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
+        """u(x)."""
+        a, b = coefficients
+        angle = x[:, None] * self.frequencies
+        return np.cos(angle) @ a + np.sin(angle) @ b
+
+    def integrate(self, coefficients: Float[np.ndarray, "2 K"], x: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
+        """∫₀ˣ u, term by term."""
+        (a0, *_), a, b = coefficients[0], coefficients[0, 1:], coefficients[1, 1:]
+        omega = self.frequencies[1:]
+        angle = x[:, None] * omega
+        # 1 − cos = 2 sin² avoids cancellation near zero
+        return a0 * x + np.sin(angle) @ (a / omega) + 2.0 * np.sin(0.5 * angle) ** 2 @ (b / omega)

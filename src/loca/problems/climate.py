@@ -37,9 +37,6 @@ DATA = {
     "ncep_monthly": "Kalnay et al., Bull. Amer. Meteor. Soc. 77 (1996); NOAA PSL, monthly means",
 }
 
-PRESSURES = {"pacific": "slp_npac", "land": "slp_land", "global": "slp_eof"}
-"""The pressures of the monthly record, and their names in its file."""
-
 SPLIT = 1825
 """Number of training functions, and of test functions, in the paper: five years of 365 days each."""
 
@@ -60,7 +57,6 @@ class Climate(Problem):
     - `source`: the record.
     - `path`: the file of the record, or for `"ncep"` the directory of its files.
     - `years`: see `Climate.ncep`.
-    - `pressure`: see `Climate.ncep_monthly`.
     """
 
     citation: ClassVar[str] = PAPER
@@ -69,12 +65,10 @@ class Climate(Problem):
     source: Literal["ncep", "speedy", "era_interim", "ncep_monthly"]
     path: str
     years: Sequence[int] = (2000, 2009)
-    pressure: Literal["pacific", "land", "global"] = "pacific"
 
     def __post_init__(self):
-        for name, given, known in (("source", self.source, DATA), ("pressure", self.pressure, PRESSURES)):
-            if given not in known:
-                raise ValueError(f"unknown {name} {given!r}; choose one of {', '.join(known)}")
+        if self.source not in DATA:
+            raise ValueError(f"unknown source {self.source!r}; choose one of {', '.join(DATA)}")
         if len(self.years) != 2 or self.years[0] > self.years[1]:
             raise ValueError(f"`years` must be the first and the last year to read, got {self.years}")
         object.__setattr__(self, "years", tuple(self.years))  # JSON has lists, which cannot be hashed
@@ -113,22 +107,17 @@ class Climate(Problem):
         return cls("era_interim", os.fspath(path))
 
     @classmethod
-    def ncep_monthly(
-        cls, path: str | os.PathLike[str], pressure: Literal["pacific", "land", "global"] = "pacific"
-    ) -> Climate:
-        """Monthly surface air temperature of the globe (73 × 144) and sea level pressure, NCEP/NCAR Reanalysis 1.
+    def ncep_monthly(cls, path: str | os.PathLike[str]) -> Climate:
+        """Monthly surface air temperature of the globe (73 × 144) and sea level pressure at 2496 irregular land points.
 
-        **Arguments:**
-
-        - `path`: an .npz file with both.
-        - `pressure`: on the North `"pacific"` (21 × 53 points, a box), at 2496 irregular points on `"land"`, or
-          `"global"`, at 73 × 144 points, reconstructed from 20 principal components.
+        NCEP/NCAR Reanalysis 1. `path` is an .npz file with `air_cK` in 0.01 K above 0 °C on (month, lat, lon),
+        `slp_land_cPa` in Pa above 1000 hPa on (month, point), and their `_time`, `_lat` and `_lon`.
         """
-        return cls("ncep_monthly", os.fspath(path), pressure=pressure)
+        return cls("ncep_monthly", os.fspath(path))
 
     @property
     def domain(self) -> Domain:
-        if self.source == "era_interim" or (self.source, self.pressure) == ("ncep_monthly", "pacific"):
+        if self.source == "era_interim":
             return Box(self.y.min(0).tolist(), self.y.max(0).tolist())
         return Sphere()
 
@@ -211,8 +200,6 @@ class Climate(Problem):
 
 # ---- files ----------------------------------------------------------------------------------------------------------
 
-ZERO_CELSIUS = 273.15
-
 PUBLISHER = (
     "NOAA's Physical Sciences Laboratory publishes it under 'NCEP-NCAR Reanalysis 1', surface daily averages "
     "(https://psl.noaa.gov/data/gridded/data.ncep.reanalysis.html)"
@@ -241,8 +228,8 @@ def read(problem: Climate) -> Record:
     if problem.source == "ncep":
         return read_ncep(problem.path, problem.years)
     if problem.source == "ncep_monthly":
-        return read_ncep_monthly(problem.path, problem.pressure)
-    if problem.source == "speedy":  # written by `studies/speedy_daily.py`
+        return read_ncep_monthly(problem.path)
+    if problem.source == "speedy":
         data = _open(problem.path, ("t_0_005K", "p_2Pa", "time", "lat", "lon"))
         u, s = 270.0 + data["t_0_005K"] * 0.005, 80000.0 + data["p_2Pa"] * 2.0
     else:
@@ -307,26 +294,26 @@ def is_leap_day(time: Time) -> Bool[np.ndarray, " N"]:
     return (month.astype(int) % 12 == 1) & ((day - month).astype(int) == 28)
 
 
-def read_ncep_monthly(path: str, pressure: Literal["pacific", "land", "global"]) -> Record:
+def read_ncep_monthly(path: str) -> Record:
     """Read the monthly means of the months that temperature and pressure have in common."""
-    kind = PRESSURES[pressure]
-    values = ("slp_eof_pc", "slp_eof_pattern", "slp_eof_mean") if pressure == "global" else (f"{kind}_cPa",)
-    air = ("air_cK", "air_time", "air_lat", "air_lon")
-    data = _open(path, (*air, *values, f"{kind}_time", f"{kind}_lat", f"{kind}_lon"))
-    air_months, pressure_months = (data[name].astype("datetime64[M]") for name in ("air_time", f"{kind}_time"))
-    time, of_air, of_pressure = np.intersect1d(air_months, pressure_months, return_indices=True)
-
-    u = ZERO_CELSIUS + 0.01 * data["air_cK"][of_air]
+    names = (
+        "air_cK",
+        "air_time",
+        "air_lat",
+        "air_lon",
+        "slp_land_cPa",
+        "slp_land_time",
+        "slp_land_lat",
+        "slp_land_lon",
+    )
+    data = _open(path, names)
+    months = (data[name].astype("datetime64[M]") for name in ("air_time", "slp_land_time"))
+    time, of_air, of_pressure = np.intersect1d(*months, return_indices=True)
     x = grid(data["air_lat"].astype(np.float64), data["air_lon"].astype(np.float64))
-    latitude, longitude = data[f"{kind}_lat"].astype(np.float64), data[f"{kind}_lon"].astype(np.float64)
-    y = np.stack([latitude, longitude], axis=-1) if pressure == "land" else grid(latitude, longitude)
-    if pressure == "global":
-        hectopascals = data["slp_eof_mean"] + np.tensordot(
-            data["slp_eof_pc"][of_pressure].astype(np.float64), data["slp_eof_pattern"], axes=1
-        )
-    else:
-        hectopascals = 1000.0 + 0.01 * data[f"{kind}_cPa"][of_pressure]
-    return Record(time.astype("datetime64[s]"), x, y, _flat(u), _flat(100.0 * hectopascals))
+    y = np.stack([data["slp_land_lat"], data["slp_land_lon"]], axis=-1).astype(np.float64)
+    kelvin = 273.15 + 0.01 * data["air_cK"][of_air]
+    hectopascals = 1000.0 + 0.01 * data["slp_land_cPa"][of_pressure]
+    return Record(time.astype("datetime64[s]"), x, y, _flat(kelvin), _flat(100.0 * hectopascals))
 
 
 def _flat(fields: Shaped[np.ndarray, "N ..."]) -> Float32[np.ndarray, "N m"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
@@ -12,7 +13,6 @@ from jaxtyping import Float, Int
 
 from loca.data import Variable
 from loca.domains import Box
-from loca.problems.fields import MaternField
 from loca.problems.problem import Problem, generators, grid
 from loca.typing import Key
 from loca.workers import one_thread
@@ -101,6 +101,67 @@ class Darcy(Problem):
         return np.linspace(0.0, 1.0, self.resolution)
 
 
+@dataclasses.dataclass(frozen=True)
+class MaternField:
+    """u ~ N(0, a(−Δ + τ² I)^(−α)) on the unit square, as a series of eigenfunctions of the Laplacian.
+
+    Such a field is of Matérn type. Its correlation length is of order 1/τ and, in two dimensions, it has α − 1
+    derivatives.
+
+    **Arguments:**
+
+    - `amplitude`: a.
+    - `rate`: τ.
+    - `exponent`: α, larger than 1, so that the variance is finite.
+    - `modes`: number of eigenfunctions per dimension; a grid cannot represent more of them than it has points.
+    - `boundary`: `"neumann"` for cosines, `"periodic"` for sines and cosines of period 1.
+    """
+
+    amplitude: float
+    rate: float
+    exponent: float
+    modes: int
+    boundary: str = "neumann"
+
+    def __post_init__(self):
+        if self.exponent <= 1.0 or self.modes < 1:
+            raise ValueError(
+                f"a Matérn field on the square needs exponent > 1 and modes ≥ 1, got {self.exponent} and {self.modes}"
+            )
+        if self.boundary not in ("neumann", "periodic"):
+            raise ValueError(f"boundary must be 'neumann' or 'periodic', got {self.boundary!r}")
+
+    @property
+    def frequencies(self) -> Float[np.ndarray, " K"]:
+        """The frequencies of the eigenfunctions along one axis: π·(0, 1, 2, …) or 2π·(0, 1, 1, 2, 2, …)."""
+        k = np.arange(self.modes)
+        return np.pi * k if self.boundary == "neumann" else 2.0 * np.pi * ((k + 1) // 2)
+
+    @property
+    def variances(self) -> Float[np.ndarray, "K K"]:
+        """The variances of the coefficients: a(ω₁² + ω₂² + τ²)^(−α)."""
+        omega = self.frequencies
+        return self.amplitude * (omega[:, None] ** 2 + omega**2 + self.rate**2) ** -self.exponent
+
+    def basis(self, x: Float[np.ndarray, " m"]) -> Float[np.ndarray, "m K"]:
+        """The orthonormal eigenfunctions along one axis."""
+        angle = x[:, None] * self.frequencies
+        sines = (self.boundary == "periodic") & (np.arange(self.modes) % 2 == 0)  # 0, cos, sin, cos, sin, …
+        waves = np.where(sines, np.sin(angle), np.cos(angle))
+        waves[:, 0] = math.sqrt(0.5)
+        return math.sqrt(2.0) * waves
+
+    def draw(self, generator: np.random.Generator) -> Float[np.ndarray, "K K"]:
+        """Draw the coefficients of the series."""
+        return np.sqrt(self.variances) * generator.standard_normal((self.modes, self.modes))
+
+    def evaluate(
+        self, coefficients: Float[np.ndarray, "K K"], x1: Float[np.ndarray, " m1"], x2: Float[np.ndarray, " m2"]
+    ) -> Float[np.ndarray, "m1 m2"]:
+        """u on the grid x₁ × x₂."""
+        return self.basis(x1) @ coefficients @ self.basis(x2).T
+
+
 @functools.lru_cache(maxsize=2)
 def flow(resolution: int) -> DarcyFlow:
     """The solver with the paper's source and flux, cached because assembling it takes time."""
@@ -129,7 +190,7 @@ class DarcyFlow:
         if resolution < 3:
             raise ValueError(f"the grid needs at least 3 nodes along each axis, got resolution={resolution}")
         self.axis = np.linspace(0.0, 1.0, resolution)
-        self.nodes = np.stack(np.meshgrid(self.axis, self.axis, indexing="ij"), axis=-1).reshape(-1, 2)
+        self.nodes = grid(self.axis, self.axis)
         self.triangles = triangulation(resolution)
         # Unknowns are the nodes not on x₁ ∈ {0, 1}. With x₁ varying fastest their matrix has the smaller bandwidth.
         self.bandwidth = resolution - 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
@@ -180,7 +181,7 @@ def generate(
     return write_store(
         path,
         schema,
-        Pairs(problem, seed),
+        functools.partial(_arrays, problem, seed),
         provenance=provenance,
         block=min(problem.block, -(-count // PIECES)),
         workers=workers,
@@ -189,15 +190,8 @@ def generate(
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class Pairs:
-    """The sequence of pairs of a seed, as arrays in single precision."""
-
-    problem: Problem
-    seed: int
-
-    def __call__(self, rows: range) -> Arrays:
-        """Compute the pairs with these numbers."""
-        with one_thread():  # so that sums are computed in the same order in this process and in workers
-            u, s = self.problem.pairs(jax.random.key(self.seed), rows)
-        return {"u": np.asarray(u, np.float32), "s": np.asarray(s, np.float32)}
+def _arrays(problem: Problem, seed: int, rows: range) -> Arrays:
+    """The pairs with these numbers of the sequence of a seed, in single precision."""
+    with one_thread():  # so that sums are computed in the same order in this process and in workers
+        u, s = problem.pairs(jax.random.key(seed), rows)
+    return {"u": np.asarray(u, np.float32), "s": np.asarray(s, np.float32)}
