@@ -53,13 +53,6 @@ def test_nothing_is_stored_twice(x64, shape, modes):
     np.testing.assert_allclose(m * matrix @ matrix.T, np.eye(encoder.size), atol=1e-12)
 
 
-def test_length_is_the_root_mean_square(x64):
-    u, _ = band_limited(np.random.default_rng(2), (3, 3))
-    values = u(grid((8, 8)))
-    code = Fourier.create((8, 8), 3)(jnp.asarray(values[:, None]))
-    np.testing.assert_allclose(jnp.sum(code**2), np.mean(values**2), rtol=1e-12)
-
-
 def test_too_many_modes_are_refused():
     with pytest.raises(ValueError, match=r"resolves at most \(4, 5\) modes from 0 up, got modes=\(5, 5\)"):
         Fourier.create((8, 9), 5)

@@ -97,15 +97,6 @@ def test_masked_rows_have_no_influence(rng):
             assert jnp.all(gradient[40:] == 0)
 
 
-def test_order_of_the_sensors_does_not_matter(rng):
-    projection = Projection.create(BOX, 3)
-    _, u = random_function(rng, projection)
-    x = points(rng, 40)
-    np.testing.assert_allclose(
-        code(projection, everywhere(x, u(x))), code(projection, everywhere(x[::-1], u(x)[::-1])), atol=1e-5
-    )
-
-
 def test_values_at_sensors_of_its_own_are_measurements_there(rng):
     x = points(rng, 50)
     projection = Projection.create(BOX, 3, sensors=x)

@@ -153,19 +153,6 @@ def test_shifts_by_the_output_step_shift_the_coefficients_1d(x64):
     np.testing.assert_allclose(shifted[:, 9:-7], s[:, 8:-8], atol=1e-12)
 
 
-@pytest.mark.full
-def test_larger_scales_are_more_invariant_to_shifts(x64):
-    """‖S T_c u − S u‖ ≤ C 2⁻ᴶ |c| ‖u‖: doubling the scale halves the effect of a shift by one point."""
-    u = inside(np.random.default_rng(1), (4096,))[0]
-    effect = []
-    for scales in (3, 4, 5):
-        scatter = transform(Scattering1D.create(4096, scales=scales, wavelets_per_octave=1, order=1))
-        effect.append(2 ** (scales / 2) * jnp.linalg.norm(scatter(jnp.roll(u, 1)) - scatter(u)) / jnp.linalg.norm(u))
-    assert np.polyfit([3, 4, 5], np.log2(effect), 1)[0] < -0.9
-    assert effect[-1] < 0.005
-    assert jnp.linalg.norm(jnp.roll(u, 1) - u) / jnp.linalg.norm(u) > 1
-
-
 def test_coefficients_do_not_expand_distances_1d(x64):
     """‖S u − S v‖ ≤ ‖u − v‖, each output point standing for 2ᴶ of the input."""
     rng = np.random.default_rng(2)
@@ -177,14 +164,6 @@ def test_coefficients_do_not_expand_distances_1d(x64):
     )
     gap = jnp.linalg.norm(scatter(u + difference) - scatter(u), axis=(1, 2)) * 2 ** (4 / 2)
     assert jnp.all(gap <= jnp.linalg.norm(difference, axis=1))
-
-
-def test_sign_does_not_matter_beyond_order_zero_and_size_factors_out(x64):
-    u = jnp.asarray(np.random.default_rng(3).standard_normal(256))
-    scatter = transform(Scattering1D.create(256, scales=3, wavelets_per_octave=2))
-    s, scaled = scatter(u), scatter(-2.5 * u)
-    np.testing.assert_allclose(scaled[0], -2.5 * s[0], rtol=1e-10)
-    np.testing.assert_allclose(scaled[1:], 2.5 * s[1:], rtol=1e-9)
 
 
 @pytest.mark.slow
@@ -264,14 +243,6 @@ def test_shifts_by_the_output_step_shift_the_coefficients_2d(x64):
     np.testing.assert_allclose(shifted[:, 1:, :-1], s[:, :-1, 1:], atol=1e-12)
 
 
-def test_shifts_by_less_hardly_change_the_coefficients(x64):
-    u = inside(np.random.default_rng(2), (32, 32))[0]
-    scatter = transform(Scattering2D.create((32, 32), scales=3, angles=4))
-    s, shifted = scatter(u), scatter(jnp.roll(u, 1, 0))
-    assert jnp.linalg.norm(shifted - s) / jnp.linalg.norm(s) < 0.2
-    assert jnp.linalg.norm(jnp.roll(u, 1, 0) - u) / jnp.linalg.norm(u) > 1.2
-
-
 def test_transposing_the_field_reflects_the_angles(x64):
     """The wavelet at angle θ becomes the one at π/2 − θ, exactly; angles run down from (L/2 − 1)π/L."""
     L = 4
@@ -296,27 +267,3 @@ def test_coefficients_do_not_expand_distances_2d(x64):
     gap = jnp.linalg.norm((scatter(u + difference) - scatter(u)).reshape(6, -1), axis=1) * 2**2
     # Filters carry the gain 1.00003 of `morlet.ENVELOPE_GAIN`, at most two after φ.
     assert jnp.all(gap <= morlet.ENVELOPE_GAIN**3 * jnp.linalg.norm(difference.reshape(6, -1), axis=1))
-
-
-@pytest.mark.slow
-def test_lipschitz_under_dilations_where_the_fourier_modulus_is_not_2d(x64):
-    """As in one dimension: dilating a wave of frequency ξ by 1 + ε costs the Fourier modulus ∝ ξ, wavelets the same."""
-    n, eps = 64, 0.005
-    x = jnp.arange(n) - n / 2
-    frequencies = jnp.array([0.045, 0.09, 0.18, 0.36])
-
-    def atoms(dilation):
-        x_, y_ = (1 + dilation) * x[:, None], (1 + dilation) * x[None, :]
-        envelope = jnp.exp(-0.5 * (x_**2 + y_**2) / 9**2)
-        return envelope * jnp.cos(2 * jnp.pi * frequencies[:, None, None] * x_)
-
-    def sensitivity(features):
-        before, after = features(atoms(0.0)), features(atoms(eps))
-        axes = tuple(range(1, before.ndim))
-        return jnp.sqrt(jnp.sum((after - before) ** 2, axes) / jnp.sum(before**2, axes)) / eps
-
-    fourier = sensitivity(lambda u: jnp.abs(jnp.fft.fft2(u)))
-    scattering = sensitivity(transform(Scattering2D.create((n, n), scales=4, angles=4, order=1)))
-    assert fourier[-1] / fourier[0] > 5
-    assert scattering.max() / scattering.min() < 2
-    assert fourier[-1] > 5 * scattering[-1]

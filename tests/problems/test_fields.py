@@ -76,15 +76,6 @@ def test_eigenfunctions_solve_the_eigenvalue_problem(boundary):
         np.testing.assert_allclose(*field.basis(ends), atol=1e-12)
 
 
-def test_a_coarse_grid_shows_the_same_function():
-    field = MaternField(7.0**1.5, 7.0, 1.5, modes=16)
-    coefficients = field.draw(np.random.default_rng(2))
-    fine, coarse = np.linspace(0.0, 1.0, 65), np.linspace(0.0, 1.0, 17)
-    np.testing.assert_allclose(
-        field.evaluate(coefficients, fine, coarse)[::4], field.evaluate(coefficients, coarse, coarse), atol=1e-12
-    )
-
-
 def test_the_literal_field_has_the_known_deviation():
     # 0.75 with 32 Neumann eigenfunctions per axis; 0.65 with the periodic ones up to the same wave number, 32
     x = np.linspace(0.0, 1.0, 32)

@@ -2,8 +2,6 @@
 
 import itertools
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -43,27 +41,6 @@ def rough():
     return plate, material, w
 
 
-def psi(f):
-    """The strain energy as it is defined, for automatic differentiation."""
-    volume = jnp.linalg.det(f)
-    shear = (f**2).sum() + 1 - 3 - 2 * jnp.log(volume)
-    return MU / 2 * shear + LAM / 2 * ((volume**2 - 1) / 2 - jnp.log(volume))
-
-
-def test_stress_and_moduli_are_derivatives_of_the_energy(x64):
-    rng = np.random.default_rng(0)
-    f = np.eye(2) + rng.normal(0, 0.2, (5, 7, 2, 2))
-    ours = f.transpose(2, 0, 3, 1)
-    material = Material(np.full((5, 1), MU), np.full((5, 1), LAM))
-    each = jax.vmap(jax.vmap(psi)), jax.vmap(jax.vmap(jax.grad(psi))), jax.vmap(jax.vmap(jax.hessian(psi)))
-    energy, stress, hessian = (np.asarray(jax.jit(function)(f)) for function in each)
-    np.testing.assert_allclose(material.energy(ours), energy, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(material.stress(ours).transpose(1, 3, 0, 2), stress, rtol=1e-11, atol=1e-13)
-    blocks = material.moduli(ours, convex=False).reshape(3, 5, 2, 2, 7).transpose(1, 4, 0, 2, 3)
-    for block, (i, j) in enumerate([(0, 0), (0, 1), (1, 1)]):
-        np.testing.assert_allclose(blocks[:, :, block], hessian[:, :, i, :, j], rtol=1e-11, atol=1e-13)
-
-
 def test_force_and_stiffness_are_derivatives(rough):
     plate, material, w = rough
     v = np.random.default_rng(2).normal(size=w.shape)
@@ -81,13 +58,6 @@ def test_force_and_stiffness_are_derivatives(rough):
     coarse, fine = errors(1e-4), errors(1e-5)
     np.testing.assert_allclose(coarse / fine, 100, rtol=0.05)
     assert (fine < 1e-5).all()
-
-
-def test_rest_is_free_of_energy_and_force():
-    plate, material = stretched(), patchy(6)
-    assert plate.energy(material, np.zeros_like(plate.x)) == 0
-    assert not plate.force(material, np.zeros_like(plate.x)).any()
-    np.testing.assert_array_equal(plate.equilibrium(material, np.zeros_like(plate.x)), 0)
 
 
 @pytest.mark.parametrize("stretch", [0.8, 1.2, 1.5])
@@ -145,16 +115,6 @@ def test_same_force_and_stiffness_as_scikit_fem(rough):
     v = np.random.default_rng(3).normal(size=w.shape)
     product = tangent.assemble(basis, w=basis.interpolate(theirs)) @ v[take]
     np.testing.assert_allclose(assembled(plate, plate.stiffness(material, w), v)[take], product, rtol=1e-10, atol=1e-9)
-
-
-def test_factor_solves(rough):
-    plate, material, _ = rough
-    w = 0.6 * (plate.x / 3 - 0.5)
-    force = np.random.default_rng(4).normal(size=w.shape)
-    solution = plate.factor(material, w).solve(force)
-    assert not solution[plate.held].any()
-    product = assembled(plate, plate.stiffness(material, w), solution)
-    np.testing.assert_allclose(product[~plate.held], force[~plate.held], atol=1e-10)
 
 
 def test_newton_converges_quadratically():
