@@ -161,6 +161,16 @@ def test_inputs_outside_of_the_prior_count_as_error(model, train):
         loca.invert(model, (Y, np.zeros(9)), noise=NOISE, prior=coarse, held=exact_held, method="laplace")
 
 
+def test_of_a_large_file_some_held_out_functions_are_enough(model, prior, tmp_path, monkeypatch):
+    """The covariance once had a wrong size if the file had more functions than are read."""
+    store = loca.problems.generate(PROBLEM, 30, tmp_path / "held.zarr")
+    some = store.load(np.linspace(0, 29, 12).round().astype(int))
+    monkeypatch.setattr("loca.inversion.prior.MOST", 12)
+    y, key = jnp.asarray(Y), jax.random.key(0)
+    expected = surrogate_covariance(model, y, prior, some, key=key)
+    np.testing.assert_allclose(surrogate_covariance(model, y, prior, store, key=key), expected)
+
+
 def test_correlations_are_shrunk_as_far_as_chance_explains_them():
     rng = np.random.default_rng(0)
     independent = shrunk_covariance(rng.normal(size=(50, 30)))

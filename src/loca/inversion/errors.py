@@ -159,13 +159,14 @@ def surrogate_covariance(
     """
     if held is None:
         return own_covariance(operator, y, prior, key)
-    return shrunk_covariance(np.asarray(held_out_errors(operator, y, prior, held)).reshape(len(held), -1))
+    errors = held_out_errors(operator, y, prior, held)
+    return shrunk_covariance(errors.reshape(len(errors), -1))
 
 
 def held_out_errors(
     operator: Operator, y: Float[Array, "P d_y"], prior: Prior, held: Samples | Records
 ) -> Float[np.ndarray, "N P d_s"]:
-    """s(y) − F(u)(y) of held-out functions."""
+    """s(y) − F(u)(y) of held-out functions, interpolated between their labels."""
     held = loaded(operator, held)
     if len(held) < FEWEST or not held.y.count:
         found = f"{len(held)} functions" if held.y.count else "functions without outputs"
@@ -175,15 +176,10 @@ def held_out_errors(
             "the surrogate's error at the observed locations needs held-out functions that are all labeled at the same "
             "locations, but every function has its own; pass others, or a standard deviation as surrogate_error"
         )
-    blocks = (jnp.arange(start, min(start + BLOCK, len(held))) for start in range(0, len(held), BLOCK))
-    return np.concatenate([errors_at(operator, y, prior, held.take(rows)) for rows in blocks])
-
-
-def errors_at(operator: Operator, y: Float[Array, "P d_y"], prior: Prior, block: Samples) -> np.ndarray:
-    """s(y) − F(u)(y) of some functions, interpolated between their labels."""
-    given = np.asarray(block.y.points, np.float64)
     try:
-        between = interpolation_between(given, np.asarray(y, np.float64), block.domain.periods)
+        between = interpolation_between(
+            np.asarray(held.y.points, np.float64), np.asarray(y, np.float64), held.domain.periods
+        )
     except ValueError as problem:
         raise ValueError(
             f"the held-out functions are not labeled around all given locations ({problem}); pass held-out functions "
@@ -192,10 +188,14 @@ def errors_at(operator: Operator, y: Float[Array, "P d_y"], prior: Prior, block:
     index, weight = np.asarray(between.index), np.asarray(between.weight, np.float64)
     used, place = np.unique(index, return_inverse=True)
     if not operator.is_pointwise:
-        used, place = np.arange(len(given)), index
-    u = projected(prior, block.u)
-    error = np.asarray(block.s)[:, used] - np.asarray(predict(operator, u, Shared(block.y.points[used])))
-    return np.einsum("cp,ncps->nps", weight, error[:, place.reshape(index.shape)])
+        used, place = np.arange(held.y.count), index
+    errors = []
+    for start in range(0, len(held), BLOCK):
+        block = held.take(jnp.arange(start, min(start + BLOCK, len(held))))
+        predicted = predict(operator, projected(prior, block.u), Shared(held.y.points[used]))
+        error = np.asarray(block.s)[:, used] - np.asarray(predicted)
+        errors.append(np.einsum("cp,ncps->nps", weight, error[:, place.reshape(index.shape)]))
+    return np.concatenate(errors)
 
 
 @eqx.filter_jit
