@@ -12,7 +12,7 @@ from loca.attention import Blocked, Uncoupled, expectation
 from loca.data import Free, Indexed, Normalization, Samples, Shared
 from loca.domains import Box, Sphere, Torus
 from loca.encoders import Projection, Scattering1D, Scattering2D, Sensors, Standardized
-from loca.models import LOCA, DeepONet, encode_functions, separable
+from loca.models import LOCA, DeepONet, encode_functions, operator
 from loca.models.default_encoders import modes_within
 from loca.parameters import trainable
 from loca.rules import MonteCarlo, OwnQueries, QuasiMonteCarlo
@@ -176,7 +176,7 @@ def test_many_queries_in_blocks_equal_the_whole(getkey, monkeypatch):
     y = samples.domain.sample(getkey(), 1003)
     whole = predict(loca, samples.u, Shared(y))
     for block in (1003, 100, 17):
-        monkeypatch.setattr(separable, "BLOCK", block)
+        monkeypatch.setattr(operator, "BLOCK", block)
         in_blocks = eqx.filter_jit(lambda loca, u, y: loca.predict(u, Shared(y)))  # another program for each
         assert jnp.allclose(in_blocks(loca, samples.u, y), whole, rtol=1e-5)
 

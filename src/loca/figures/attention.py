@@ -103,7 +103,7 @@ def drawn_locations(domain: Domain, y: Float[Array, "P d_y"]) -> Float[Array, "D
 @eqx.filter_jit
 def weights(model: LOCA, y: Float[Array, "_ d_y"], drawn: Float[Array, "P d_y"]) -> Channels:
     """φ at the drawn locations; y are the queries, on which the nodes may depend."""
-    return model.weights(drawn) if model.is_pointwise else model.basis(y)(drawn)
+    return model.weights(drawn) if model.is_pointwise else model.basis(drawn, model.nodes(y))
 
 
 @eqx.filter_jit

@@ -16,9 +16,9 @@ from loca.gaussian.correlated import correlated
 from loca.gaussian.features import InputFeatures, LocationFeatures
 from loca.gaussian.labels import labels_at
 from loca.gaussian.system import Block, System
-from loca.models import Basis, SeparableOperator, Uncertain, normal_radius
+from loca.models import SeparableOperator, Uncertain, normal_radius
 from loca.parameters import Fixed
-from loca.typing import Key
+from loca.typing import Key, PyTree
 
 DRAWS_TOLERANCE = 1e-4
 """Of the residual of posterior draws, whose own spread is far larger."""
@@ -69,10 +69,7 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
     conditions: Conditions | None = None
     nugget: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.zeros(()))
 
-    def basis(self, y: Float[Array, "P d_y"]) -> Basis:
-        return self._basis
-
-    def _basis(self, y: Float[Array, "P d_y"]) -> Channels:
+    def basis(self, y: Float[Array, "P d_y"], nodes: PyTree) -> Channels:
         return (self.h(y),) * len(self.coefficients)
 
     def read(self, codes: Float[Array, "*N d"]) -> Float[Array, "*N d_s n"]:

@@ -13,14 +13,14 @@ from loca.models.baselines import Regression as Regression
 from loca.models.deeponet import DeepONet as DeepONet
 from loca.models.default_encoders import projection as projection
 from loca.models.fno import FNO as FNO
-from loca.models.fno import FieldAtQueries as FieldAtQueries
 from loca.models.grid import Grid as Grid
 from loca.models.grid import SpectralLayer as SpectralLayer
 from loca.models.grid import interpolation_between as interpolation_between
 from loca.models.loca import LOCA as LOCA
+from loca.models.operator import AtQueries as AtQueries
 from loca.models.operator import Halves as Halves
 from loca.models.operator import Operator as Operator
-from loca.models.operator import Signature as Signature
+from loca.models.operator import SeparableOperator as SeparableOperator
 from loca.models.predictor import Predictor as Predictor
 from loca.models.predictor import TilePredictor as TilePredictor
 from loca.models.predictor import at_queries as at_queries
@@ -28,11 +28,9 @@ from loca.models.predictor import encode_functions as encode_functions
 from loca.models.predictor import mean_error as mean_error
 from loca.models.predictor import predict as predict
 from loca.models.predictor import predict_encoded as predict_encoded
-from loca.models.separable import AtQueries as AtQueries
-from loca.models.separable import Basis as Basis
-from loca.models.separable import SeparableOperator as SeparableOperator
 from loca.models.sharded import ShardedOperator as ShardedOperator
 from loca.models.sharded import shard as shard
+from loca.models.signature import Signature as Signature
 from loca.models.table import MODELS as MODELS
 from loca.models.table import Model as Model
 from loca.models.table import trained_models as trained_models
@@ -54,7 +52,6 @@ __all__ = [
     "Bands",
     "DeepONet",
     "ErrorBars",
-    "FieldAtQueries",
     "Grid",
     "Halves",
     "Model",

@@ -15,7 +15,8 @@ from jaxtyping import Array, Float, Int
 from loca.data import Interpolation, Queries, Records, Rows, Samples, Shared, Variable, grid_shape
 from loca.domains import warn_outside
 from loca.models.grid import interpolation_between, wrap
-from loca.models.operator import FieldSignature, Operator, Signature
+from loca.models.operator import Operator
+from loca.models.signature import FieldSignature, Signature
 from loca.typing import Field, Input, Measurements, MultiInput, SensorLocations
 
 if TYPE_CHECKING:

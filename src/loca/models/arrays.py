@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from loca.models.operator import Signature
+from loca.models.signature import Signature
 from loca.typing import Input, Measurements, MultiInput
 
 FIELD_ARRAYS = ("u", "x", "mask")

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from loca.data import Indexed, Normalization, OutputNormalization, Queries, Samples, Shared, TransformNames, nearest
-from loca.models.operator import Function, Operator, Signature
+from loca.models.operator import Halves, Operator
+from loca.models.signature import Signature
 from loca.parameters import Fixed
 from loca.typing import Input, Measurements, MultiInput, values_of
 from loca.workers import one_thread
@@ -102,20 +103,17 @@ class Regression(Operator, Fixed):
         rows = jax.vmap(lambda y: nearest(y, self.y))(queries.locations(codes.shape[0]))
         return jnp.take_along_axis(fields, rows[:, :, None], axis=1)
 
-    def at(self, y: Float[Array, "P d_y"]) -> RegressionAtQueries:
-        return RegressionAtQueries(self, self.responses[:, nearest(y, self.y)], self.normalization.at(Shared(y)))
+    def halves(self, y: Float[Array, "P d_y"]) -> Halves:
+        return Halves(self._encode_many, self._of_queries, self._together)
 
+    def _of_queries(self, y: Float[Array, "P d_y"]) -> tuple[Float[Array, "K P d_s"], OutputNormalization]:
+        return self.responses[:, nearest(y, self.y)], self.normalization.at(Shared(y))
 
-class RegressionAtQueries(Function):
-    """u ↦ s(y) for fixed queries."""
-
-    operator: Regression
-    responses: Float[Array, "K P d_s"]
-    outputs: OutputNormalization  # at these queries
-
-    def __call__(self, u: Input) -> Float[Array, "P d_s"]:
-        s = jnp.tensordot(self.operator.encode(u), self.responses, axes=1)
-        return self.outputs.restore(s)
+    def _together(
+        self, codes: Float[Array, "N K"], of_queries: tuple[Float[Array, "K P d_s"], OutputNormalization]
+    ) -> Float[Array, "N P d_s"]:
+        responses, outputs = of_queries
+        return outputs.restore(jnp.tensordot(codes, responses, axes=1))
 
 
 class Proportional(Operator, Fixed):
@@ -154,18 +152,14 @@ class Proportional(Operator, Fixed):
         rows = jax.vmap(lambda y: nearest(y, self.x))(queries.locations(codes.shape[0]))
         return jnp.take_along_axis(codes, rows[:, :, None], axis=1)
 
-    def at(self, y: Float[Array, "P d_y"]) -> ProportionalAtQueries:
-        return ProportionalAtQueries(self, nearest(y, self.x))
+    def halves(self, y: Float[Array, "P d_y"]) -> Halves:
+        return Halves(self._encode_many, self._nearest, self._together)
 
+    def _nearest(self, y: Float[Array, "P d_y"]) -> Int[Array, " P"]:
+        return nearest(y, self.x)
 
-class ProportionalAtQueries(Function):
-    """u ↦ c ⊙ u(y) for fixed queries."""
-
-    operator: Proportional
-    rows: Int[Array, " P"]
-
-    def __call__(self, u: Input) -> Float[Array, "P d"]:
-        return self.operator.encode(u)[self.rows]
+    def _together(self, codes: Float[Array, "N m d"], rows: Int[Array, " P"]) -> Float[Array, "N P d"]:
+        return codes[:, rows]
 
 
 def location_groups(

@@ -12,11 +12,11 @@ from loca.attention import Channels
 from loca.data import Normalization, Samples, TransformNames
 from loca.encoders import Encoder
 from loca.models.default_encoders import default_sensors
-from loca.models.operator import Signature
-from loca.models.separable import Basis, SeparableOperator
+from loca.models.operator import SeparableOperator
+from loca.models.signature import Signature
 from loca.nets import MLP
 from loca.positions import Position, position_on
-from loca.typing import Key
+from loca.typing import Key, PyTree
 
 
 class DeepONet(SeparableOperator):
@@ -73,10 +73,7 @@ class DeepONet(SeparableOperator):
             signature=Signature.of(data),
         )
 
-    def basis(self, y: Float[Array, "P d_y"]) -> Basis:
-        return self._trunk
-
-    def _trunk(self, y: Float[Array, "P d_y"]) -> Channels:
+    def basis(self, y: Float[Array, "P d_y"], nodes: PyTree) -> Channels:
         channels = jnp.split(self.trunk(self.e(y)), len(self.bias), axis=-1)
         return tuple(jnp.concatenate([t, jnp.ones_like(t[:, :1])], axis=-1) for t in channels)
 

@@ -23,7 +23,8 @@ from loca.data import (
     TransformNames,
 )
 from loca.models.grid import Grid, SpectralLayer, at_every_point
-from loca.models.operator import Function, Halves, Operator, Signature
+from loca.models.operator import Halves, Operator
+from loca.models.signature import Signature
 from loca.nets import MLP
 from loca.typing import Input, Key, Measurements, MultiInput, values_of
 
@@ -176,9 +177,6 @@ class FNO(Operator):
         """The standardized output of one function on the whole grid."""
         return jnp.moveaxis(at_every_point(self.project, self.hidden(code[None]))[:, 0], 0, -1)
 
-    def at(self, y: Float[Array, "P d_y"]) -> FieldAtQueries:
-        return FieldAtQueries(self, *self._at(y))
-
     def halves(self, y: Float[Array, "P d_y"]) -> Halves:
         """The field on the grid of the operator, and the interpolation from this grid to the queries."""
         return Halves(self._fields, self._at, self._interpolate)
@@ -194,18 +192,6 @@ class FNO(Operator):
     ) -> Float[Array, "N P d_s"]:
         interpolation, outputs = at
         return outputs.restore(jax.vmap(interpolation)(fields))
-
-
-class FieldAtQueries(Function):
-    """u ↦ F(u)(y) for fixed queries: the neighbors of each query on the grid, and their weights, are constants."""
-
-    operator: FNO
-    interpolation: Interpolation
-    outputs: OutputNormalization  # at these queries
-
-    def __call__(self, u: Input) -> Float[Array, "P d_s"]:
-        s = self.interpolation(self.operator.field(self.operator.encode(u)))
-        return self.outputs.restore(s)
 
 
 def check_modes(modes: tuple[int, ...], shape: tuple[int, ...], padding: tuple[int, ...]) -> None:

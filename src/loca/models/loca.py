@@ -14,13 +14,13 @@ from loca.data import Normalization, Samples, TransformNames
 from loca.encoders import Encoder
 from loca.kernels import RBF, Kernel
 from loca.models.default_encoders import default_encoder
-from loca.models.operator import Signature
-from loca.models.separable import Basis, SeparableOperator
+from loca.models.operator import SeparableOperator
+from loca.models.signature import Signature
 from loca.nets import MLP
 from loca.positions import Position, position_on
 from loca.products import matmul
 from loca.rules import Rule, rule_on
-from loca.typing import Key
+from loca.typing import Key, PyTree
 
 
 class LOCA(SeparableOperator):
@@ -110,18 +110,17 @@ class LOCA(SeparableOperator):
         """g at lifted locations."""
         return tuple(jnp.split(self.g(q_z), self.output_size, axis=-1))
 
+    def nodes(self, y: Float[Array, "P d_y"]) -> PyTree:
+        z, w = self.rule(y)
+        return self.attention.nodes(self.k, self.propose, self.lift(z), w)
+
     def scores(self, y: Float[Array, "P d_y"]) -> Channels:
         """g̃(y)."""
-        return self._scores(y)(y)
+        return self.attention.scores(self.k, self.propose, self.lift(y), self.nodes(y))
 
-    def _scores(self, y: Float[Array, "P d_y"]) -> Basis:
-        z, w = self.rule(y)
-        nodes = self.attention.nodes(self.k, self.propose, self.lift(z), w)
-        return lambda y: self.attention.scores(self.k, self.propose, self.lift(y), nodes)
-
-    def basis(self, y: Float[Array, "P d_y"]) -> Basis:
-        g_tilde = self._scores(y)
-        return lambda y: tuple(jax.nn.softmax(g_s, axis=-1) for g_s in g_tilde(y))
+    def basis(self, y: Float[Array, "P d_y"], nodes: PyTree) -> Channels:
+        g_tilde = self.attention.scores(self.k, self.propose, self.lift(y), nodes)
+        return tuple(jax.nn.softmax(g_s, axis=-1) for g_s in g_tilde)
 
     def read(self, codes: Float[Array, "*N d"]) -> Float[Array, "*N d_s n"]:
         v = self.f(codes) if self.linear is None else self.f(codes) + matmul(codes, self.linear)

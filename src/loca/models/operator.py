@@ -1,129 +1,42 @@
-"""The interface of every operator, and what an operator knows of the data it was made for."""
+"""The interface of every operator, and operators that are sums of products of a function of y and a function of u."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import optax
 from jax.core import Tracer
+from jax.export import is_symbolic_dim
 from jaxtyping import Array, Float
 
-from loca.data import Free, Normalization, Queries, Samples, Shared, Variable, as_input, as_numbers, as_queries
+from loca.attention import Channels, expectation
+from loca.data import (
+    Indexed,
+    Normalization,
+    OutputNormalization,
+    Queries,
+    Shared,
+    Variable,
+    as_input,
+    as_numbers,
+    as_queries,
+)
 from loca.domains import Domain, warn_outside
+from loca.encoders import Encoder
 from loca.models.derivatives import Differentiable
-from loca.parameters import Fixed
+from loca.models.signature import Signature
 from loca.typing import Input, Measurements, MultiInput, Numbers, PyTree, SensorLocations
 
+BLOCK = 8192
+"""Queries at a time where φ would not fit in memory: 8192 × 1024 nodes in single precision are 32 MB."""
 
-class FieldSignature(Fixed):
-    """What an operator knows of a field: the number of its channels, and its sensors.
-
-    **Arguments:**
-
-    - `channels`: how many.
-    - `x`: locations of the sensors; None if unknown, or if every function has its own.
-    - `coordinate_names`, `coordinate_units`: of the columns of x; empty if unknown.
-    - `has_own_sensors`: whether every function has its own sensors.
-    """
-
-    channels: int = eqx.field(static=True)
-    x: Float[Array, "m d_x"] | None
-    coordinate_names: tuple[str, ...] = eqx.field(static=True)
-    coordinate_units: tuple[str, ...] = eqx.field(static=True)
-    has_own_sensors: bool = eqx.field(static=True)
-
-    @classmethod
-    def of(cls, data: Samples) -> FieldSignature:
-        """The signature of the only field of some data."""
-        ((field, x),) = data.fields
-        return cls(data.input_size, x, *names_and_units(data.sensor_coordinates), isinstance(field, Measurements))
-
-    @property
-    def coordinates(self) -> tuple[Variable, ...]:
-        """Names and units of the columns of x; empty if unknown."""
-        return tuple(map(Variable, self.coordinate_names, self.coordinate_units))
-
-
-class Signature(Fixed):
-    """What an operator was made for: its domain, its sensors, and the names and units of its channels.
-
-    Predictions do not depend on it, and optimizers do not change it.
-
-    **Arguments:**
-
-    - `domain`: Y.
-    - `x`: locations of the sensors; None if unknown, if every function has its own, or if there are several inputs.
-    - `input_names`, `input_units`: of the channels of u.
-    - `output_names`, `output_units`: of the channels of s.
-    - `y`: the queries that the functions share; None if every function has its own.
-    - `sensor_coordinate_names`, `sensor_coordinate_units`: of the columns of x; empty if unknown.
-    - `query_coordinate_names`, `query_coordinate_units`: of the columns of y; empty if unknown.
-    - `has_own_sensors`: whether every function has its own sensors.
-    - `fields`: the fields of several inputs; the channels of u after theirs are scalars. Empty for a single field.
-    """
-
-    domain: Domain
-    x: Float[Array, "m d_x"] | None
-    input_names: tuple[str, ...] = eqx.field(static=True)
-    input_units: tuple[str, ...] = eqx.field(static=True)
-    output_names: tuple[str, ...] = eqx.field(static=True)
-    output_units: tuple[str, ...] = eqx.field(static=True)
-    y: Float[Array, "M d_y"] | None = None
-    sensor_coordinate_names: tuple[str, ...] = eqx.field(static=True, default=())
-    sensor_coordinate_units: tuple[str, ...] = eqx.field(static=True, default=())
-    query_coordinate_names: tuple[str, ...] = eqx.field(static=True, default=())
-    query_coordinate_units: tuple[str, ...] = eqx.field(static=True, default=())
-    has_own_sensors: bool = eqx.field(static=True, default=False)
-    fields: tuple[FieldSignature, ...] = ()
-
-    @classmethod
-    def of(cls, data: Samples) -> Signature:
-        """The signature of an operator that is made for some data."""
-        is_single = not isinstance(data.u, MultiInput)
-        fields = tuple(map(FieldSignature.of, data.parts[: len(data.fields)]))
-        return cls(
-            data.domain,
-            fields[0].x if is_single else None,
-            *names_and_units(data.inputs),
-            *names_and_units(data.outputs),
-            None if isinstance(data.y, Free) else data.y.points,
-            *names_and_units(data.sensor_coordinates if is_single else ()),
-            *names_and_units(data.query_coordinates),
-            is_single and fields[0].has_own_sensors,
-            () if is_single else fields,
-        )
-
-    @property
-    def parts(self) -> tuple[FieldSignature, ...]:
-        """Every field of several inputs, or the only one."""
-        coordinates = self.sensor_coordinate_names, self.sensor_coordinate_units
-        return self.fields or (FieldSignature(len(self.input_names), self.x, *coordinates, self.has_own_sensors),)
-
-    @property
-    def inputs(self) -> tuple[Variable, ...]:
-        """Names and units of the channels of u."""
-        return tuple(map(Variable, self.input_names, self.input_units))
-
-    @property
-    def outputs(self) -> tuple[Variable, ...]:
-        """Names and units of the channels of s."""
-        return tuple(map(Variable, self.output_names, self.output_units))
-
-    @property
-    def query_coordinates(self) -> tuple[Variable, ...]:
-        """Names and units of the columns of y: those of the data or, if it has none, of the domain."""
-        if self.query_coordinate_names:
-            return tuple(map(Variable, self.query_coordinate_names, self.query_coordinate_units))
-        return tuple(map(Variable, self.domain.coordinate_names, self.domain.coordinate_units))
-
-
-def names_and_units(variables: Sequence[Variable]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names and the units of variables, apart."""
-    return tuple(variable.name for variable in variables), tuple(variable.unit for variable in variables)
+HALVES_BLOCK = 2048
+"""Queries at a time where φ is kept: with 1024 nodes κ then takes 8 MB, and larger blocks are no faster."""
 
 
 class Halves(NamedTuple):
@@ -225,9 +138,10 @@ class Operator(Function, Differentiable):
         """Whether the prediction at a query is independent of the other queries."""
         return True
 
-    def at(self, y: Float[Array, "P d_y"]) -> PyTree:
+    def at(self, y: Float[Array, "P d_y"]) -> AtQueries:
         """This operator at fixed queries: a function u ↦ F(u)(y) that has done all work on y already."""
-        return OperatorAtQueries(self, y)
+        halves = self.halves(y)
+        return AtQueries(halves.of_functions, halves.together, halves.of_queries(y))
 
     def halves(self, y: Float[Array, "P d_y"]) -> Halves:
         """What depends on u alone, and what depends on y alone.
@@ -285,16 +199,120 @@ class Operator(Function, Differentiable):
         return self.normalization.at(Shared(y)).restore(self.respond(codes, Shared(y)))
 
 
-class OperatorAtQueries(Function):
-    """u ↦ F(u)(y) for fixed queries, without any work done in advance."""
+class AtQueries(Function):
+    """u ↦ F(u)(y) for fixed queries: what depends on y alone is a constant."""
 
-    operator: Operator
-    y: Float[Array, "P d_y"]
+    of_functions: Callable[[Input], Array]
+    together: Callable[[Array, PyTree], Array]
+    of_queries: PyTree
 
     def __call__(self, u: Input) -> Float[Array, "P d_s"]:
-        return self.operator(u, self.y)
+        return self.together(self.of_functions(jax.tree.map(lambda array: array[None], u)), self.of_queries)[0]
 
 
 def unchanged(y: Float[Array, "P d_y"]) -> Float[Array, "P d_y"]:
     """The queries themselves."""
     return y
+
+
+class SeparableOperator(Operator):
+    """F(u)(y) = Σᵢ φᵢ(y) ⊙ vᵢ(u): φ depends on y alone, v on u alone.
+
+    So φ is computed once per distinct location and v once per function, whatever the form of the queries.
+    """
+
+    encoder: eqx.AbstractVar[Encoder]
+
+    @abc.abstractmethod
+    def basis(self, y: Float[Array, "P d_y"], nodes: PyTree) -> Channels:
+        """φ(y).
+
+        **Arguments:**
+
+        - `y`: queries, or some of them.
+        - `nodes`: what `nodes` has returned for all queries.
+        """
+
+    @abc.abstractmethod
+    def read(self, codes: Float[Array, "*N d"]) -> Float[Array, "*N d_s n"]:
+        """v of encoded functions."""
+
+    def nodes(self, y: Float[Array, "P d_y"]) -> PyTree:
+        """All work for φ that does not depend on single queries, such as that at the nodes of an integral.
+
+        **Arguments:**
+
+        - `y`: all queries; any of them suffice if the operator is pointwise.
+        """
+        return None
+
+    def weights(self, y: Float[Array, "P d_y"]) -> Channels:
+        """φ(y)."""
+        nodes = self.nodes(y)
+        return self._in_blocks(lambda y: self.basis(y, nodes), y, axis=0)
+
+    def features(self, u: Input) -> Float[Array, "d_s n"]:
+        """v(u) = f(𝒟(u))."""
+        return self.read(self.encode(u))
+
+    def encode(self, u: Input) -> Float[Array, " d"]:
+        return self.encoder(self.normalization.standardize_input(u))
+
+    def respond(self, codes: Float[Array, "N d"], queries: Queries) -> Float[Array, "N P d_s"]:
+        v = self.read(codes)
+        match queries:
+            case Shared(y):
+                return self._respond_shared(v, y)
+            case Indexed(y, index) if self.is_pointwise and len(y) <= index.size:
+                # all M locations first and then a choice: φ is not repeated, and one product serves all functions
+                return jnp.take_along_axis(self._respond_shared(v, y), index[:, :, None], axis=1)
+            case _:
+                y = queries.locations(codes.shape[0])
+                if self.is_pointwise:
+                    phi = self.weights(y.reshape(-1, y.shape[-1]))
+                    phi = tuple(phi_s.reshape(*y.shape[:2], -1) for phi_s in phi)
+                else:
+                    phi = jax.vmap(self.weights)(y)
+                return jax.vmap(expectation)(phi, v)
+
+    def halves(self, y: Float[Array, "P d_y"]) -> Halves:
+        """v(u) and φ(y); all work at the nodes is done here, once."""
+        of_queries = eqx.Partial(self._of_queries, self.nodes(y))
+        return Halves(self._features_of_many, of_queries, self._expectation, HALVES_BLOCK)
+
+    def _respond_shared(self, v: Float[Array, "N d_s n"], y: Float[Array, "P d_y"]) -> Float[Array, "N P d_s"]:
+        nodes = self.nodes(y)
+        return self._in_blocks(lambda y: expectation(self.basis(y, nodes), v), y, axis=1)
+
+    def _in_blocks(self, function: Callable[[Array], PyTree], y: Float[Array, "P d_y"], axis: int) -> PyTree:
+        """Evaluate a function of the queries block by block if there are many; `axis` is that of the queries.
+
+        All at once if their number is free, as in `loca.export`.
+        """
+        count = y.shape[0]
+        if is_symbolic_dim(count) or count <= BLOCK or not self.is_pointwise:
+            return function(y)
+        whole = count - count % BLOCK
+
+        def join(blocks: Array, *rest: Array) -> Array:
+            blocks = jnp.moveaxis(blocks, 0, axis)
+            merged = blocks.reshape(*blocks.shape[:axis], whole, *blocks.shape[axis + 2 :])
+            return jnp.concatenate([merged, *rest], axis)
+
+        blocks = jax.lax.map(function, y[:whole].reshape(-1, BLOCK, y.shape[-1]))
+        rest = [function(y[whole:])] if whole < count else []
+        return jax.tree.map(join, blocks, *rest)
+
+    def _features_of_many(self, u: Input) -> Float[Array, "N d_s n"]:
+        return jax.vmap(self.features)(u)
+
+    def _of_queries(self, nodes: PyTree, y: Float[Array, "P d_y"]) -> tuple[Channels, OutputNormalization]:
+        phi = self._in_blocks(lambda y: self.basis(y, nodes), y, axis=0)
+        return phi, self.normalization.at(Shared(y))
+
+    def _expectation(
+        self, v: Float[Array, "N d_s n"], of_queries: tuple[Channels, OutputNormalization]
+    ) -> Float[Array, "N P d_s"]:
+        """E_φ[v], in the units of the data."""
+        phi, outputs = of_queries
+        return outputs.restore(expectation(phi, v))

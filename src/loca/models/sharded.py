@@ -15,8 +15,7 @@ from loca.attention import Dense, Sharded
 from loca.data import Free, Indexed, Queries, Shared
 from loca.devices import FUNCTIONS, NODES, QUERIES, complete, pad_to_multiple
 from loca.models.loca import LOCA
-from loca.models.operator import Operator
-from loca.models.separable import AtQueries, SeparableOperator
+from loca.models.operator import AtQueries, Operator, SeparableOperator
 from loca.typing import Input, PyTree
 
 
@@ -68,7 +67,8 @@ class ShardedOperator(eqx.Module):
         rows = PartitionSpec(QUERIES)
         phi = self._on_each(lambda own, y: own.weights(y), (self._filled(y, axis=0),), (rows,), rows)
         phi = jax.tree.map(lambda phi_s: phi_s[: len(y)], phi)
-        return AtQueries(self.operator, phi, self.operator.normalization.at(Shared(y)))
+        outputs = self.operator.normalization.at(Shared(y))
+        return AtQueries(self.operator._features_of_many, self.operator._expectation, (phi, outputs))
 
     def __call__(self, u: Input, y: Float[Array, "P d_y"]) -> Float[Array, "P d_s"]:
         """F(u)(y) for one function, in the units of the data."""

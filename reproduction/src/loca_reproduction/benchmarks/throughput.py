@@ -87,7 +87,7 @@ def measure_prediction(queries: int = 10_000, many: int = 1_000_000, nodes: int 
     many_megabytes = peak_megabytes() - before
 
     first = many_y[: min(many, 2 * queries)]
-    at_once = model.normalization.restore_output(expectation(model.basis(first)(first), model.features(u)))
+    at_once = model.normalization.restore_output(expectation(model.weights(first), model.features(u)))
     y = many_y[:queries]
     frozen = eqx.filter_jit(model.at(y))
     full_ms, frozen_ms = median_times(lambda: evaluate(model, u, y), lambda: frozen(u))
