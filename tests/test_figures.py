@@ -13,9 +13,7 @@ from matplotlib.collections import PathCollection, QuadMesh
 from loca.data import Samples, Variable
 from loca.domains import Box, Sphere
 from loca.figures import sheet
-from loca.figures.columns import vector_stem
-from loca.figures.panels import thinned
-from loca.figures.scales import MAPS, kind_of, norm_of
+from loca.figures.panels import MAPS, kind_of, norm_of
 from loca.typing import Measurements
 from writing import check_writing
 
@@ -143,36 +141,17 @@ def test_a_region_is_a_flat_map_with_latitude_upwards():
     assert mesh_value(ax, -15.0, 55.0) == pytest.approx(55.0 - 15_000.0)
 
 
-def test_a_displacement_moves_the_grid():
-    samples = displacements()
-    ax = panels(sheet(samples, rows=1))[-1]
-    (mesh,) = (each for each in ax.collections if isinstance(each, QuadMesh))
-    expected = (samples.x + samples.s[0]).reshape(6, 6, 2)
-    np.testing.assert_allclose(mesh.get_coordinates(), expected, rtol=1e-6)
-
-
-def test_a_tiny_displacement_is_enlarged_and_says_so():
-    samples = displacements()
-    tiny = Samples(1e-3 * samples.u, samples.y, samples.s, x=samples.x, inputs=samples.inputs)
-    title = panels(sheet(tiny, rows=1))[0].get_title()
-    assert "×" in title
-
-
 def test_padding_is_not_drawn():
     axes = panels(sheet(scattered(), rows=4))[:4]
     drawn = [sum(len(each.get_offsets()) for each in ax.collections if isinstance(each, PathCollection)) for ax in axes]
     assert drawn == [30, 20, 10, 5]
 
 
-def test_times_are_the_first_the_middle_and_the_last():
-    titles = [ax.get_title() for ax in panels(sheet(waves(), rows=1))]
-    assert [title for title in titles if "height" in title and "t" in title.split("\n")[0]][1:] == [
-        "output, $t$ = 0.1 s\nheight",
-        "$t$ = 0.3 s\nheight",
-        "$t$ = 0.5 s\nheight",
-    ]
+def test_times_are_the_first_and_the_last():
     axes = panels(sheet(waves(), rows=1))
-    assert mesh_value(axes[4], 0.5, 0.5) == pytest.approx(0.3)  # height = t
+    titles = [ax.get_title() for ax in axes if "height" in ax.get_title()]
+    assert titles[1:] == ["output, $t$ = 0.1 s\nheight (m)", "$t$ = 0.5 s\nheight (m)"]
+    assert mesh_value(axes[6], 0.5, 0.5) == pytest.approx(0.5)  # height = t
 
 
 def test_times_of_their_own_are_gathered():
@@ -181,15 +160,15 @@ def test_times_of_their_own_are_gathered():
     axes = panels(sheet(samples, rows=1))[1:]
     drawn = [np.concatenate([each.get_array() for each in ax.collections if len(each.get_offsets())]) for ax in axes]
     t = np.sort(y[:, 0])
-    expected = [np.sum(np.abs(t - level) <= np.ptp(t) / 6) for level in (t[0], t[300], t[-1])]
+    expected = [np.sum(np.abs(t - level) <= np.ptp(t) / 4) for level in (t[0], t[-1])]
     assert [len(values) for values in drawn] == expected
     assert "≈" in axes[0].get_title()
 
 
 def test_all_times_share_one_color_scale():
-    axes = panels(sheet(waves(), rows=1))[2::2]
+    axes = panels(sheet(waves(), rows=1))[3::3]
     limits = {mesh.get_clim() for ax in axes for mesh in ax.collections if isinstance(mesh, QuadMesh)}
-    assert len(axes) == 3
+    assert len(axes) == 2
     assert limits == {(np.float32(0.1), np.float32(0.5))}
 
 
@@ -200,43 +179,6 @@ def test_signed_values_diverge_from_zero_and_others_do_not():
     assert kind_of(np.array([2.0, 3.0])) == "plain"
     assert kind_of(np.array([-0.01, 3.0, np.nan])) == "plain"
     assert (MAPS["signed"], MAPS["plain"]) == ("RdBu_r", "viridis")
-
-
-@pytest.mark.parametrize("name", ["viridis", "RdBu_r"])
-def test_maps_survive_printing_in_gray(name):
-    # Lightness must rise all the way (viridis), or fall from the middle on both sides (diverging): a rainbow does not.
-    red, green, blue = mpl.colormaps[name](np.linspace(0, 1, 64))[:, :3].T
-    lightness = 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2
-    side = lightness if name == "viridis" else lightness[:32]
-    assert (np.diff(side) > 0).all()
-
-
-@pytest.mark.parametrize(
-    ("names", "stem"),
-    [
-        (("v1", "v2"), "v"),
-        (("velocity_x1", "velocity_x2"), "velocity"),
-        (("displacement x", "displacement y"), "displacement"),
-        (("wind_x", "wind_y"), "wind"),
-        (("u1", "u2"), None),  # names nobody gave
-        (("v1", "w2"), None),
-        (("v2", "v1"), None),
-        (("pressure", "temperature"), None),
-        (("v1",), None),
-    ],
-)
-def test_vectors_are_recognized_by_name(names, stem):
-    assert vector_stem([Variable(name) for name in names]) == stem
-
-
-def test_components_of_different_units_are_no_vector():
-    assert vector_stem([Variable("v1", "m"), Variable("v2", "s")]) is None
-    assert vector_stem([Variable("u1", "m"), Variable("u2", "m")]) == "u"
-
-
-def test_arrows_are_few_and_everywhere():
-    points = grid(np.linspace(0, 1, 50), np.linspace(0, 1, 50))
-    assert len(thinned(points)) == 100
 
 
 def test_missing_values_are_shown_as_missing():
@@ -253,15 +195,8 @@ def test_drawing_leaves_the_style_of_others_alone():
     assert dict(mpl.rcParams) == before
 
 
-def test_nothing_is_imported_before_something_is_drawn_and_never_a_window_system():
-    code = """
-import sys, loca.figures
-assert "matplotlib" not in sys.modules
-import jax.numpy as jnp
-x = jnp.linspace(0, 1, 5)[:, None]
-loca.figures.sheet(loca.Samples(jnp.ones((2, 5, 1)), x, jnp.ones((2, 5, 1)), x=x))
-assert "matplotlib.pyplot" not in sys.modules
-"""
+def test_nothing_is_imported_before_something_is_drawn():
+    code = "import sys, loca.figures; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 

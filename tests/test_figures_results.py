@@ -8,13 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib.collections import QuadMesh
+from matplotlib.colors import to_hex
 
 from loca.attention import Uncoupled
 from loca.data import Variable
 from loca.encoders import Sensors
 from loca.evaluation import Report
-from loca.figures import attention, box_plots, curves, fields
-from loca.figures.scales import MAPS, kind_of, norm_of
+from loca.figures import attention, box_plots, curves, fields, line_styles
+from loca.figures.panels import MAPS, norm_of
 from loca.models import LOCA, DeepONet
 from loca.training import History
 from loca.training.history import Moment
@@ -181,10 +182,6 @@ def test_captions_stand_on_the_left_of_their_rows(case):
 
 
 def test_a_bad_prediction_does_not_make_a_quantity_signed():
-    truth = np.array([0.0, 1.0])
-    norm = norm_of(kind_of(truth), truth, np.array([-0.5, 1.5]))
-    assert (kind_of(truth), norm.vmin, norm.vmax) == ("plain", -0.5, 1.5)
-    assert kind_of(np.concatenate([truth, [-0.5]])) == "signed"
     data = field_data()
     figure = fields(small(data), dataclasses.replace(data, s=data.s - data.s.min()), rows=1)
     meshes = [mesh for ax in panels(figure)[1:3] for mesh in ax.collections]
@@ -192,35 +189,11 @@ def test_a_bad_prediction_does_not_make_a_quantity_signed():
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("factor", "power", "unit"), [(1e5, 3, "$10^{3}$ Pa"), (2e-3, -3, "$10^{-3}$ Pa"), (20.0, 0, "Pa")]
-)
-def test_powers_stand_with_the_unit_and_not_over_it(factor, power, unit):
-    data = field_data()
-    data = dataclasses.replace(data, s=data.u / jnp.max(jnp.abs(data.u)) * factor)
-    figure = fields(small(data), data, rows=1)
-    bar = [ax for ax in figure.axes if ax.get_label() == "<colorbar>"][1]
-    assert bar.get_xlabel() == unit
-    assert bar.xaxis.get_offset_text().get_text() == ""
-    ticks = zip(bar.get_xticks(), bar.get_xticklabels(), strict=True)
-    for value, label in ticks:
-        assert float(label.get_text().replace("−", "-")) * 10.0**power == pytest.approx(value, abs=1e-6 * factor)
-
-
-@pytest.mark.full
 def test_of_many_times_the_last_is_shown():
     data = waves()
     axes = panels(fields(small(data), data, rows=1))
-    assert len(axes) == 2 + 2 * 3
-    assert mesh_value(axes[2], 0.5, 0.5) == pytest.approx(0.5)  # height = t
-
-
-def test_a_displacement_and_its_prediction_have_one_frame():
-    data = displacements()
-    axes = panels(fields(small(data), data, rows=1))
-    assert axes[1].get_xlim() == axes[2].get_xlim()
-    assert axes[1].get_ylim() == axes[2].get_ylim()
-    assert any(type(each).__name__ == "Quiver" for each in axes[3].collections)  # an error deforms nothing
+    assert len(axes) == 3 + 3 * 3
+    assert mesh_value(axes[3], 0.5, 0.5) == pytest.approx(0.5)  # height = t
 
 
 @pytest.mark.parametrize("rows", [0, [], [5], [-1]])
@@ -267,6 +240,17 @@ def test_seeds_make_a_band_around_their_median():
 def test_numbers_that_are_not_there_are_refused():
     with pytest.raises(ValueError, match="no record has both `step` and one of loss"):
         curves([{"value": 1.0}])
+
+
+def test_every_model_has_one_color_everywhere():
+    alone, together = (line_styles(names) for names in (["FNO"], ["runs/deeponet", "mine", "FNO", "LOCA", "loca-2"]))
+    assert alone["FNO"] == together["FNO"]
+    assert line_styles(["LOCA"])["LOCA"] == together["LOCA"]
+    assert len({tuple(look.values()) for look in together.values()}) == 5
+    color = together["FNO"]["color"]
+    assert curves({"FNO": [{"step": 1, "loss": 2.0}]}).axes[0].lines[0].get_color() == color
+    assert to_hex(box_plots({"FNO": report(0)}).axes[0].patches[0].get_facecolor()) == color.lower()
+    assert line_styles([str(i) for i in range(40)])["39"]
 
 
 # --- attention ---

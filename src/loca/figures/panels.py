@@ -1,190 +1,488 @@
-"""Drawing one function into one panel: curves, fields, points, arrows, deformed grids and globes."""
+"""Functions in panels, one function per row and one quantity per column: numbers, curves, fields, clouds, maps."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float
 
-from loca.data import grid_shape
-from loca.figures.columns import Column
-from loca.figures.style import ERROR_COLOR, INK, INPUT_COLOR, MISSING, OUTLINE, OUTPUT_COLOR
+from loca.data import Samples, Shared, Variable, grid_shape
+from loca.domains import Domain
+from loca.figures.style import ERROR_COLOR, INK, INPUT_COLOR, MISSING, OUTLINE, OUTPUT_COLOR, style, typeset, with_unit
+from loca.typing import Measurements, values_of
 
 if TYPE_CHECKING:
+    import xarray
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap, Normalize
+    from matplotlib.colors import Normalize
+    from matplotlib.figure import Figure
 
-ARROWS = 10
-"""Number of arrows along the longer side of a panel: as many as stay distinct in a panel of one inch."""
+SLICES = 2
+"""The most values of a leading coordinate, such as time, that are drawn, each in a column of its own."""
 
-LINES = 15
-"""Number of lines of a deformed grid along each side."""
+FEWEST = 4
+"""Smallest number of locations at exactly one time that counts as a slice."""
+
+GEOGRAPHIC = {"lat", "latitude", "degrees_north"}, {"lon", "longitude", "degrees_east"}
+"""Names and units of the two coordinates of maps."""
+
+# ---- colors ----------------------------------------------------------------------------------------------------------
+
+MAPS = {"plain": "viridis", "log": "viridis", "size": "viridis", "signed": "RdBu_r", "error": "PuOr"}
+"""The color map of each kind of scale. Errors have colors of their own: purple and orange around white at 0."""
+
+ONE_SIDED = 0.25
+"""A field counts as signed if its smaller extreme is at least this fraction of its larger one. Below that, three
+eighths of a color scale centered at 0 would be unused."""
+
+DECADES = 100.0
+"""Ratio of the 99 % to the 1 % quantile from which positive values have a logarithmic scale."""
+
+OUTLIER = 4.0
+"""Errors have the limits of 99 % of the values if the largest is this many times larger."""
+
+
+def kind_of(values: Float[np.ndarray, " _"]) -> str:
+    """The kind of scale that suits values: "signed", "log" or "plain"."""
+    low, high = limits(values)
+    if low < 0.0 < high and min(-low, high) > ONE_SIDED * max(-low, high):
+        return "signed"
+    if low > 0.0:
+        first, last = np.quantile(values[np.isfinite(values)], [0.01, 0.99])
+        return "log" if last > DECADES * first else "plain"
+    return "plain"
+
+
+def norm_of(kind: str, values: Float[np.ndarray, "*shape"]) -> Normalize:
+    """The limits of a scale: the range of the values, but around 0 for "signed" and "error" and from 0 for "size".
+
+    Few large errors do not count, see `OUTLIER`; neither do values far below the others on a logarithmic scale.
+    """
+    from matplotlib.colors import LogNorm, Normalize
+
+    low, high = limits(values)
+    finite = values[np.isfinite(values)]
+    largest = max(abs(low), abs(high)) or 1.0
+    if kind == "error" and finite.size:
+        most = float(np.quantile(np.abs(finite), 0.99))
+        largest = most if 0.0 < OUTLIER * most < largest else largest
+    if kind in ("error", "signed"):
+        return Normalize(-largest, largest)
+    if kind == "size":
+        return Normalize(0.0, high or 1.0)
+    if low == high:  # a constant field has no range
+        low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
+    elif kind == "log":
+        return LogNorm(max(low, float(np.quantile(finite, 0.01)) / 10.0), high, clip=True)
+    return Normalize(low, high)
+
+
+def limits(values: Float[np.ndarray, "*shape"]) -> tuple[float, float]:
+    """The smallest and the largest finite value."""
+    finite = values[np.isfinite(values)]
+    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+
+
+# ---- quantities ------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Quantity:
+    """What a column of panels shows: one quantity of several functions.
+
+    **Arguments:**
+
+    - `name`, `unit`: of the quantity.
+    - `heading`: what it is, such as "input"; written above the first of several columns.
+    - `caption`: the value of a leading coordinate, such as time.
+    - `functions`: for each row an array over the last coordinates, a and b: along their grid, or along `point`. Numbers
+      have no dimension.
+    - `kind`: of the scale, see `MAPS`.
+    - `norms`: the limits of the colors in each row.
+    - `bounds`: smallest and largest coordinates over all functions and slices.
+    - `domain`: of the locations, if it has no more coordinates than a panel.
+    - `coordinates`: names and units of a and b.
+    - `is_shared`: whether all functions have the same locations.
+    - `overlay`: other values of the same quantity, drawn dashed over curves.
+    """
+
+    name: str
+    unit: str
+    heading: str
+    caption: str
+    functions: list[xarray.DataArray]
+    kind: str
+    norms: list[Normalize]
+    bounds: Float[np.ndarray, "2 _"]
+    domain: Domain | None
+    coordinates: tuple[Variable, ...]
+    is_shared: bool
+    overlay: list[xarray.DataArray] | None = None
+
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates of a panel; 0 for numbers."""
+        return len(self.coordinates) if self.functions[0].coords else 0
+
+    @property
+    def is_geographic(self) -> bool:
+        """Whether locations are (latitude, longitude): latitude comes first and points upwards."""
+        found = [known & {c.name.lower(), c.unit} for c, known in zip(self.coordinates, GEOGRAPHIC, strict=False)]
+        return (len(found) == 2 and all(found)) or (self.domain is not None and self.domain.is_geographic)
+
+    @property
+    def is_globe(self) -> bool:
+        """Whether locations span too much of the sphere for a flat map."""
+        return self.dimension == 2 and self.is_geographic and bool((np.ptp(self.bounds, axis=0) > (90.0, 180.0)).any())
+
+    @property
+    def is_isotropic(self) -> bool:
+        """Whether lengths along the coordinates can be compared, so that panels keep their ratio."""
+        return len({coordinate.unit for coordinate in self.coordinates}) == 1
+
+    @property
+    def is_framed(self) -> bool:
+        """Whether panels have a fixed ratio of height and width, which the layout must keep."""
+        return self.dimension == 0 or (self.dimension == 2 and (self.is_isotropic or self.is_geographic))
+
+    @property
+    def aspect(self) -> float:
+        """The ratio of width and height of the panels."""
+        if self.dimension == 0:  # as wide as the longest word above it
+            return LETTER * max(8, len(self.unit), *map(len, self.name.split())) / SMALLEST
+        if self.dimension == 1:
+            return CURVE_ASPECT
+        if self.is_globe:
+            return 2.0
+        if not self.is_framed:
+            return 1.2
+        across, up = np.ptp(self.bounds, axis=0).tolist()
+        if self.is_geographic:
+            across, up = up * math.cos(math.radians(self.bounds[:, 0].mean())), across
+        return float(np.clip(across / up, 0.5, 2.0)) if up > 0.0 else 1.0
+
+
+def inputs_of(samples: Samples, *, heading: str = "input", slices: int = 1, kind: str = "value") -> list[Quantity]:
+    """The quantities of the input functions, field by field."""
+    found = []
+    for part in samples.parts:
+        if isinstance(part.u, Measurements):
+            kept = np.asarray(part.u.mask)
+            x, u = ([np.asarray(a)[row] for a, row in zip(each, kept, strict=True)] for each in (part.u.x, part.u.u))
+        else:
+            u = list(np.asarray(values_of(part.u)[0]))
+            x = [np.arange(float(len(u[0])))[:, None] if part.x is None else np.asarray(part.x)] * len(u)
+        is_number = len(x[0]) == 1 and not isinstance(part.u, Measurements)
+        domain = samples.domain if x[0].shape[1] == samples.domain.dimension else None
+        coordinates = coordinates_of(part.sensor_coordinates, domain, "x", x[0].shape[1])
+        if is_number or (part.x is None and not isinstance(part.u, Measurements)):
+            coordinates = (Variable("sensor"),)
+        drawn = Drawn(x, coordinates, domain, heading, is_number=is_number, is_shared=len(set(map(id, x))) == 1)
+        found += drawn.quantities(u, part.inputs, slices, kind)
+    return found
+
+
+def outputs_of(
+    samples: Samples,
+    s: Float[Array | np.ndarray, "N P d_s"] | None = None,
+    *,
+    heading: str = "output",
+    slices: int = 1,
+    kind: str = "value",
+) -> list[Quantity]:
+    """The quantities of the output functions, or of other values `s` at the same queries."""
+    y = list(np.asarray(samples.y.take(jnp.arange(len(samples))).locations(len(samples))))
+    coordinates = coordinates_of(samples.query_coordinates, samples.domain, "y", samples.domain.dimension)
+    drawn = Drawn(y, coordinates, samples.domain, heading, is_shared=isinstance(samples.y, Shared))
+    return drawn.quantities(list(np.asarray(samples.s if s is None else s)), samples.outputs, slices, kind)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Drawn:
+    """The locations of several functions, which may differ between functions, and what is known about them."""
+
+    points: list[Float[np.ndarray, "_ _"]]
+    coordinates: tuple[Variable, ...]
+    domain: Domain | None
+    heading: str
+    is_number: bool = False
+    is_shared: bool = True
+
+    def quantities(
+        self, values: list[Float[np.ndarray, "_ _"]], variables: Sequence[Variable], slices: int, kind: str
+    ) -> list[Quantity]:
+        """The quantities of these channels, slice by slice; slices of one quantity have the same colors.
+
+        Functions of three coordinates are drawn at `slices` values of the first one; a single slice is the last value.
+        """
+        if len(self.coordinates) > 3:
+            raise ValueError(f"only functions of one to three coordinates can be drawn, got {len(self.coordinates)}")
+        coordinates = self.coordinates[-2:]
+        here = np.concatenate(self.points)[:, -len(coordinates) :]
+        sliced = list(slices_of(self.points, self.coordinates, slices))
+        kinds = [kind_of(np.concatenate(values)[:, c]) if kind == "value" else kind for c in range(len(variables))]
+        norms = [
+            [norm_of(chosen, np.concatenate([s[rows[i], c] for _, rows in sliced])) for i, s in enumerate(values)]
+            for c, chosen in enumerate(kinds)
+        ]
+        return [
+            Quantity(
+                name=variable.name.replace("_", " "),
+                unit=variable.unit,
+                heading=self.heading,
+                caption=caption,
+                functions=[self.array(x[row], s[row, c]) for x, s, row in zip(self.points, values, rows, strict=True)],
+                kind=kinds[c],
+                norms=norms[c],
+                bounds=np.stack([here.min(axis=0), here.max(axis=0)]),
+                domain=self.domain if len(self.coordinates) <= 2 else None,
+                coordinates=coordinates,
+                is_shared=self.is_shared,
+            )
+            for caption, rows in sliced
+            for c, variable in enumerate(variables)
+        ]
+
+    def array(self, points: Float[np.ndarray, "K _"], values: Float[np.ndarray, " K"]) -> xarray.DataArray:
+        """One function over the coordinates a and b, which have the labels of the axes."""
+        import xarray
+
+        if self.is_number:
+            return xarray.DataArray(values[0])
+        coordinates = self.coordinates[-2:]
+        points = points[:, -len(coordinates) :]
+        shape = grid_shape(points) if len(coordinates) == 2 else None
+        if shape is None:
+            axes, dims = points.T, ["a"] if len(coordinates) == 1 else ["point", "point"]
+        else:
+            grid = points.reshape(*shape, 2)
+            axes, dims = (grid[:, 0, 0], grid[0, :, 1]), ["a", "b"]
+        units = ("" if "degrees" in coordinate.unit else coordinate.unit for coordinate in coordinates)
+        labels = [{"long_name": with_unit(symbol(c.name), unit)} for c, unit in zip(coordinates, units, strict=True)]
+        coords = {name: (dim, axis, label) for name, dim, axis, label in zip("ab", dims, axes, labels, strict=False)}
+        found = xarray.DataArray(values.reshape(shape or -1), coords, list(dict.fromkeys(dims)))
+        return found.sortby(list(found.indexes))
+
+
+def coordinates_of(
+    given: tuple[Variable, ...], domain: Domain | None, letter: str, dimension: int
+) -> tuple[Variable, ...]:
+    """Names and units of coordinates: those of the data, those of the domain, or x1, x2, … for the letter x."""
+    if given:
+        return given
+    if domain is not None and domain.coordinate_names != tuple(f"y{i + 1}" for i in range(dimension)):
+        return tuple(map(Variable, domain.coordinate_names, domain.coordinate_units))
+    return tuple(Variable(letter if dimension == 1 else f"{letter}{i + 1}") for i in range(dimension))
+
+
+def symbol(name: str) -> str:
+    """A name for a label: a letter with a number or without, such as t or x1, as a symbol, and words as they are."""
+    parts = re.fullmatch(r"([^\W\d_])_?(\d*)", name)
+    if parts is None:
+        return {"lat": "latitude", "lon": "longitude"}.get(name, name.replace("_", " "))
+    return f"${parts[1]}_{{{parts[2]}}}$" if parts[2] else f"${parts[1]}$"
+
+
+def slices_of(
+    points: list[Float[np.ndarray, "_ _"]], coordinates: tuple[Variable, ...], count: int
+) -> Iterator[tuple[str, list[np.ndarray]]]:
+    """The caption of every slice, and the indices of the locations of every function that belong to it.
+
+    Functions of one or two coordinates have a single slice with all locations. If times hardly ever repeat within a
+    function, a slice holds all locations whose time is near its own.
+    """
+    if len(coordinates) < 3:
+        yield "", [np.arange(len(each)) for each in points]
+        return
+    levels = np.unique(np.concatenate([each[:, 0] for each in points]))
+    repeats = all(
+        np.array_equal(np.unique(each[:, 0]), levels) and FEWEST * len(levels) <= len(each) for each in points
+    )
+    near = 0.0 if repeats else float(np.ptp(levels)) / (2 * SLICES)
+    name, unit = symbol(coordinates[0].name), typeset(coordinates[0].unit)
+    for level in levels[np.unique(np.linspace(len(levels) - 1, 0, count).round().astype(int))]:
+        value = f"{level:.3g}".replace("-", "−")
+        caption = f"{name} {'=' if repeats else '≈'} {value} {unit}".rstrip()
+        yield caption, [np.flatnonzero(np.abs(each[:, 0] - level) <= near) for each in points]
+
+
+# ---- drawing ---------------------------------------------------------------------------------------------------------
+
+PRINT_WIDTH = 7.0
+"""Width of the text on a printed page, in inches."""
+
+SMALLEST, LARGEST = 0.8, 1.5
+"""Smallest and largest height of a panel, in inches."""
+
+CURVE_ASPECT = 1.6
+"""Width over height of a panel with a curve."""
+
+BAR = 0.3
+"""Height of a color bar with its labels, in inches."""
+
+LETTER = 0.062
+"""Average width of a letter in a title, in inches."""
 
 CROWDED = 100
 """Number of values from which a curve is drawn as a line; fewer labels are drawn as separate points."""
 
-VISIBLE = 0.05
-"""A displacement below this fraction of the domain is too small to see and is drawn magnified."""
+
+def draw(quantities: list[Quantity], captions: Sequence[str] | None = None) -> Figure:
+    """Draw functions, one per row, with one panel per quantity and a color bar below every field.
+
+    `captions` are written to the left of the rows, rotated.
+    """
+    from matplotlib.figure import Figure
+
+    count = len(quantities[0].functions)
+    aspects = [each.aspect for each in quantities]
+    headings = ["", *(each.heading for each in quantities)]
+    starts = [j == 0 or (headings[j] == "input" != headings[j + 1]) for j in range(len(quantities))]
+    height = float(np.clip(PRINT_WIDTH / sum(aspects), SMALLEST, LARGEST))
+    bar = BAR if any(each.dimension == 2 for each in quantities) else 0.07
+    gaps = [0.42 if start or each.dimension == 1 else 0.1 for start, each in zip(starts, quantities, strict=True)]
+    size = height * sum(aspects) + sum(gaps) + 0.3 * (captions is not None), (height + bar) * count + 0.7
+    with style():
+        layout = "compressed" if all(each.is_framed for each in quantities) else "constrained"
+        figure = Figure(figsize=size, layout=layout)
+        grid = figure.add_gridspec(count, len(quantities), width_ratios=aspects)
+        panels: dict[tuple[int, bytes], list[Axes]] = {}
+        for j, quantity in enumerate(quantities):
+            projection = "mollweide" if quantity.is_globe else None
+            axes = [figure.add_subplot(grid[i, j], projection=projection) for i in range(count)]
+            for row, ax in enumerate(axes):
+                (draw_number, draw_curve, draw_field)[quantity.dimension](ax, quantity, row)
+                ax.tick_params(labelleft=starts[j] or quantity.dimension == 1, labelbottom=row == count - 1)
+                ax.set(
+                    title="",
+                    xlabel=ax.get_xlabel() if row == count - 1 else "",
+                    ylabel=ax.get_ylabel() if starts[j] and quantity.dimension == 2 else "",
+                )
+            axes[0].set_title(title_of(quantity, height * aspects[j], headings[j] != quantity.heading))
+            if quantity.dimension and not quantity.is_globe:
+                panels.setdefault((quantity.dimension, quantity.bounds.tobytes()), []).extend(axes)
+        for ax, caption in zip(figure.axes, captions or (), strict=False):  # the axes of the first column come first
+            ax.set_ylabel(f"{caption}\n{ax.get_ylabel()}".rstrip())
+        for (dimension, _), same in panels.items():  # panels of the same locations have the same limits
+            for along in "xy"[:dimension]:
+                ends = np.array([getattr(ax, f"get_{along}lim")() for ax in same])
+                for ax in same:
+                    getattr(ax, f"set_{along}lim")(ends.min(), ends.max())
+        figure.draw_without_rendering()  # computes the layout now, in this style
+    return figure
 
 
-def draw_number(ax: Axes, column: Column, row: int) -> None:
+def title_of(quantity: Quantity, width: float, is_first: bool) -> str:
+    """The heading, the slice, and the wrapped name with its unit, for a panel of this width in inches."""
+    above = ", ".join(filter(None, (quantity.heading if is_first else "", quantity.caption)))
+    letters = max(8, int(width / LETTER))
+    lines = textwrap.wrap(quantity.name, letters, break_long_words=False)
+    unit = f"({typeset(quantity.unit)})" if quantity.unit else ""
+    if lines and len(lines[-1]) + len(quantity.unit) + 3 <= letters:
+        lines[-1], unit = f"{lines[-1]} {unit}".rstrip(), ""
+    return "\n".join(filter(None, (above, *lines, unit)))
+
+
+def draw_number(ax: Axes, quantity: Quantity, row: int) -> None:
     """Write a single number into the middle of a panel without a frame."""
-    (value,) = column.values[row]
-    ax.text(0.5, 0.5, f"{value:.4g}".replace("-", "−"), transform=ax.transAxes, ha="center", va="center")
-    ax.set_xticks([])
-    ax.set_yticks([])
+    value = f"{float(quantity.functions[row]):.4g}".replace("-", "−")
+    ax.text(0.5, 0.5, value, transform=ax.transAxes, ha="center", va="center")
+    ax.set(xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
 
 
-def draw_curve(ax: Axes, column: Column, row: int) -> None:
+def draw_curve(ax: Axes, quantity: Quantity, row: int) -> None:
     """Draw values over one coordinate: a line, or points if locations are few and differ between functions."""
-    x, values = column.points[row][:, 0], column.values[row]
-    order = np.argsort(x, kind="stable")
-    few = len(x) < 2 or (not column.is_shared and len(x) < CROWDED)
-    ax.plot(x[order], values[order], "." if few else "-", color=curve_color(column))
-    if column.overlay is not None:
-        ax.plot(x[order], column.overlay[row][order], "x" if few else "--", color=INK, linewidth=0.8)
-    if column.is_error:
+    function = quantity.functions[row]
+    few = function.size < 2 or (not quantity.is_shared and function.size < CROWDED)
+    color = ERROR_COLOR if quantity.kind == "error" else INPUT_COLOR if quantity.heading == "input" else OUTPUT_COLOR
+    function.plot.line("." if few else "-", ax=ax, color=color)
+    if quantity.overlay is not None:
+        quantity.overlay[row].plot.line("x" if few else "--", ax=ax, color=INK, linewidth=0.8)
+    if quantity.kind == "error":
         ax.axhline(0.0, color=OUTLINE, linewidth=0.5, zorder=0)
-    ax.margins(x=0.0 if not few else 0.02)
-    ax.spines[["top", "right"]].set_visible(False)
+    ax.margins(x=0.02 if few else 0.0)
     ax.locator_params(axis="y", nbins=4)
     ax.locator_params(axis="x", nbins=5)
 
 
-def curve_color(column: Column) -> str:
-    """Blue for inputs, vermilion for outputs, green for errors."""
-    return ERROR_COLOR if column.is_error else OUTPUT_COLOR if column.is_output else INPUT_COLOR
+def draw_field(ax: Axes, quantity: Quantity, row: int) -> None:
+    """Draw values over two coordinates as colors with a color bar below."""
+    import matplotlib as mpl
 
-
-def draw_field(ax: Axes, column: Column, row: int, cmap: Colormap, norm: Normalize) -> None:
-    """Draw values over two coordinates as colors: the cells of a grid, or points."""
-    points, values = column.points[row], column.values[row]
-    shape = grid_shape(jnp.asarray(points))
-    if column.is_vector and column.is_displacement and shape is not None:
-        draw_deformed(ax, points.reshape(*shape, 2), values.reshape(*shape, 2), cmap, norm)
+    function, norm = quantity.functions[row], quantity.norms[row]
+    if quantity.is_globe:
+        function = on_globe(function)
+    across, up = ("b", "a") if quantity.is_geographic else ("a", "b")
+    cloud = function if "point" in function.dims else function.stack(point=("a", "b"))
+    points = np.stack([cloud[across], cloud[up]], axis=-1)
+    cmap = mpl.colormaps[MAPS[quantity.kind]].with_extremes(bad=MISSING)
+    look = {"cmap": cmap, "norm": norm, "rasterized": True}
+    known = np.isfinite(function.to_numpy())
+    triangles = quantity.domain.triangles(points) if "point" in function.dims and quantity.domain is not None else None
+    if "point" not in function.dims:
+        if quantity.is_globe:  # xarray sets limits, which maps of the globe do not have
+            ax.pcolormesh(function.b, function.a, np.ma.masked_invalid(function), shading="nearest", **look)
+        else:
+            function.plot.pcolormesh(x=across, y=up, ax=ax, add_colorbar=False, **look)
+    elif triangles is not None and known.all():
+        ax.tripcolor(*points.T, function.to_numpy(), triangles=triangles, shading="gouraud", **look)
+    else:  # one dot per location, as large as possible without hiding its neighbors; outlines keep white dots visible
+        size = float(np.clip(2500.0 / len(points), 2.0, 16.0))  # in square points; a panel of an inch has 5184
+        line = {"linewidth": 0.2 if size > 4.0 else 0.0, "edgecolor": OUTLINE}
+        ax.scatter(*points[known].T, s=size, c=function.to_numpy()[known], **look, **line)
+        ax.scatter(*points[~known].T, s=size, color=MISSING, marker="x", linewidth=0.4)
+    add_colorbar(ax, quantity, norm, limits(function.to_numpy()))
+    if quantity.is_globe:
+        ax.set_xticks(np.radians(np.arange(-120, 121, 60)), labels=[])
+        ax.set_yticks(np.radians(np.arange(-60, 61, 30)), labels=[])
+        ax.grid(color="white", linewidth=0.25, alpha=0.6)
         return
-    colors = column.colors[row]
-    upright = column.is_geographic
-    drawn = points[:, ::-1] if upright else points
-    triangles = None if shape is not None or column.domain is None else column.domain.triangles(points)
-    if triangles is not None and np.isfinite(colors).all():
-        ax.tripcolor(
-            points[:, 0],
-            points[:, 1],
-            colors,
-            triangles=triangles,
-            cmap=cmap,
-            norm=norm,
-            shading="gouraud",
-            rasterized=True,
-        )
-    elif shape is None:
-        draw_points(ax, drawn, colors, cmap, norm)
-        (left, bottom), (right, top) = column.bounds[:, ::-1] if upright else column.bounds
-        ax.update_datalim([(left, bottom), (right, top)])  # all slices have the same limits
-        ax.autoscale_view()
+    ax.set(xlabel=cloud[across].attrs["long_name"], ylabel=cloud[up].attrs["long_name"])
+    ax.locator_params(nbins=3)
+    ax.spines[:].set_visible(True)
+    width, height = np.ptp(quantity.bounds, axis=0)
+    if quantity.is_geographic:
+        ax.set_aspect(1.0 / math.cos(math.radians(quantity.bounds[:, 0].mean())))
+    elif quantity.is_isotropic and width < 4.0 * height and height < 4.0 * width:  # else it would be too narrow to read
+        ax.set_aspect("equal")
+
+
+def on_globe(function: xarray.DataArray) -> xarray.DataArray:
+    """A function of latitudes and longitudes in degrees, in radians from −π to π; a grid reaches around the edge."""
+    a, b = np.radians(function.a), np.radians((function.b + 180.0) % 360.0 - 180.0)
+    function = function.assign_coords(a=a, b=b)
+    if "point" in function.dims:
+        return function
+    function = function.sortby("b").pad(b=1, mode="wrap")  # the cells cut by the edge of the map are on both sides
+    a, b = function.a.to_numpy().copy(), function.b.to_numpy().copy()
+    b[0], b[-1] = b[0] - 2.0 * np.pi, b[-1] + 2.0 * np.pi
+    a[0], a[-1] = max(a[0], (a[1] - np.pi) / 3.0), min(a[-1], (a[-2] + np.pi) / 3.0)  # cells end at the poles
+    return function.assign_coords(a=a, b=b)
+
+
+def add_colorbar(ax: Axes, quantity: Quantity, norm: Normalize, ends: tuple[float, float]) -> None:
+    """Add a horizontal color bar below a panel; arrows at its ends mark values beyond them."""
+    import matplotlib as mpl
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LogNorm
+    from matplotlib.ticker import MaxNLocator
+
+    low, high = norm.vmin or 0.0, norm.vmax or 0.0
+    slack = 1e-6 * (high - low)
+    beyond = (ends[0] < low - slack) + 2 * (ends[1] > high + slack)
+    extend = ("neither", "min", "max", "both")[beyond]
+    mappable = ScalarMappable(norm, mpl.colormaps[MAPS[quantity.kind]])
+    bar = ax.figure.colorbar(mappable, ax=ax, location="bottom", aspect=14 * quantity.aspect, pad=0.02, extend=extend)
+    bar.outline.set_linewidth(0.5)  # pyright: ignore[reportCallIssue]
+    if isinstance(norm, LogNorm):
+        bar.minorticks_off()
     else:
-        (a, b), field = sorted_grid(points.reshape(*shape, 2), colors.reshape(shape))
-        across, up, field = (b, a, field) if upright else (a, b, field.T)
-        ax.pcolormesh(edges(across), edges(up), np.ma.masked_invalid(field), cmap=cmap, norm=norm, rasterized=True)
-    if column.is_vector:
-        draw_arrows(ax, drawn, values, norm.vmax or 1.0)
-
-
-def draw_points(
-    ax: Axes, points: Float[np.ndarray, "P 2"], colors: Float[np.ndarray, " P"], cmap: Colormap, norm: Normalize
-) -> None:
-    """Draw one dot per location, as large as possible without hiding its neighbors."""
-    size = float(np.clip(2500.0 / len(points), 2.0, 16.0))  # in square points; a panel of an inch has 5184
-    known = np.isfinite(colors)
-    ax.scatter(*points[~known].T, s=size, color=MISSING, marker="x", linewidth=0.4)
-    # Outlines keep white dots visible; very small dots have none.
-    line = {"linewidth": 0.2 if size > 4.0 else 0.0, "edgecolor": OUTLINE}
-    ax.scatter(*points[known].T, c=colors[known], s=size, cmap=cmap, norm=norm, rasterized=True, **line)
-
-
-def draw_arrows(ax: Axes, points: Float[np.ndarray, "P 2"], v: Float[np.ndarray, "P 2"], largest: float) -> None:
-    """Draw a coarse set of arrows, the longest twice as long as their spacing.
-
-    They are dark because colors are light where arrows are long.
-    """
-    keep = thinned(points)
-    spacing = np.ptp(points, axis=0).max() / ARROWS
-    ax.quiver(
-        *points[keep].T, *v[keep].T, color=INK, angles="xy", scale_units="xy", scale=largest / (2.0 * spacing),
-        width=0.009, headwidth=3.5, headlength=4.0, headaxislength=3.5, minlength=0.3, pivot="mid",
-    )  # fmt: skip
-
-
-def thinned(points: Float[np.ndarray, "P 2"]) -> Int[np.ndarray, " K"]:
-    """Indices of the locations nearest to the centers of the cells of a coarse grid, one per cell."""
-    low, size = points.min(axis=0), np.ptp(points, axis=0)
-    position = (points - low) / np.where(size == 0.0, 1.0, size).max() * ARROWS * (1.0 - 1e-9)
-    cell = np.floor(position).astype(int)
-    distance = np.linalg.norm(position - cell - 0.5, axis=1)
-    order = np.lexsort((distance, cell[:, 1], cell[:, 0]))
-    _, first = np.unique(cell[order], axis=0, return_index=True)
-    return order[first]
-
-
-def draw_deformed(
-    ax: Axes, x: Float[np.ndarray, "a b 2"], v: Float[np.ndarray, "a b 2"], cmap: Colormap, norm: Normalize
-) -> None:
-    """Draw the deformed grid x + v(x), colored by |v|, and the outline of the undeformed one."""
-    place = x + magnification(x, norm.vmax or 1.0) * v
-    colors = np.ma.masked_invalid(np.linalg.norm(v, axis=-1))
-    if np.isfinite(place).all():
-        ax.pcolormesh(place[..., 0], place[..., 1], colors, cmap=cmap, norm=norm, shading="gouraud", rasterized=True)
-    for lines in (place, place.swapaxes(0, 1)):
-        for i in np.unique(np.linspace(0, len(lines) - 1, LINES).round().astype(int)):
-            ax.plot(*lines[i].T, color="white", linewidth=0.2)
-    outline = np.concatenate([x[:, 0], x[-1], x[::-1, -1], x[0, ::-1]])
-    ax.plot(*outline.T, color=INK, linewidth=0.5, linestyle=(0, (3, 2)))
-
-
-def magnification(x: Float[np.ndarray, "*P 2"], largest: float) -> float:
-    """The factor by which displacements are magnified: 1, or a round number if they would be too small to see."""
-    extent = float(np.ptp(x.reshape(-1, 2), axis=0).max())
-    if not 0.0 < largest < VISIBLE * extent:
-        return 1.0
-    return float(f"{2.0 * VISIBLE * extent / largest:.0e}")
-
-
-def draw_globe(ax: Axes, column: Column, row: int, cmap: Colormap, norm: Normalize) -> None:
-    """Draw values over latitude and longitude in the Mollweide projection, which preserves areas."""
-    values = column.colors[row]
-    latitude, longitude = column.points[row].T
-    longitude = np.mod(longitude + 180.0, 360.0) - 180.0
-    points = np.stack([latitude, longitude], axis=-1)
-    shape = grid_shape(jnp.asarray(column.points[row]))
-    if shape is None:
-        draw_points(ax, np.radians(points[:, ::-1]), values, cmap, norm)
-    else:
-        (a, b), field = sorted_grid(points.reshape(*shape, 2), values.reshape(shape))
-        a, b = np.clip(edges(a), -90.0, 90.0), np.clip(edges(b), -180.0, 180.0)
-        # The cells cut by the edge of the map are drawn on both sides of it.
-        b, field = np.append(b, 180.0), np.concatenate([field, field[:, :1]], axis=1)
-        ax.pcolormesh(np.radians(b), np.radians(a), np.ma.masked_invalid(field), cmap=cmap, norm=norm, rasterized=True)
-    ax.set_xticks(np.radians(np.arange(-120, 121, 60)), labels=[])
-    ax.set_yticks(np.radians(np.arange(-60, 61, 30)), labels=[])
-    ax.grid(color="white", linewidth=0.25, alpha=0.6)
-
-
-def sorted_grid(
-    points: Float[np.ndarray, "a b 2"], field: Float[np.ndarray, "a b"]
-) -> tuple[tuple[Float[np.ndarray, " a"], Float[np.ndarray, " b"]], Float[np.ndarray, "a b"]]:
-    """The axes of a grid in increasing order, and the field in the same order."""
-    a, b = points[:, 0, 0], points[0, :, 1]
-    a_order, b_order = np.argsort(a), np.argsort(b)
-    return (a[a_order], b[b_order]), field[np.ix_(a_order, b_order)]
-
-
-def edges(middles: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k+1"]:
-    """The edges of cells, from their centers."""
-    if len(middles) == 1:
-        return middles[0] + np.array([-0.5, 0.5])
-    inner = 0.5 * (middles[1:] + middles[:-1])
-    return np.concatenate([[2 * middles[0] - inner[0]], inner, [2 * middles[-1] - inner[-1]]])
+        bar.locator = MaxNLocator(nbins=3, steps=[1, 2, 5, 10])

@@ -1,4 +1,4 @@
-"""Line plots of losses and errors, and box plots of the errors of all functions."""
+"""Line plots of losses and errors, box plots of the errors of all functions, and the coverage of bands."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from loca.evaluation import MEASURES, Distribution, Report
-from loca.figures.style import INK, PALETTE, log_axis, style, with_unit
+from loca.evaluation import MEASURES, RELIABILITY_LEVELS, Distribution, Report
+from loca.figures.style import INK, line_styles, log_axis, style, with_unit
 from loca.training import History
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 Points = Sequence[Mapping[str, Any]]
 """Records with named numbers, such as `history.to_json()`."""
-
-DASHES = ("-", "--", ":", "-.")
-"""Line styles, so that lines are distinct without color."""
 
 FEW = 30
 """Largest number of values of x at which every point gets a marker."""
@@ -60,28 +57,30 @@ def curves(
     with style():
         figure = Figure(figsize=(0.3 + 2.7 * len(shown), 2.1), layout="constrained")
         for ax, each in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
-            for i, (name, points) in enumerate(records.items()):
-                draw_line(ax, series(points, x, each), name, PALETTE[i % len(PALETTE)], DASHES[i % len(DASHES)])
-            ax.set_xlabel(x_label if x_label is not None else title(x))
-            ax.set_ylabel(title(each))
+            for name, look in line_styles(records).items():
+                draw_line(ax, series(records[name], x, each), label=name, **look)
+            ax.set(xlabel=x_label if x_label is not None else title(x), ylabel=title(each))
             if all(np.all(values > 0.0) for points in records.values() for values in series(points, x, each)[1]):
                 log_axis(ax)
-            ax.spines[["top", "right"]].set_visible(False)
         if len(records) > 1:
-            figure.axes[0].legend(frameon=False, fontsize=6.5)
+            figure.axes[0].legend()
         figure.draw_without_rendering()
     return figure
 
 
-def draw_line(
-    ax: Axes, data: tuple[Float[np.ndarray, " K"], list[np.ndarray]], name: str, color: str, dash: str
-) -> None:
-    """Draw the medians, and a band from the smallest to the largest value where there are several."""
+def draw_line(ax: Axes, data: tuple[Float[np.ndarray, " K"], list[np.ndarray]], color: str, **options: Any) -> None:
+    """Draw the medians, and a band from the smallest to the largest value where there are several.
+
+    **Arguments:**
+
+    - `data`: from `series`.
+    - `color`, `options`: of the line, for matplotlib, such as those of `line_styles`.
+    """
     places, values = data
     if not len(places):
         return
     marker = "o" if len(places) <= FEW else None
-    ax.plot(places, [np.median(each) for each in values], dash, marker=marker, color=color, label=name)
+    ax.plot(places, [np.median(each) for each in values], marker=marker, color=color, **options)
     if any(len(each) > 1 for each in values):
         low, high = [each.min() for each in values], [each.max() for each in values]
         ax.fill_between(places, low, high, color=color, alpha=0.2, linewidth=0.0)
@@ -137,10 +136,8 @@ def box_plots(reports: Mapping[str, Report] | Report, metric: str = "relative_l2
     groups: dict[str, list[int]] = {}
     for channel in range(len(first.outputs)):
         groups.setdefault(first.unit(metric, channel), []).append(channel)
-    label = max((len(line) for name in named for line in wrapped(name).split("\n")), default=0)
-    box_width = (
-        0.28 if len(first.outputs) > 1 else max(0.28, LETTER * label)
-    )  # the names of models are below their boxes
+    label = max(len(line) for name in named for line in wrapped(name).split("\n"))
+    box_width = 0.28 if len(first.outputs) > 1 else max(0.28, LETTER * label)  # names of models are below their boxes
     widths = [max(1.0, len(channels) * (0.3 + box_width * len(named))) for channels in groups.values()]
     with style():
         figure = Figure(figsize=(0.35 + sum(widths) + 0.45 * len(groups), 2.2), layout="constrained")
@@ -149,25 +146,26 @@ def box_plots(reports: Mapping[str, Report] | Report, metric: str = "relative_l2
             draw_boxes(ax, named, metric, channels)
             ax.set_ylabel(with_unit(MEASURES[metric].title, unit))
         if len(first.outputs) > 1 and len(named) > 1:
-            figure.legend(*box_legend(named), loc="outside upper center", ncols=len(named), frameon=False)
+            figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(named))
         figure.draw_without_rendering()
     return figure
 
 
 def draw_boxes(ax: Axes, named: Mapping[str, Report], metric: str, channels: list[int]) -> None:
-    """Draw one group of boxes per channel, in the order of the reports."""
+    """Draw one group of boxes per channel, in the order of the reports, whose names are the labels for a legend."""
     first = next(iter(named.values()))
     width = GROUP / len(named)
     offsets = (np.arange(len(named)) - 0.5 * (len(named) - 1)) * width
-    for offset, color, report in zip(offsets, colors(named), named.values(), strict=True):
-        boxes = [box(report, metric, channel) for channel in channels]
-        places = np.arange(len(channels)) + offset
-        line = {"color": INK, "linewidth": 0.6}
-        ax.bxp(
-            boxes, positions=places, widths=0.75 * width, patch_artist=True, manage_ticks=False,
-            boxprops={"facecolor": color, "edgecolor": INK, "linewidth": 0.6, "alpha": 0.75},
+    line = {"color": INK, "linewidth": 0.6}
+    for offset, (name, look) in zip(offsets, line_styles(named).items(), strict=True):
+        values = [named[name].of(metric, channel) for channel in channels]
+        ax.boxplot(
+            [each[np.isfinite(each)] for each in values],
+            positions=np.arange(len(channels)) + offset, widths=0.75 * width, patch_artist=True, manage_ticks=False,
+            label=name,
+            boxprops={"facecolor": look["color"], "edgecolor": INK, "linewidth": 0.6, "alpha": 0.75},
             medianprops={"color": "black", "linewidth": 1.1}, whiskerprops=line, capprops=line,
-            flierprops={"marker": "o", "markersize": 1.8, "markerfacecolor": color, "markeredgewidth": 0.0},
+            flierprops={"marker": "o", "markersize": 1.8, "markerfacecolor": look["color"], "markeredgewidth": 0.0},
         )  # fmt: skip
     if first.baseline is not None and metric in first.baseline:
         for place, channel in enumerate(channels):
@@ -175,29 +173,14 @@ def draw_boxes(ax: Axes, named: Mapping[str, Report], metric: str, channels: lis
             ax.hlines(median, place - 0.5 * GROUP, place + 0.5 * GROUP, color=INK, linewidth=0.8, linestyle=(0, (4, 2)))
             ax.annotate("reference", (place + 0.5 * GROUP, median), (0, 1.5), textcoords="offset points",
                         ha="right", va="bottom", fontsize=5.5, color=INK)  # fmt: skip
-    alone = len(first.outputs) == 1 and len(named) > 1
-    places, labels = (
-        (offsets, list(named)) if alone else (range(len(channels)), [first.outputs[c].name for c in channels])
-    )
-    ax.set_xticks(list(places), [wrapped(label) for label in labels])
+    places, labels = np.arange(len(channels)), [first.outputs[c].name for c in channels]
+    if len(first.outputs) == 1 and len(named) > 1:
+        places, labels = offsets, list(named)
+    ax.set_xticks(places, [wrapped(label) for label in labels])
     ax.set_xlim(-0.5, len(channels) - 0.5)
     ax.tick_params(axis="x", length=0.0)
-    ax.spines[["top", "right"]].set_visible(False)
     if not MEASURES[metric].larger_is_better:
         log_axis(ax)
-
-
-def box(report: Report, metric: str, channel: int) -> dict[str, Any]:
-    """The statistics of a box, with the keys that matplotlib expects."""
-    found = report.distribution(metric, channel)
-    return {
-        "med": found.median,
-        "q1": found.lower_quartile,
-        "q3": found.upper_quartile,
-        "whislo": found.lower_whisker,
-        "whishi": found.upper_whisker,
-        "fliers": report.of(metric, channel)[list(found.outliers)],
-    }
 
 
 def wrapped(name: str) -> str:
@@ -205,13 +188,40 @@ def wrapped(name: str) -> str:
     return textwrap.fill(name.replace("_", " "), LETTERS)
 
 
-def colors(named: Mapping[str, Report]) -> list[str]:
-    """One color per model; colors repeat if there are more models than colors."""
-    return [PALETTE[i % len(PALETTE)] for i in range(len(named))]
+def reliability(reports: Mapping[str, Report] | Report) -> Figure:
+    """Draw the share of labels, and of functions, that bands contain over the level of the bands.
 
+    On the diagonal bands contain as much as they claim, below it less. Pointwise and simultaneous bands have panels of
+    their own; with one report there is a line for each channel, with several the mean over channels of each.
 
-def box_legend(named: Mapping[str, Report]) -> tuple[list[Any], list[str]]:
-    """The handles and labels of a legend for `draw_boxes`: one colored patch per model, and the names of the models."""
-    from matplotlib.patches import Patch
+    **Arguments:**
 
-    return [Patch(facecolor=color, alpha=0.75) for color in colors(named)], list(named)
+    - `reports`: of models that know their error, by name, or a single one.
+    """
+    from matplotlib.figure import Figure
+
+    many = {"": reports} if isinstance(reports, Report) else dict(reports)
+    many = {name: report for name, report in many.items() if report.reliability}
+    if not many:
+        raise ValueError("no report has the coverage of bands; evaluate a model that knows its error")
+    lines: dict[str, dict[str, np.ndarray]] = {"pointwise": {}, "simultaneous": {}}
+    for name, report in many.items():
+        for kind, shares in (report.reliability or {}).items():
+            own = {variable.name: shares[:, c] for c, variable in enumerate(report.outputs)}
+            lines[kind] |= own if len(many) == 1 else {name: shares.mean(axis=1)}
+    lines = {kind: named_lines for kind, named_lines in lines.items() if named_lines}
+    looks = line_styles(lines["pointwise"])
+    with style():
+        figure = Figure(figsize=(0.3 + 2.1 * len(lines), 2.3), layout="constrained")
+        axes = figure.subplots(1, len(lines), squeeze=False)[0]
+        for ax, (kind, inside) in zip(axes, lines.items(), strict=True):
+            ax.plot([0, 1], [0, 1], color=INK, linewidth=0.6)
+            for name, shares in inside.items():
+                ax.plot(RELIABILITY_LEVELS, shares, marker="o", label=name, **looks[name])
+            what = "labels" if kind == "pointwise" else "functions"
+            ax.set(title=f"{kind} bands", xlabel="level", ylabel=f"{what} inside", xlim=(0, 1), ylim=(0, 1))
+            ax.set_aspect("equal")
+        if len(looks) > 1:
+            axes[0].legend()
+        figure.draw_without_rendering()
+    return figure

@@ -1,10 +1,11 @@
-"""The style of all figures: sized for print, legible in gray and with color-blindness."""
+"""The style of all figures: sized for print, legible in gray and with color-blindness; one color for each model."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # importing matplotlib takes as long as importing everything else
@@ -27,8 +28,12 @@ STYLE: dict[Any, Any] = {
     "axes.labelpad": 2.0,
     "xtick.major.pad": 2.0,
     "ytick.major.pad": 2.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
     "axes.formatter.limits": (-3, 4),
     "axes.formatter.use_mathtext": True,
+    "legend.frameon": False,
+    "legend.fontsize": 6.5,
     "figure.constrained_layout.h_pad": 0.03,
     "figure.constrained_layout.w_pad": 0.03,
     "pdf.fonttype": 42,  # embeds fonts as TrueType, as journals require
@@ -38,6 +43,12 @@ STYLE: dict[Any, Any] = {
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#666666")
 """The colors of Okabe and Ito (2008), distinct for all kinds of color vision: blue, vermilion, green, …"""
+
+DASHES = ("-", "--", ":", "-.")
+"""Line styles, so that lines are distinct without color."""
+
+MODELS = ("loca", "deeponet", "fno", "gaussian", "regression", "ensemble")
+"""The models with a fixed color and line style: those at the same place in `PALETTE` and `DASHES`."""
 
 INPUT_COLOR, OUTPUT_COLOR, ERROR_COLOR = PALETTE[:3]
 
@@ -54,6 +65,23 @@ def style() -> Iterator[None]:
 
     with mpl.rc_context(STYLE):
         yield
+
+
+def line_styles(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """`color` and `linestyle` for each name, the same in all figures for names that contain that of a model.
+
+    Other names, and the second of two runs of the same model, get those that are free.
+    """
+    names, places = list(names), dict[str, int]()
+    for name in names:
+        known = (i for i, model in enumerate(MODELS) if model in name.lower() and i not in places.values())
+        if (place := next(known, None)) is not None:
+            places[name] = place
+    free = (i for i in itertools.count() if i not in places.values())
+    for name in names:
+        if name not in places:
+            places[name] = next(free)
+    return {name: {"color": PALETTE[i % 7], "linestyle": DASHES[i % 4]} for name, i in places.items()}
 
 
 def log_axis(ax: Axes) -> None:
