@@ -17,7 +17,7 @@ from typing import Any
 
 import jax
 
-from loca.figures import DASHES, INK, PALETTE, log_axis, style
+from loca.figures import INK, line_styles, log_axis, style
 from loca_reproduction.benchmarks import STEP_SETTINGS, measure_scale, measure_streamed_prediction, time_step
 from loca_reproduction.benchmarks.scale import ATTENTIONS, AXES
 from loca_reproduction.machine import commit, hardware
@@ -54,11 +54,9 @@ def draw(results: dict) -> None:
             ("dimension", "dimension", "seconds"),
         )
         for ax, (along, size, what) in zip(axes, panels, strict=True):
-            for i, way in enumerate(ATTENTIONS):
+            for way, look in line_styles(ATTENTIONS).items():
                 rows = [r for r in results[f"scale {along}"]["found"] if r["way"] == way and r[what] is not None]
-                ax.plot(
-                    [r[size] for r in rows], [r[what] for r in rows], DASHES[i], marker="o", color=PALETTE[i], label=way
-                )
+                ax.plot([r[size] for r in rows], [r[what] for r in rows], marker="o", label=way, **look)
             ax.set_xlabel("dimension of Y" if along == "dimension" else "queries = nodes")
             ax.set_ylabel(f"{what} per step")
             if along == "dimension":
@@ -66,21 +64,24 @@ def draw(results: dict) -> None:
             else:
                 ax.set_xscale("log")
                 log_axis(ax)
-            ax.spines[["top", "right"]].set_visible(False)
-        axes[0].legend(frameon=False, fontsize=6.0)
+        axes[0].legend(fontsize=6.0)
         figure.savefig(FIGURES / "performance_scale.png", dpi=200)
 
         steps = {name: results[f"step {name}"]["found"] for name in STEP_SETTINGS}
         figure = Figure(figsize=(4.6, 2.3), layout="constrained")
         ax = figure.subplots()
-        ax.bar(range(len(steps)), [s["gflops_per_s"] for s in steps.values()], 0.6, color=PALETTE[0])
+        ax.bar(
+            range(len(steps)),
+            [s["gflops_per_s"] for s in steps.values()],
+            0.6,
+            color=line_styles(["LOCA"])["LOCA"]["color"],
+        )
         for i, found in enumerate(steps.values()):
             ax.plot([i - 0.35, i + 0.35], [found["sgemm_gflops_per_s"]] * 2, color=INK)
         ax.plot([], [], color=INK, label="a large matrix product")
         ax.set_xticks(range(len(steps)), [name.replace("-", "\n") for name in steps])
         ax.set_ylabel("GFLOP/s")
-        ax.spines[["top", "right"]].set_visible(False)
-        figure.legend(loc="outside upper right", frameon=False, fontsize=6.5)
+        figure.legend(loc="outside upper right")
         figure.savefig(FIGURES / "performance_roofline.png", dpi=200)
 
 

@@ -14,7 +14,6 @@ from loca.figures.plots import curves as curves
 from loca.figures.plots import draw_boxes as draw_boxes
 from loca.figures.plots import draw_line as draw_line
 from loca.figures.plots import reliability as reliability
-from loca.figures.plots import series as series
 from loca.figures.style import INK as INK
 from loca.figures.style import line_styles as line_styles
 from loca.figures.style import log_axis as log_axis
@@ -34,7 +33,6 @@ __all__ = [
     "log_axis",
     "posterior",
     "reliability",
-    "series",
     "sheet",
     "style",
 ]

@@ -58,7 +58,7 @@ def curves(
         figure = Figure(figsize=(0.3 + 2.7 * len(shown), 2.1), layout="constrained")
         for ax, each in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
             for name, look in line_styles(records).items():
-                draw_line(ax, series(records[name], x, each), label=name, **look)
+                draw_line(ax, records[name], x, each, label=name, **look)
             ax.set(xlabel=x_label if x_label is not None else title(x), ylabel=title(each))
             if all(np.all(values > 0.0) for points in records.values() for values in series(points, x, each)[1]):
                 log_axis(ax)
@@ -68,15 +68,16 @@ def curves(
     return figure
 
 
-def draw_line(ax: Axes, data: tuple[Float[np.ndarray, " K"], list[np.ndarray]], color: str, **options: Any) -> None:
-    """Draw the medians, and a band from the smallest to the largest value where there are several.
+def draw_line(ax: Axes, points: Points, x: str, y: str, *, color: str, **options: Any) -> None:
+    """Draw the median of y at each x, and a band from the smallest to the largest value where there are several.
 
     **Arguments:**
 
-    - `data`: from `series`.
+    - `points`: the records.
+    - `x`, `y`: the names of the numbers.
     - `color`, `options`: of the line, for matplotlib, such as those of `line_styles`.
     """
-    places, values = data
+    places, values = series(points, x, y)
     if not len(places):
         return
     marker = "o" if len(places) <= FEW else None

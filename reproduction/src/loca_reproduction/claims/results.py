@@ -13,18 +13,7 @@ from jaxtyping import Array, Float
 from loca.data import Records, Samples, Variable, samples_from_arrays, samples_to_arrays
 from loca.domains import domain_from_json
 from loca.evaluation import BLOCK, MEASURES, Report
-from loca.figures import (
-    DASHES,
-    INK,
-    PALETTE,
-    box_legend,
-    draw_boxes,
-    draw_line,
-    draw_predictions,
-    log_axis,
-    series,
-    style,
-)
+from loca.figures import INK, draw_boxes, draw_line, draw_predictions, line_styles, log_axis, style
 from loca.models import Operator, Predictor
 from loca_reproduction.runs import Run, RunResult
 
@@ -221,7 +210,7 @@ def boxes(results: Results, metric: str = "relative_l2", models: Sequence[str] |
             ax.set_title(", ".join(varied))
         axes[0].set_ylabel(MEASURES[metric].title)
         if len(outputs) > 1:
-            figure.legend(*box_legend(reports), loc="outside upper center", ncols=len(names), frameon=False)
+            figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(names))
         figure.draw_without_rendering()
     return figure
 
@@ -237,12 +226,11 @@ def over_values(results: Results, label: str, *, logarithmic: bool) -> Figure:
         figure = Figure(figsize=(0.6 + 2.4 * len(groups), 2.5), layout="constrained")
         axes = figure.subplots(1, len(groups), squeeze=False, sharey=True)[0]
         for ax, group in zip(axes, groups, strict=True):
-            for i, model in enumerate(results.kinds("model")):
+            for model, look in line_styles(results.kinds("model")).items():
                 points = [
                     {"value": row.value, "error": row.mean()} for row in results.select(condition=group, model=model)
                 ]
-                data = series(points, "value", "error")
-                draw_line(ax, data, model, PALETTE[i % len(PALETTE)], DASHES[i % len(DASHES)])
+                draw_line(ax, points, "value", "error", label=model, **look)
             ax.set_title(group if len(groups) > 1 else "")
             ax.set_xlabel(label)
             if logarithmic:
@@ -251,10 +239,9 @@ def over_values(results: Results, label: str, *, logarithmic: bool) -> Figure:
             ax.xaxis.set_minor_locator(NullLocator())
             ax.xaxis.set_major_formatter("{x:g}")
             log_axis(ax)
-            ax.spines[["top", "right"]].set_visible(False)
         axes[0].set_ylabel(MEASURES["relative_l2"].title)
         handles = axes[0].get_legend_handles_labels()
-        figure.legend(*handles, loc="outside upper center", ncols=3, frameon=False, fontsize=6.0)
+        figure.legend(*handles, loc="outside upper center", ncols=3, fontsize=6.0)
         figure.draw_without_rendering()
     return figure
 
@@ -267,16 +254,14 @@ def bars_beside_paper(ours: Table, paper: Table, label: str) -> Figure:
     with style():
         figure = Figure(figsize=(0.7 + 0.75 * len(ours), 2.2), layout="constrained")
         ax = figure.subplots()
-        for i, model in enumerate(models):
+        for i, (model, look) in enumerate(line_styles(models).items()):
             places = [k + 0.25 * (i - 1) for k in range(len(ours))]
-            color = PALETTE[i % len(PALETTE)]
-            ax.bar(places, [values[model] for values in ours.values()], 0.22, color=color, label=model)
+            ax.bar(places, [values[model] for values in ours.values()], 0.22, color=look["color"], label=model)
             ax.plot(places, [paper[name][model] for name in ours], "_", color=INK, markersize=9)
         ax.plot([], [], "_", color=INK, markersize=9, label="paper")
         ax.set_xticks(range(len(ours)), [name.replace("-", "\n") for name in ours])
         ax.set_ylabel(label)
         log_axis(ax)
-        ax.spines[["top", "right"]].set_visible(False)
-        figure.legend(loc="outside upper center", frameon=False, fontsize=6.5, ncols=4)
+        figure.legend(loc="outside upper center", ncols=4)
         figure.draw_without_rendering()
     return figure
