@@ -92,9 +92,9 @@ parity:  ## Compare with Kymatio, neuraloperator and DeepXDE; read exported prog
 	PYTHON=$(abspath $(BIN)/python) reproduction/parity/peers/run.sh
 	PYTHON=$(abspath $(BIN)/python) reproduction/parity/readers/run.sh
 
-peers:  ## Match our models with neuraloperator and DeepXDE: writes reproduction/studies/peers.json
+peers:  ## Match our models with neuraloperator and DeepXDE
 	PYTHON=$(abspath $(BIN)/python) reproduction/parity/peers/environment.sh
-	$(BIN)/python reproduction/studies/peers.py
+	$(BIN)/loca-reproduce bench peers
 
 COMPILE = $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url \
 	--custom-compile-command 'make lock'

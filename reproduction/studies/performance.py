@@ -3,12 +3,11 @@
     python studies/performance.py          # about 15 minutes on two quiet cores; goes on where it was if it was killed
     python studies/performance.py --draw   # the figures of docs/performance.md, from the numbers alone
 
-Steps: `loca bench step`, every setting of the paper. Growth: `loca bench scale`, along every axis. Queries: `loca bench
+Steps: `bench step`, every setting of the paper. Growth: `bench scale`, along every axis. Queries: `bench
 queries`, ten million. Writes studies/performance.json.
 """
 
 import argparse
-import dataclasses
 import json
 import os
 from collections.abc import Callable
@@ -18,17 +17,18 @@ from typing import Any
 import jax
 
 from loca.figures import INK, line_styles, log_axis, style
-from loca_reproduction.benchmarks import STEP_SETTINGS, measure_scale, measure_streamed_prediction, time_step
-from loca_reproduction.benchmarks.scale import ATTENTIONS, AXES
+from loca_reproduction.benchmarks.scale import ATTENTIONS, AXES, measure_scale
+from loca_reproduction.benchmarks.step import STEP_SETTINGS, time_step
+from loca_reproduction.benchmarks.throughput import measure_streamed_prediction
 from loca_reproduction.machine import commit, hardware
 
 HERE = Path(__file__).parent
 RESULTS, FIGURES = HERE / "performance.json", HERE.parents[1] / "docs/figures"
 
 PARTS: dict[str, Callable[[], Any]] = {
-    **{f"step {name}": lambda name=name: dataclasses.asdict(time_step(name)) for name in STEP_SETTINGS},
-    **{f"scale {a}": lambda a=a: [dataclasses.asdict(row) for row in measure_scale(a)] for a in AXES},
-    "queries": lambda: dataclasses.asdict(measure_streamed_prediction(10_000_000, 1_000_000)),
+    **{f"step {name}": lambda name=name: time_step(name) for name in STEP_SETTINGS},
+    **{f"scale {a}": lambda a=a: list(measure_scale(a)) for a in AXES},
+    "queries": lambda: measure_streamed_prediction(10_000_000, 1_000_000),
 }
 
 

@@ -79,7 +79,7 @@ def shift(length: float, seed: int) -> dict:
     """One training of R9, with the same functions, initial weights and batches."""
     tests = (("length 0.1", Unseen(Antiderivative(length=0.1))),)
     data = Drawn(Antiderivative(length=length), 1000, tests=tests).load(seed, CACHE)
-    model = SETTINGS["antiderivative"].loca(data.example, key=jax.random.fold_in(jax.random.key(seed), 1))
+    model = SETTINGS["antiderivative"].loca(data.train, key=jax.random.fold_in(jax.random.key(seed), 1))
     found = train(f"shift-{length}-{seed}", model, data, 2000, 0.016, seed)
     return found | {"broken": not found["validation"] < BROKEN}
 
@@ -87,9 +87,9 @@ def shift(length: float, seed: int) -> dict:
 def darcy(seed: int, model: dict, steps: int, tested: bool = True) -> dict:
     data = Drawn(Darcy(resolution=32, preset="literal"), 1000, 128).load(seed, CACHE)
     key, transforms = jax.random.fold_in(jax.random.key(seed), 1), model["transforms"]
-    created = SETTINGS["darcy"].loca(data.example, key=key, transforms=transforms)
+    created = SETTINGS["darcy"].loca(data.train, key=key, transforms=transforms)
     if model["damping"] is not None:
-        u = created.normalization.standardize_input(data.example.u)
+        u = created.normalization.standardize_input(data.train.u)
         created = dataclasses.replace(created, encoder=Standardized.fit(created.encoder, u, model["damping"]))
     if model["linear"]:
         created = dataclasses.replace(created, linear=jnp.zeros((created.f.sizes[0], created.f.sizes[-1])))

@@ -71,10 +71,14 @@ class NoisyValidation(DataSource):
 
     source: DataSource
 
+    @property
+    def key(self) -> dict:
+        return {**self.source.key, "validation noise": NOISE}
+
     def load(self, seed: int, cache: Path) -> RunData:
         data = self.source.load(seed, cache)
         validation = data.validation.corrupt(jax.random.key(seed), NOISE)
-        return dataclasses.replace(data, validation=validation, tests=dict(reversed(data.tests.items())))
+        return dataclasses.replace(data, validation=validation, tests=dict(reversed(list(data.tests.items()))))
 
 
 def source(case: str) -> DataSource:
@@ -123,8 +127,6 @@ def measure(operator: loca.Operator, data) -> dict:
 
 def coverage(operator: loca.GaussianOperator, data) -> list[float]:
     test = next(iter(data.tests.values()))
-    if not isinstance(test, loca.Samples):
-        test = test.load(slice(FUNCTIONS))
     rows = range(min(FUNCTIONS, len(test)))
     y = test.y.points
     inside = [np.abs(np.asarray(scores(operator, test.u[i], y, test.s[i]))) < QUANTILE for i in rows]
@@ -133,8 +135,6 @@ def coverage(operator: loca.GaussianOperator, data) -> list[float]:
 
 def bands(operator: loca.Operator, data) -> dict:
     test = next(iter(data.tests.values()))
-    if not isinstance(test, loca.Samples):
-        test = test.load(slice(2 * FUNCTIONS))
     held, new = (test.take(jnp.arange(start, len(test), 2)) for start in (0, 1))
     report = evaluate(loca.calibrate(operator, held, weights=data.weights), new, weights=data.weights)
     found = {name: report.errors[name].mean(axis=0).tolist() for name in ("coverage", "contained", "width", "crps")}
@@ -154,7 +154,7 @@ def row(case: str, seed: int) -> dict:
         "hyperparameters": str(report.hyperparameters), "precision": str(operator.coefficients.dtype),
         "gaussian": measure(operator, data), "coverage": coverage(operator, data),
         "bands": bands(operator, data), "mean field": measure(mean_field(data), data),
-        "ridge": measure(fit_ridge(data.example, data.validation, transforms=True)[0], data),
+        "ridge": measure(fit_ridge(data.train, data.validation, transforms=True)[0], data),
     }  # fmt: skip
 
 
@@ -210,7 +210,7 @@ def shown(name: str, values: list[float]) -> str:
 def of_trained(case: str, name: str, model: str) -> str:
     """The error of a trained model on the same test functions, and the minutes of a training."""
     claim, condition, value, test = TRAINED[case]
-    content = json.loads((RESULTS.parent / f"results/{claim}.json").read_text())
+    content = json.loads((RESULTS.parents[1] / f"results/{claim}.json").read_text())
     found = Results.from_json(content["numbers"]["rows"]).select(model=model, condition=condition)
     rows = [row for row in found if row.value == value and row.test == (test or name)]
     seconds = [content["made"]["seconds"][run_name(condition, value, model, row.seed)] for row in rows]
@@ -230,11 +230,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", action="append")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument(
-        "--table",
-        action="store_true",
-        help="print the results so far as Markdown, for the documentation",
-    )
+    parser.add_argument("--table", action="store_true", help="print the results so far as Markdown")
     given = parser.parse_args()
     if given.table:
         results = read_rows(RESULTS)

@@ -21,8 +21,7 @@ import jax.numpy as jnp
 from loca.models import LOCA
 from loca.parameters import trainable
 from loca.training import Encoded
-from loca_reproduction.benchmarks import STEP_SETTINGS
-from loca_reproduction.benchmarks.step import OPTIMIZER, RepeatedStep, package_step, random_functions
+from loca_reproduction.benchmarks.step import OPTIMIZER, STEP_SETTINGS, RepeatedStep, package_step, random_functions
 from loca_reproduction.machine import commit, hardware
 
 RESULTS = Path(__file__).with_suffix(".json")

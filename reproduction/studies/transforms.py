@@ -55,7 +55,7 @@ def measure(model, data: RunData) -> dict:
 
 
 def train(case: str, data: RunData, transforms: dict, steps: int, seed: int) -> dict:
-    model = SETTINGS[case].loca(data.example, key=jax.random.key(seed), transforms=transforms)
+    model = SETTINGS[case].loca(data.train, key=jax.random.key(seed), transforms=transforms)
     began = time.time()
 
     def show(progress) -> None:
@@ -79,7 +79,7 @@ def rows(case: str, steps: int, seed: int, trained: bool, done: list[dict]) -> I
             yield key | train(case, data, transforms, steps, seed)
         for name, components in () if trained else (("mean field", 0), ("ridge", 40)):
             if not is_in(done, {**key, "model": name}):
-                model = Regression.fit(data.example, components, transforms=transforms)
+                model = Regression.fit(data.train, components, transforms=transforms)
                 yield key | {"model": name} | measure(model, data)
 
 

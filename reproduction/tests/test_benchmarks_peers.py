@@ -13,13 +13,13 @@ from loca_reproduction.benchmarks.peers_worker import FEATURES
 def test_built_in_models_take_turns_and_reach_the_target():
     comparison = Comparison("ours", ("deeponet", "loca"), batch_size=100, target=0.2, every=50)
     (figures,) = measure_peers(comparisons=(comparison,), rounds=1, seconds=0.05, runs=1, limit=60.0)
-    assert [side.side for side in figures.sides] == ["deeponet", "loca"]
-    for side in figures.sides:
-        assert side.errors[0] <= comparison.target
-        assert side.steps_to_target is not None
-        assert side.steps_to_target % comparison.every == 0
-        assert side.seconds_to_target is not None
-    assert figures.sides[0].step_ratio == 1.0
+    assert [side["side"] for side in figures["sides"]] == ["deeponet", "loca"]
+    for side in figures["sides"]:
+        assert side["errors"][0] <= comparison.target
+        assert side["steps_to_target"] is not None
+        assert side["steps_to_target"] % comparison.every == 0
+        assert side["seconds_to_target"] is not None
+    assert figures["sides"][0]["step_ratio"] == 1.0
 
 
 def test_data_hold_what_all_models_need(tmp_path):

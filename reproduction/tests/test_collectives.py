@@ -9,8 +9,8 @@ from loca_reproduction.benchmarks.scale import measure_collectives, tally
 def test_data_parallel_training_sends_the_gradient_once_and_nothing_else():
     """One all-reduce, of the gradient and the loss, however many locations there are."""
     (few,), (many,) = (measure_collectives(8, meshes=[{"functions": 8}], locations=count) for count in (256, 1024))
-    assert few.counts == many.counts == {"all-reduce": 1}
-    assert few.sizes == many.sizes == {"all-reduce": few.parameter_bytes + 4}
+    assert few["counts"] == many["counts"] == {"all-reduce": 1}
+    assert few["sizes"] == many["sizes"] == {"all-reduce": few["parameter_bytes"] + 4}
 
 
 def test_collectives_are_counted_with_their_bytes():

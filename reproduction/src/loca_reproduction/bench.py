@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-
-if TYPE_CHECKING:
-    from loca_reproduction.benchmarks import ScaleRow, StepTimes
-    from loca_reproduction.settings import Setting
 
 SettingOption = Annotated[str, typer.Option(help="An experiment of the paper; an unknown name lists them all.")]
 DirectoryOption = Annotated[
@@ -37,7 +33,7 @@ def step(
     *ours* is the package; *bare* the same arithmetic written directly in JAX; *paper layout* is Algorithm 1 with all
     work at the nodes repeated for every function of the batch. Sizes are those of the paper's experiments.
     """
-    from loca_reproduction.benchmarks import STEP_SETTINGS, time_step
+    from loca_reproduction.benchmarks.step import STEP_SETTINGS, time_step
 
     check_setting(setting, STEP_SETTINGS)
     times = time_step(setting, rounds=rounds, seconds=seconds)
@@ -54,7 +50,8 @@ def fit(
     turns: Annotated[int, typer.Option(min=1, help="The number of turns; medians are reported.")] = 3,
 ) -> None:
     """Time a complete run, with validation, checkpoints and progress, against the bare step of `bench step`."""
-    from loca_reproduction.benchmarks import STEP_SETTINGS, measure_fit
+    from loca_reproduction.benchmarks.fitting import measure_fit
+    from loca_reproduction.benchmarks.step import STEP_SETTINGS
 
     check_setting(setting, STEP_SETTINGS)
     print_json(measure_fit(setting, seconds=seconds, turns=turns))
@@ -65,17 +62,17 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of sentences.")] = False,
 ) -> None:
     """Time prediction with φ frozen against the full evaluation, and predict at a million queries in bounded memory."""
-    from loca_reproduction.benchmarks import measure_prediction
+    from loca_reproduction.benchmarks.throughput import measure_prediction
 
     figures = measure_prediction()
     if as_json:
         print_json(figures)
         return
     typer.echo(
-        f"{figures.queries} queries: {figures.full_ms:.1f} ms in full, {figures.frozen_ms:.3f} ms frozen by `at`, "
-        f"{figures.speedup:.0f} times faster; largest difference {figures.frozen_error:.1e}\n"
-        f"{figures.many_queries} queries with {figures.nodes} nodes: {figures.many_seconds:.1f} s, "
-        f"{figures.many_megabytes:.0f} MB above the process before; largest difference {figures.many_error:.1e}"
+        "{queries} queries: {full_ms:.1f} ms in full, {frozen_ms:.3f} ms frozen by `at`, {speedup:.0f} times faster; "
+        "largest difference {frozen_error:.1e}\n"
+        "{many_queries} queries with {nodes} nodes: {many_seconds:.1f} s, {many_megabytes:.0f} MB above the process "
+        "before; largest difference {many_error:.1e}".format(**figures)
     )
 
 
@@ -85,7 +82,7 @@ def collectives(
     setting: SettingOption = "darcy",
 ) -> None:
     """Count what devices send each other in the compiled program of a training step; print lines of JSON."""
-    from loca_reproduction.benchmarks import measure_collectives
+    from loca_reproduction.benchmarks.scale import measure_collectives
     from loca_reproduction.settings import SETTINGS
 
     check_setting(setting, SETTINGS)
@@ -102,7 +99,7 @@ def peers(
 
     Run `reproduction/parity/peers/environment.sh` first: it creates the environment of the other packages.
     """
-    from loca_reproduction.benchmarks import measure_peers
+    from loca_reproduction.benchmarks.peers import measure_peers
 
     for match in measure_peers(rounds=rounds, runs=runs):
         print_json(match)
@@ -114,7 +111,7 @@ def queries(
     directory: DirectoryOption = None,
 ) -> None:
     """Write predictions for one function to Zarr, at a tenth of the queries and at all; print time and memory."""
-    from loca_reproduction.benchmarks import measure_streamed_prediction
+    from loca_reproduction.benchmarks.throughput import measure_streamed_prediction
 
     print_json(measure_streamed_prediction(count, max(1, count // 10), directory=directory))
 
@@ -129,10 +126,10 @@ def scale(
     Four methods evaluate the coupling: dense, in blocks, with landmarks, with random features. Memory is what the
     compiler plans; a step that would take more than 4 GB is not run. Growth is the exponent of seconds and megabytes.
     """
-    from loca_reproduction.benchmarks import SCALE_AXES, measure_scale
+    from loca_reproduction.benchmarks.scale import AXES, measure_scale
 
-    if along not in SCALE_AXES:
-        raise typer.BadParameter(f"unknown axis {along!r}; choose one of {', '.join(SCALE_AXES)}", param_hint="--along")
+    if along not in AXES:
+        raise typer.BadParameter(f"unknown axis {along!r}; choose one of {', '.join(AXES)}", param_hint="--along")
     rows = []
     for row in measure_scale(along):
         rows.append(row)
@@ -151,14 +148,14 @@ def stream(
     seconds: Annotated[float, typer.Option(min=0.0, help="About how long to read.")] = 10.0,
 ) -> None:
     """Write a store of random functions and read it in shuffled batches in a new process; print rate and memory."""
-    from loca_reproduction.benchmarks import measure_streaming
+    from loca_reproduction.benchmarks.throughput import measure_streaming
 
     print_json(
         measure_streaming(gigabytes, directory=directory, batch_size=batch_size, threads=threads, seconds=seconds)
     )
 
 
-def check_setting(name: str, settings: Mapping[str, Setting]) -> None:
+def check_setting(name: str, settings: Mapping[str, Any]) -> None:
     """Refuse an unknown setting."""
     if name not in settings:
         raise typer.BadParameter(
@@ -166,69 +163,60 @@ def check_setting(name: str, settings: Mapping[str, Setting]) -> None:
         )
 
 
-def print_scale(along: str, rows: list[ScaleRow]) -> None:
+def print_scale(along: str, rows: list[dict[str, Any]]) -> None:
     """Print a table with a row for each size and a column for each method; the last row has the growth."""
     from rich.console import Console
     from rich.table import Table
 
+    from loca_reproduction.benchmarks.scale import slope
+
+    def growth(rows: list[dict[str, Any]], what: str) -> float:
+        known = [row for row in rows if row[what] is not None]
+        return slope([row[name] for row in known], [row[what] for row in known])
+
     name = "queries" if along == "both" else along
-    methods = list(dict.fromkeys(row.way for row in rows))
+    methods = {
+        method: [row for row in rows if row["way"] == method] for method in dict.fromkeys(r["way"] for r in rows)
+    }
     table = Table(along, *(f"{method}\ns / MB" for method in methods), title="One training step")
-    for size in dict.fromkeys(getattr(row, name) for row in rows):
-        cells = {row.way: row for row in rows if getattr(row, name) == size}
-        table.add_row(f"{size}", *(cell_of(cells[method]) for method in methods))
+    for each in zip(*methods.values(), strict=True):
+        seconds = ["-" if row["seconds"] is None else f"{row['seconds']:.3f}" for row in each]
+        cells = [f"{s} / {row['megabytes']:.0f}" for s, row in zip(seconds, each, strict=True)]
+        table.add_row(f"{each[0][name]}", *cells)
     table.add_section()
-    table.add_row("growth", *(growth_of([row for row in rows if row.way == method], name) for method in methods))
+    growths = [[growth(found, what) for what in ("seconds", "megabytes")] for found in methods.values()]
+    table.add_row("growth", *(f"{seconds:.2f} / {megabytes:.2f}" for seconds, megabytes in growths))
     Console().print(table)
 
 
-def cell_of(row: ScaleRow) -> str:
-    """Seconds and megabytes as text."""
-    return f"{'-' if row.seconds is None else f'{row.seconds:.3f}'} / {row.megabytes:.0f}"
+def print_step(times: dict[str, Any]) -> None:
+    """Print the times of a training step as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"One training step, {times['setting']}")
+    for column in ("", "ms", "relative to ours", "loss"):
+        table.add_column(column, justify="left" if not column else "right")
+    for key, name in (("ours", "ours"), ("bare", "bare JAX"), ("paper_layout", "paper layout")):
+        ms = times[f"{key}_ms"]
+        table.add_row(name, f"{ms:.2f}", f"{ms / times['ours_ms']:.2f}", f"{times[f'loss_{key}']:.6f}")
+    console = Console()
+    console.print(table)
+    console.print(
+        "{gflop:.2f} GFLOP per step at {gflops_per_s:.0f} GFLOP/s; a large matrix product reaches "
+        "{sgemm_gflops_per_s:.0f} GFLOP/s on this machine".format(**times)
+    )
 
 
-def growth_of(rows: list[ScaleRow], name: str) -> str:
-    """The exponents with which seconds and megabytes grow, as text."""
-    from loca_reproduction.benchmarks import slope
-
-    timed = [row for row in rows if row.seconds is not None]
-    seconds = slope([getattr(row, name) for row in timed], [row.seconds for row in timed if row.seconds is not None])
-    megabytes = slope([getattr(row, name) for row in rows], [row.megabytes for row in rows])
-    return f"{seconds:.2f} / {megabytes:.2f}"
-
-
-def print_json(figures: Any) -> None:
-    """Print a dataclass as one line of JSON, with numbers rounded to six digits."""
-    import dataclasses
+def print_json(figures: dict[str, Any]) -> None:
+    """Print figures as one line of JSON, with numbers rounded to six digits."""
     import json
 
     def short(value: Any) -> Any:
-        if isinstance(value, tuple):
+        if isinstance(value, tuple | list):
             return [short(each) for each in value]
         if isinstance(value, dict):
             return {name: short(each) for name, each in value.items()}
         return float(f"{value:.6g}") if isinstance(value, float) else value
 
-    typer.echo(json.dumps(short(dataclasses.asdict(figures))))
-
-
-def print_step(times: StepTimes) -> None:
-    """Print the times of a training step as a table."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"One training step, {times.setting}")
-    for column in ("", "ms", "relative to ours", "loss"):
-        table.add_column(column, justify="left" if not column else "right")
-    for name, ms, loss in (
-        ("ours", times.ours_ms, times.loss_ours),
-        ("bare JAX", times.bare_ms, times.loss_bare),
-        ("paper layout", times.paper_layout_ms, times.loss_paper_layout),
-    ):
-        table.add_row(name, f"{ms:.2f}", f"{ms / times.ours_ms:.2f}", f"{loss:.6f}")
-    console = Console()
-    console.print(table)
-    console.print(
-        f"{times.gflop:.2f} GFLOP per step at {times.gflops_per_s:.0f} GFLOP/s; "
-        f"a large matrix product reaches {times.sgemm_gflops_per_s:.0f} GFLOP/s on this machine"
-    )
+    typer.echo(json.dumps(short(figures)))

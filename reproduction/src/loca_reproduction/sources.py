@@ -194,8 +194,7 @@ def problem_key(problem: Problem) -> list[Any]:
             shape = [problem.height, problem.width, problem.center]
             return ["shallow-water", problem.resolution, problem.gravity, problem.time_step, problem.times, *shape]
         case Climate():
-            record = [problem.source, problem.years, problem.resolution, problem.pressure]
-            return ["climate", *record, str(problem.path)]
+            return ["climate", problem.source, problem.years, str(problem.path)]
     raise TypeError(f"expected one of the problems of the paper, got {type(problem).__name__}; add it to `problem_key`")
 
 

@@ -60,34 +60,6 @@ COMPARISONS: tuple[Comparison, ...] = (
 """Every peer takes part twice: with the layers that it recommends, and with those of the built-in model."""
 
 
-@dataclasses.dataclass(frozen=True)
-class ModelFigures:
-    """Speed and training time of one model: medians over rounds and over runs."""
-
-    side: str
-    parameters: int
-    way: str  # how it ran: compiled or eager, number of threads
-    versions: dict[str, str]
-    start_seconds: float  # time to build and compile, and for peers to find the fastest of the modes they offer
-    step_ms: float
-    step_ratio: float  # its time per step relative to the first model, within a round
-    seconds_to_target: float | None  # None if a run did not reach the target
-    steps_to_target: int | None
-    errors: tuple[float, ...]  # the final error of every run
-
-
-@dataclasses.dataclass(frozen=True)
-class ComparisonFigures:
-    """The results of one comparison, in the order of its models."""
-
-    name: str
-    batch_size: int
-    target: float
-    rounds: int
-    runs: int
-    sides: tuple[ModelFigures, ...]
-
-
 class Worker:
     """A process that trains one model on request; every request and every reply is one line of JSON.
 
@@ -163,7 +135,7 @@ def measure_peers(
     seconds: float = 2.0,
     runs: int = 3,
     limit: float = 120.0,
-) -> tuple[ComparisonFigures, ...]:
+) -> tuple[dict[str, Any], ...]:
     """Time the steps of all models in turn, then train each to a target error.
 
     Each model has its own process, peers in their own environment, and is idle while another one works. All train on
@@ -231,7 +203,7 @@ def compare(
     seconds: float,
     runs: int,
     limit: float,
-) -> ComparisonFigures:
+) -> dict[str, Any]:
     """Time the steps of all models in turn, then train them in turn."""
     with contextlib.ExitStack() as stack:
         workers: list[Worker] = []
@@ -249,7 +221,8 @@ def compare(
                 curves[worker.name].append(curve)
     first = times[workers[0].name]
     figures = tuple(figures_of(each, times[each.name], first, curves[each.name], comparison.target) for each in workers)
-    return ComparisonFigures(comparison.name, comparison.batch_size, comparison.target, rounds, runs, figures)
+    given = {"name": comparison.name, "batch_size": comparison.batch_size, "target": comparison.target}
+    return given | {"rounds": rounds, "runs": runs, "sides": figures}
 
 
 def time_steps(workers: list[Worker], rounds: int, seconds: float) -> dict[str, list[float]]:
@@ -281,19 +254,20 @@ def figures_of(
     first: list[float],
     curves: list[list[tuple[float, int, float]]],
     target: float,
-) -> ModelFigures:
-    """The figures of one model: medians over rounds and runs."""
+) -> dict[str, Any]:
+    """The figures of one model: medians over rounds and runs, and the final error of every run.
+
+    `step_ratio` is its time per step relative to the first model, within a round; `way` is how it ran: compiled or
+    eager, and with how many threads. Seconds and steps are None if a run did not reach the target.
+    """
     ends = [curve[-1] for curve in curves]
     reached = bool(ends) and all(error <= target for _, _, error in ends)
-    return ModelFigures(
-        side=worker.name,
-        parameters=worker.started["parameters"],
-        way=worker.started["way"],
-        versions=worker.started["versions"],
-        start_seconds=worker.started["start_seconds"],
-        step_ms=1e3 * statistics.median(times),
-        step_ratio=statistics.median(a / b for a, b in zip(times, first, strict=True)),
-        seconds_to_target=statistics.median(end[0] for end in ends) if reached else None,
-        steps_to_target=round(statistics.median(end[1] for end in ends)) if reached else None,
-        errors=tuple(end[2] for end in ends),
-    )
+    return {
+        "side": worker.name,
+        **{name: worker.started[name] for name in ("parameters", "way", "versions", "start_seconds")},
+        "step_ms": 1e3 * statistics.median(times),
+        "step_ratio": statistics.median(a / b for a, b in zip(times, first, strict=True)),
+        "seconds_to_target": statistics.median(end[0] for end in ends) if reached else None,
+        "steps_to_target": round(statistics.median(end[1] for end in ends)) if reached else None,
+        "errors": [end[2] for end in ends],
+    }

@@ -42,6 +42,9 @@ AXES: dict[str, tuple[int, ...]] = {
 }
 """The sizes that can be varied (P, Q, both together, N or d_y) and their values."""
 
+Row = dict[str, Any]
+"""What was measured, by name."""
+
 ATTENTIONS = ("Dense", "Blocked", "Nystrom", "RandomFeatures")
 """The names of the attention classes that are compared."""
 
@@ -50,22 +53,6 @@ MEMORY_MAX = 4e9
 
 LONG = 10.0
 """A step that takes longer than this many seconds is timed only once."""
-
-
-@dataclasses.dataclass(frozen=True)
-class ScaleRow:
-    """The cost of one training step of LOCA (loss, gradients, Adam) at given sizes.
-
-    `way` is the name of the attention class. `seconds` is None if the step needs too much memory to run.
-    """
-
-    way: str
-    queries: int
-    nodes: int
-    functions: int
-    dimension: int
-    seconds: float | None
-    megabytes: float
 
 
 def attention_of(name: str) -> Attention:
@@ -81,7 +68,7 @@ def attention_of(name: str) -> Attention:
             return RandomFeatures(LIFT, LANDMARKS, key=jax.random.key(0))
 
 
-def measure_scale(axis: str, *, attentions: Sequence[str] = ATTENTIONS, repeats: int = 3) -> Iterator[ScaleRow]:
+def measure_scale(axis: str, *, attentions: Sequence[str] = ATTENTIONS, repeats: int = 3) -> Iterator[Row]:
     """Measure a training step while one size grows. The others are 1000 queries, 1000 nodes, 100 functions, d_y = 2.
 
     Seconds are the best of `repeats` steps, or the time of a single step if it is long. Megabytes are the memory that
@@ -100,8 +87,11 @@ def measure_scale(axis: str, *, attentions: Sequence[str] = ATTENTIONS, repeats:
             yield measure_step(attention, repeats=repeats, **sizes)
 
 
-def measure_step(attention: str, *, queries: int, nodes: int, functions: int, dimension: int, repeats: int) -> ScaleRow:
-    """Measure one training step at the given sizes, with an attention given by the name of its class."""
+def measure_step(attention: str, *, queries: int, nodes: int, functions: int, dimension: int, repeats: int) -> Row:
+    """Seconds and megabytes of one training step of LOCA at these sizes; `attention` is the name of a class.
+
+    `seconds` is None if the step needs too much memory to run.
+    """
     keys = iter(jax.random.split(jax.random.key(0), 5))
     domain = Box.unit(dimension)
     samples = Samples(
@@ -133,7 +123,15 @@ def measure_step(attention: str, *, queries: int, nodes: int, functions: int, di
         seconds = seconds_of(lambda: compiled(variable, batch))
         if seconds < LONG:
             seconds = min(seconds_of(lambda: compiled(variable, batch)) for _ in range(repeats))
-    return ScaleRow(attention, queries, nodes, functions, dimension, seconds, used / 1e6)
+    return {
+        "way": attention,
+        "queries": queries,
+        "nodes": nodes,
+        "functions": functions,
+        "dimension": dimension,
+        "seconds": seconds,
+        "megabytes": used / 1e6,
+    }
 
 
 def seconds_of(work: Callable[[], PyTree]) -> float:
@@ -155,38 +153,18 @@ BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "
 """Size of a number, by the compiler's name for its type."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Collectives:
-    """The collective operations of one compiled step.
-
-    **Arguments:**
-
-    - `axes`: the mesh, as the number of devices along each axis.
-    - `locations`, `batch`: M and N of the step.
-    - `parameter_bytes`: size of the gradient.
-    - `counts`: number of operations of each kind.
-    - `sizes`: total size, in bytes on each device, of the results of all operations of a kind.
-    """
-
-    axes: dict[str, int]
-    locations: int
-    batch: int
-    parameter_bytes: int
-    counts: dict[str, int]
-    sizes: dict[str, int]
-
-
 def measure_collectives(
     devices: int = 8,
     *,
     setting: str = "darcy",
     meshes: Sequence[Mapping[str, int]] | None = None,
     locations: int | None = None,
-) -> list[Collectives]:
+) -> list[Row]:
     """Compile the training step of a setting for several meshes and count the collective operations.
 
-    The step is compiled for simulated devices and not run. This happens in a new process, because JAX cannot change the
-    number of devices after it has started.
+    `counts` are the operations of each kind, and `sizes` the bytes of their results on each device. The step is
+    compiled for simulated devices and not run. This happens in a new process, because JAX cannot change the number of
+    devices after it has started.
 
     **Arguments:**
 
@@ -201,8 +179,7 @@ def measure_collectives(
         raise ValueError(f"unknown setting {setting!r}; choose one of {', '.join(SETTINGS)}")
     meshes = default_meshes(devices) if meshes is None else [dict(axes) for axes in meshes]
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
-    found = in_new_process(all_collectives, setting, meshes, locations, XLA_FLAGS=flags, JAX_PLATFORMS="cpu")
-    return [Collectives(**each) for each in found]
+    return in_new_process(all_collectives, setting, meshes, locations, XLA_FLAGS=flags, JAX_PLATFORMS="cpu")
 
 
 def default_meshes(devices: int) -> list[dict[str, int]]:
@@ -215,7 +192,7 @@ def default_meshes(devices: int) -> list[dict[str, int]]:
     ]
 
 
-def collectives_of(setting: str, axes: Mapping[str, int], locations: int | None = None) -> Collectives:
+def collectives_of(setting: str, axes: Mapping[str, int], locations: int | None = None) -> Row:
     """The collective operations of one step of a setting, on a mesh of all devices of this process."""
     mesh = complete(Mesh(np.array(jax.devices()).reshape(*axes.values()), tuple(axes)))
     sizes = SETTINGS[setting]
@@ -237,14 +214,14 @@ def collectives_of(setting: str, axes: Mapping[str, int], locations: int | None 
     )
     program = jax.jit(one, donate_argnums=0).lower(*shapes).compile().as_text() or ""
     counts, results = tally(program)
-    return Collectives(
-        axes=dict(axes),
-        locations=len(samples.y.points),
-        batch=batch,
-        parameter_bytes=4 * count_parameters(model),
-        counts=counts,
-        sizes=results,
-    )
+    return {
+        "axes": dict(axes),
+        "locations": len(samples.y.points),
+        "batch": batch,
+        "parameter_bytes": 4 * count_parameters(model),  # of the gradient
+        "counts": counts,
+        "sizes": results,
+    }
 
 
 def tally(program: str) -> tuple[dict[str, int], dict[str, int]]:
@@ -263,6 +240,6 @@ def tally(program: str) -> tuple[dict[str, int], dict[str, int]]:
     return {kind: counts[kind] for kind in met}, {kind: sizes[kind] for kind in met}
 
 
-def all_collectives(setting: str, meshes: list[dict[str, int]], locations: int | None) -> list[dict[str, Any]]:
-    """The collective operations on each of these meshes, as JSON content."""
-    return [dataclasses.asdict(collectives_of(setting, axes, locations)) for axes in meshes]
+def all_collectives(setting: str, meshes: list[dict[str, int]], locations: int | None) -> list[Row]:
+    """The collective operations on each of these meshes."""
+    return [collectives_of(setting, axes, locations) for axes in meshes]

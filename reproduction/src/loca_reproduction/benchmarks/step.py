@@ -41,28 +41,6 @@ OPTIMIZER = optax.adam(1e-3)
 """The optimizer of the timed steps."""
 
 
-@dataclasses.dataclass(frozen=True)
-class StepTimes:
-    """The cost of one training step on this machine.
-
-    `ours` is the package. Times and ratios are medians over the rounds of one run. `gflop` is the number of
-    floating-point operations of a step in 10⁹, and `sgemm_gflops_per_s` the speed of a large matrix product.
-    """
-
-    setting: str
-    ours_ms: float
-    bare_ms: float
-    paper_layout_ms: float
-    ratio_to_bare: float
-    speedup_over_paper_layout: float
-    gflop: float
-    gflops_per_s: float
-    sgemm_gflops_per_s: float
-    loss_ours: float
-    loss_bare: float
-    loss_paper_layout: float
-
-
 def random_functions(setting: Setting, key: Key, count: int) -> Samples:
     """Random functions with the shapes and the number of labels of a setting. Their values do not affect the cost."""
     u_key, y_key, index_key, s_key = jax.random.split(key, 4)
@@ -100,10 +78,6 @@ class RepeatedStep:
             self.loops[count] = loop.lower(self.carry, self.data).compile()
         return jax.block_until_ready(self.loops[count](self.carry, self.data))[1]
 
-    def losses(self, count: int) -> list[float]:
-        """The losses of `count` steps."""
-        return self.run(count).tolist()
-
     def seconds_per_step(self, count: int) -> float:
         """Wall-clock time per step, averaged over `count` steps."""
         start = time.perf_counter()
@@ -115,8 +89,12 @@ class RepeatedStep:
         return max(1, round(seconds / min(self.seconds_per_step(1) for _ in range(3))))
 
 
-def time_step(setting_name: str, *, rounds: int = 24, seconds: float = 0.25) -> StepTimes:
-    """Time the three implementations in turn, for `rounds` rounds of about `seconds` each."""
+def time_step(setting_name: str, *, rounds: int = 24, seconds: float = 0.25) -> dict[str, Any]:
+    """Time the three implementations in turn, for `rounds` rounds of about `seconds` each.
+
+    `ours` is the package. Times and ratios are medians over the rounds of one run. `gflop` is the number of
+    floating-point operations of a step in 10⁹, and `sgemm_gflops_per_s` the speed of a large matrix product.
+    """
     setting = STEP_SETTINGS[setting_name]
     data_key, model_key = jax.random.split(jax.random.key(0))
     samples = random_functions(setting, data_key, setting.batch_size)
@@ -127,7 +105,7 @@ def time_step(setting_name: str, *, rounds: int = 24, seconds: float = 0.25) -> 
         "bare": bare_step(model, batch),
         "paper_layout": paper_layout_step(model, batch, setting),
     }
-    losses = {name: step.losses(1)[0] for name, step in steps.items()}
+    losses = {name: float(step.run(1)[0]) for name, step in steps.items()}
     counts = {name: step.steps_in(seconds) for name, step in steps.items()}
     for name, step in steps.items():
         step.run(counts[name])  # compile before anything is timed
@@ -141,20 +119,16 @@ def time_step(setting_name: str, *, rounds: int = 24, seconds: float = 0.25) -> 
             times[name].append(steps[name].seconds_per_step(counts[name]))
     ms = {name: 1e3 * statistics.median(taken) for name, taken in times.items()}
     gflop = flops(model, batch) / 1e9
-    return StepTimes(
-        setting=setting_name,
-        ours_ms=ms["ours"],
-        bare_ms=ms["bare"],
-        paper_layout_ms=ms["paper_layout"],
-        ratio_to_bare=median_ratio(times["ours"], times["bare"]),
-        speedup_over_paper_layout=median_ratio(times["paper_layout"], times["ours"]),
-        gflop=gflop,
-        gflops_per_s=1e3 * gflop / ms["ours"],
-        sgemm_gflops_per_s=sgemm(),
-        loss_ours=losses["ours"],
-        loss_bare=losses["bare"],
-        loss_paper_layout=losses["paper_layout"],
-    )
+    return {
+        "setting": setting_name,
+        **{f"{name}_ms": value for name, value in ms.items()},
+        "ratio_to_bare": median_ratio(times["ours"], times["bare"]),
+        "speedup_over_paper_layout": median_ratio(times["paper_layout"], times["ours"]),
+        "gflop": gflop,
+        "gflops_per_s": 1e3 * gflop / ms["ours"],
+        "sgemm_gflops_per_s": sgemm(),
+        **{f"loss_{name}": value for name, value in losses.items()},
+    }
 
 
 def median_ratio(a: list[float], b: list[float]) -> float:

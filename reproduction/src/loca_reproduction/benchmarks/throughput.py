@@ -44,27 +44,12 @@ SAMPLE_BYTES = 4 * SIDE**2 * CHANNELS
 """Size of a sample, 16 KiB: one input and three output channels on a grid of 32 × 32."""
 
 
-@dataclasses.dataclass(frozen=True)
-class PredictionFigures:
-    """Time and memory of predictions in memory.
+def measure_prediction(queries: int = 10_000, many: int = 1_000_000, nodes: int = 1024) -> dict[str, Any]:
+    """Time predictions of one function at `queries` locations, with φ frozen and in full; then at `many` locations.
 
-    Times are medians of calls that take turns. Memory is the peak of the process above what it held before.
+    Times are medians of calls that take turns. Memory is the peak of the process above what it held before. Errors are
+    relative to the largest value: those of frozen predictions, and of many against queries evaluated in one piece.
     """
-
-    queries: int
-    full_ms: float
-    frozen_ms: float
-    speedup: float
-    frozen_error: float  # largest difference relative to the largest value
-    many_queries: int
-    nodes: int
-    many_seconds: float
-    many_megabytes: float
-    many_error: float  # against the first queries evaluated in one piece, relative to the largest value
-
-
-def measure_prediction(queries: int = 10_000, many: int = 1_000_000, nodes: int = 1024) -> PredictionFigures:
-    """Time predictions of one function at `queries` locations, with φ frozen and in full; then at `many` locations."""
     sensors, domain = 1024, Box.unit(2)
     functions = jax.random.normal(jax.random.key(0), (4, sensors, 1))
     data = Samples(
@@ -91,18 +76,18 @@ def measure_prediction(queries: int = 10_000, many: int = 1_000_000, nodes: int 
     y = many_y[:queries]
     frozen = eqx.filter_jit(model.at(y))
     full_ms, frozen_ms = median_times(lambda: evaluate(model, u, y), lambda: frozen(u))
-    return PredictionFigures(
-        queries=queries,
-        full_ms=full_ms,
-        frozen_ms=frozen_ms,
-        speedup=full_ms / frozen_ms,
-        frozen_error=difference(frozen(u), evaluate(model, u, y)),
-        many_queries=many,
-        nodes=nodes,
-        many_seconds=many_seconds,
-        many_megabytes=many_megabytes,
-        many_error=difference(many_s[: len(first)], at_once),
-    )
+    return {
+        "queries": queries,
+        "full_ms": full_ms,
+        "frozen_ms": frozen_ms,
+        "speedup": full_ms / frozen_ms,
+        "frozen_error": difference(frozen(u), evaluate(model, u, y)),
+        "many_queries": many,
+        "nodes": nodes,
+        "many_seconds": many_seconds,
+        "many_megabytes": many_megabytes,
+        "many_error": difference(many_s[: len(first)], at_once),
+    }
 
 
 def median_times(*calls: Callable[[], jax.Array], rounds: int = 11, seconds: float = 0.2) -> list[float]:
@@ -149,40 +134,25 @@ def status_megabytes(field: str) -> float:
 # ---- streamed to a file ----------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class StreamedPredictionFigures:
-    """Time and memory of predictions of one function at few and at many queries, each in a new process.
-
-    Memory is the peak of the process above what it held before. Seconds include compilation and writing to disk.
-    """
-
-    nodes: int
-    few_queries: int
-    few_seconds: float
-    few_megabytes: float
-    queries: int
-    seconds: float
-    megabytes: float
-    file_megabytes: float
-    time_ratio: float
-
-
 def measure_streamed_prediction(
     queries: int = 10_000_000, few: int = 1_000_000, *, directory: Path | None = None
-) -> StreamedPredictionFigures:
-    """Stream the predictions of a model with 1024 nodes on two square grids, with about `few` and `queries` points."""
+) -> dict[str, Any]:
+    """Stream the predictions of a model with 1024 nodes on two square grids, with about `few` and `queries` points.
+
+    Each runs in a new process. Memory is its peak above what it held before. Seconds include compilation and writing.
+    """
     smaller, larger = (predict_in_new_process(math.ceil(math.sqrt(count)), directory) for count in (few, queries))
-    return StreamedPredictionFigures(
-        nodes=NODES,
-        few_queries=smaller["queries"],
-        few_seconds=smaller["seconds"],
-        few_megabytes=smaller["megabytes"],
-        queries=larger["queries"],
-        seconds=larger["seconds"],
-        megabytes=larger["megabytes"],
-        file_megabytes=larger["file_megabytes"],
-        time_ratio=larger["seconds"] / smaller["seconds"],
-    )
+    return {
+        "nodes": NODES,
+        "few_queries": smaller["queries"],
+        "few_seconds": smaller["seconds"],
+        "few_megabytes": smaller["megabytes"],
+        "queries": larger["queries"],
+        "seconds": larger["seconds"],
+        "megabytes": larger["megabytes"],
+        "file_megabytes": larger["file_megabytes"],
+        "time_ratio": larger["seconds"] / smaller["seconds"],
+    }
 
 
 def predict_in_new_process(side: int, directory: Path | None) -> dict[str, Any]:
@@ -216,19 +186,6 @@ def one_function() -> Labeled:
     values = np.random.default_rng(0).standard_normal((2, 1, SIDE, SIDE)).astype(np.float32)
     dims = ("sample", "y1", "y2")
     return Labeled(xarray.Dataset({"u": (dims, values[0]), "s": (dims, values[1])}), "u", "s", "sample")
-
-
-@dataclasses.dataclass(frozen=True)
-class StreamingFigures:
-    """Rate and peak memory of a new process that only reads shuffled batches."""
-
-    samples: int
-    gigabytes: float
-    batch_size: int
-    threads: int
-    write_megabytes_per_s: float
-    samples_per_s: float
-    peak_megabytes: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,7 +228,7 @@ def measure_streaming(
     batch_size: int = 100,
     threads: int = 2,
     seconds: float = 10.0,
-) -> StreamingFigures:
+) -> dict[str, Any]:
     """Write a store of about this size, read batches from it in a new process for `seconds`, and delete it."""
     count = max(batch_size, round(gigabytes * 2**30 / SAMPLE_BYTES))
     if directory is not None:
@@ -282,14 +239,14 @@ def measure_streaming(
         generate(Noise(), count, path)
         writing = time.perf_counter() - start
         reading = in_new_process(read, str(path), batch_size, threads, seconds)
-    return StreamingFigures(
-        samples=count,
-        gigabytes=count * SAMPLE_BYTES / 2**30,
-        batch_size=batch_size,
-        threads=threads,
-        write_megabytes_per_s=1e-6 * count * SAMPLE_BYTES / writing,
+    return {
+        "samples": count,
+        "gigabytes": count * SAMPLE_BYTES / 2**30,
+        "batch_size": batch_size,
+        "threads": threads,
+        "write_megabytes_per_s": 1e-6 * count * SAMPLE_BYTES / writing,
         **reading,
-    )
+    }
 
 
 def read(path: str, batch_size: int, threads: int, seconds: float) -> dict[str, float]:

@@ -12,7 +12,7 @@ import numpy as np
 from loca.data import Samples
 from loca.figures import curves
 from loca.training import fit, paper_optimizer
-from loca_reproduction.benchmarks import measure_step, slope
+from loca_reproduction.benchmarks.scale import measure_step, slope
 from loca_reproduction.claims.claim import Claim, Finding, Preset, Verdict
 from loca_reproduction.claims.results import bars_beside_paper
 from loca_reproduction.runs import LEARNED, RunPool
@@ -152,9 +152,9 @@ class Growth(Claim):
             for size in SIZES[preset]:
                 nodes = size if along == "both" else NODES
                 row = measure_step("Dense", queries=size, nodes=nodes, functions=20, dimension=2, repeats=3)
-                rows.append({"along": along, "size": size, "megabytes": round(row.megabytes, 3)})
-                seconds[f"{along} {size}"] = row.seconds or 0.0
-                pool.report(f"{along} {size}: {row.megabytes:.1f} MB, {row.seconds} s")
+                rows.append({"along": along, "size": size, "megabytes": round(row["megabytes"], 3)})
+                seconds[f"{along} {size}"] = row["seconds"] or 0.0
+                pool.report(f"{along} {size}: {row['megabytes']:.1f} MB, {row['seconds']} s")
         return Finding({"rows": rows}, seconds)
 
     def judge(self, numbers: Mapping[str, Any]) -> Verdict:
