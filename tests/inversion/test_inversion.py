@@ -102,12 +102,12 @@ def curved(bend):
 def test_draws_are_from_the_posterior_even_far_from_a_normal(bend, method):
     """At 0.5 more than half of the proposals are accepted, but draws of them have standard deviations 5 % too small."""
     target, mean, std = curved(bend)
-    drawn = draw(target, find_mode(target), "mcmc", jax.random.key(0), 4, 5_000)
-    assert drawn.method == method
-    assert drawn.effective > 400
-    error = 4.0 / np.sqrt(drawn.effective)  # four standard errors of the mean, in standard deviations
-    np.testing.assert_array_less(np.abs(drawn.xi.mean(axis=0) - mean), error * std)
-    np.testing.assert_allclose(drawn.xi.std(axis=0), std, rtol=error)
+    xi, diagnostics = draw(target, find_mode(target), "mcmc", jax.random.key(0), 4, 5_000)
+    assert diagnostics.method == method
+    assert diagnostics.effective > 400
+    error = 4.0 / np.sqrt(diagnostics.effective)  # four standard errors of the mean, in standard deviations
+    np.testing.assert_array_less(np.abs(xi.mean(axis=0) - mean), error * std)
+    np.testing.assert_allclose(xi.std(axis=0), std, rtol=error)
 
 
 def test_missing_observations_are_as_removed_ones(train, prior):

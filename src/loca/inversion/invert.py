@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from loca.data import Records, Samples
 from loca.inversion.errors import Observed, as_observed, error_covariance
@@ -105,11 +106,10 @@ def invert(
             f"the most probable input was not found within {STEPS} steps; check the noise and the units of the "
             "observations"
         )
-    drawn = draw(target, mode, method, for_draws, chains, draws)
-    p_value, steps = fit_p_value(mode), int(mode.steps)
-    diagnostics = Diagnostics(drawn.method, p_value, outside, steps, drawn.effective, drawn.r_hat, drawn.divergences)
+    xi, diagnostics = draw(target, mode, method, for_draws, chains, draws)
+    diagnostics = dataclasses.replace(diagnostics, outside=outside)
     warn_untrustworthy(diagnostics)
-    return posterior_of(operator, target, observed, error, mode, drawn.xi, draws * chains, diagnostics)
+    return posterior_of(operator, target, observed, error, mode, xi, draws * chains, diagnostics)
 
 
 def check_libraries() -> None:
@@ -204,31 +204,24 @@ def fit_p_value(mode: Mode) -> float:
 # ---- draws ----------------------------------------------------------------------------------------------------------
 
 
-class Drawn(NamedTuple):
-    """Draws of standardized coordinates, by which method, and how far to trust them."""
-
-    xi: Float[np.ndarray, "S K"]
-    method: str
-    effective: float
-    r_hat: float
-    divergences: int
-
-
-def draw(target: Target, mode: Mode, method: str, key: Key, chains: int, draws: int) -> Drawn:
-    """Draws from the posterior, by one of `METHODS`."""
+def draw(
+    target: Target, mode: Mode, method: str, key: Key, chains: int, draws: int
+) -> tuple[Float[np.ndarray, "S K"], Diagnostics]:
+    """Draws of ξ from the posterior by one of `METHODS`, and how far to trust them."""
     root, size = laplace_root(mode.jacobian), len(mode.xi)
+    p_value, steps = fit_p_value(mode), int(mode.steps)
     if method == "laplace":
         xi = np.asarray(mode.xi, np.float64) + normal_numbers(key, max(draws, 4 * size), size) @ root.T
-        return Drawn(xi, method, float(len(xi)), 1.0, 0)
+        return xi, Diagnostics(method, p_value, steps, effective=float(len(xi)), r_hat=1.0, divergences=0)
     given = (target, mode.xi, jnp.asarray(root, mode.xi.dtype), key, chains, draws)
-    proposed = run_metropolis(*given) if method == "mcmc" else None
-    if proposed is not None and proposed.share >= SHARE:
-        xi, divergences = proposed.xi, 0
-    else:
-        method, found = "nuts", run_nuts(*given)
-        xi, divergences = found.xi, int(np.sum(found.is_divergent))
-    effective, r_hat = chain_diagnostics(xi)
-    return Drawn(np.asarray(xi).reshape(-1, size), method, float(effective), float(r_hat), divergences)
+    divergences = 0
+    xi, share = run_metropolis(*given) if method == "mcmc" else (None, 0.0)
+    if xi is None or share < SHARE:
+        method = "nuts"
+        xi, is_divergent = run_nuts(*given)
+        divergences = int(np.sum(is_divergent))
+    effective, r_hat = map(float, chain_diagnostics(xi))
+    return np.asarray(xi).reshape(-1, size), Diagnostics(method, p_value, steps, effective, r_hat, divergences)
 
 
 @jax.jit
@@ -255,26 +248,18 @@ def normal_numbers(key: Key, count: int, size: int) -> Float[np.ndarray, "S K"]:
     return np.linalg.solve(np.linalg.cholesky(eta.T @ eta / count), eta.T).T
 
 
-class Accepted(NamedTuple):
-    """Draws of several chains, and the effective share of their proposals.
-
-    The share is (Σ w)²/(n Σ w²), with the ratios w of posterior and proposal density. It is small if the posterior has
-    parts that are rarely proposed; the share of accepted proposals does not show that.
-    """
-
-    xi: Float[Array, "C S K"]
-    share: Float[Array, ""]
-
-
 @eqx.filter_jit
 def run_metropolis(
     target: Target, mode: Float[Array, " K"], root: Float[Array, "K K"], key: Key, chains: int, draws: int
-) -> Accepted:
-    """Draws by Metropolis's rule, with independent proposals ξ = mode + R η from near the Laplace approximation.
+) -> tuple[Float[Array, "C S K"], Float[Array, ""]]:
+    """Draws of several chains by Metropolis's rule, and the effective share of their independent proposals.
 
-    η is from a mixture of a standard normal and a t distribution. The prior and the misfit bound the posterior by a
-    normal density, and that of t has heavier tails. So the ratio w is bounded, and the rule converges to the posterior
-    from every start.
+    Proposals are ξ = mode + R η, with η from a mixture of a standard normal and a t distribution. The prior and the
+    misfit bound the posterior by a normal density, and that of t has heavier tails. So the ratio w of posterior and
+    proposal density is bounded, and the rule converges to the posterior from every start.
+
+    The share is (Σ w)²/(n Σ w²). It is small if the posterior has parts that are rarely proposed; the share of accepted
+    proposals does not show that.
     """
     size, count = len(mode), WARMUP + PROPOSALS * draws
     for_proposals, for_rule = jax.random.split(key)
@@ -303,42 +288,35 @@ def run_metropolis(
     kept = kept[WARMUP + PROPOSALS - 1 :: PROPOSALS].T
     eta = jnp.take_along_axis(eta, kept[..., None], axis=1)
     weights = jnp.exp(log_w - jnp.max(log_w))
-    return Accepted(mode + eta @ root.T, jnp.mean(weights) ** 2 / jnp.mean(weights**2))
-
-
-class Chains(NamedTuple):
-    """Draws of several chains, which of them diverged, and the number of gradients of each."""
-
-    xi: Float[Array, "C S K"]
-    is_divergent: Array
-    gradients: Int[Array, "C S"]
+    return mode + eta @ root.T, jnp.mean(weights) ** 2 / jnp.mean(weights**2)
 
 
 @eqx.filter_jit
 def run_nuts(
     target: Target, mode: Float[Array, " K"], root: Float[Array, "K K"], key: Key, chains: int, draws: int
-) -> Chains:
-    """NUTS in the coordinates η with ξ = mode + R η, in which the Laplace approximation is a standard normal.
+) -> tuple[Float[Array, "C S K"], Bool[Array, "C S"]]:
+    """Draws of several chains, and which of them diverged, by NUTS in the coordinates η with ξ = mode + R η.
 
-    Every chain starts at a draw from that approximation, and adapts its step size and its mass matrix.
+    In these the Laplace approximation is a standard normal. Every chain starts at a draw from that approximation, and
+    adapts its step size and its mass matrix.
     """
     import blackjax
 
     def density(eta: Float[Array, " K"]) -> Float[Array, ""]:
         return target(mode + root @ eta)
 
-    def chain(key: Key) -> Chains:
+    def chain(key: Key) -> tuple[Float[Array, "S K"], Bool[Array, " S"]]:
         start, warming, sampling = jax.random.split(key, 3)
         adaptation: Any = blackjax.window_adaptation(blackjax.nuts, density, adaptation_info_fn=lambda *_: None)
         (state, parameters), _ = adaptation.run(warming, jax.random.normal(start, mode.shape), num_steps=WARMUP)
         kernel: Any = blackjax.nuts(density, **parameters)
 
-        def step(state: Any, key: Key) -> tuple[Any, tuple[Array, ...]]:
+        def step(state: Any, key: Key) -> tuple[Any, tuple[Array, Array]]:
             state, info = kernel.step(key, state)
-            return state, (state.position, info.is_divergent, info.num_integration_steps)
+            return state, (state.position, info.is_divergent)
 
-        _, (eta, is_divergent, gradients) = jax.lax.scan(step, state, jax.random.split(sampling, draws))
-        return Chains(mode + eta @ root.T, is_divergent, gradients)
+        _, (eta, is_divergent) = jax.lax.scan(step, state, jax.random.split(sampling, draws))
+        return mode + eta @ root.T, is_divergent
 
     return jax.vmap(chain)(jax.random.split(key, chains))
 

@@ -28,20 +28,20 @@ class Diagnostics:
     - `method`: how it was found.
     - `p_value`: of the observations: the probability of a worse fit, if noise, surrogate error and prior are as given.
       It is exact for linear operators. A very small value means that one of them is wrong.
-    - `outside`: the share of the variance of held-out inputs that the prior cannot represent; 0 if unknown.
     - `steps`: of the search for the mode.
     - `effective`: the effective sample size of the coordinate that has the smallest; the number of draws for Laplace.
     - `r_hat`: the largest potential scale reduction of all coordinates, over halves of chains; near 1 if they agree.
     - `divergences`: the number of draws at which NUTS diverged.
+    - `outside`: the share of the variance of held-out inputs that the prior cannot represent; 0 if unknown.
     """
 
     method: str
     p_value: float
-    outside: float
     steps: int
     effective: float
     r_hat: float
     divergences: int
+    outside: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
