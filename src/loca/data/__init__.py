@@ -8,6 +8,7 @@ from loca.data.digest import arrays_digest as arrays_digest
 from loca.data.digest import data_digest as data_digest
 from loca.data.files import Labeled as Labeled
 from loca.data.files import open as open  # noqa: A004
+from loca.data.files import write_vtu as write_vtu
 from loca.data.grids import Interpolation as Interpolation
 from loca.data.grids import grid_axes as grid_axes
 from loca.data.grids import grid_shape as grid_shape
@@ -108,4 +109,5 @@ __all__ = [
     "stream",
     "versions",
     "write_store",
+    "write_vtu",
 ]

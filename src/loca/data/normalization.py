@@ -27,9 +27,9 @@ LISTED = 4
 """The number of channels of functions that a message lists."""
 
 
-def check_finite(samples: Samples, what: str = "the data") -> None:
-    """Raise `ValueError` with functions and channels if a value is NaN or infinite."""
-    if found := not_finite(samples):
+def check_finite(samples: Samples, what: str = "the data", numbers: Sequence[int] | np.ndarray | None = None) -> None:
+    """Raise `ValueError` with functions and channels if a value is NaN or infinite; for arguments see `not_finite`."""
+    if found := not_finite(samples, numbers):
         raise ValueError(f"{what} has values that are not finite: {found}; fill them, or leave these functions out")
 
 

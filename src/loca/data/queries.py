@@ -40,8 +40,40 @@ def as_numbers(values: Numbers, name: str, *shapes: str) -> Array:
         given = "a single number" if array.ndim == 0 else f"shape {array.shape}"
         raise ValueError(f"{expected}, got {given}")
     if not (isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jnp.floating)):
-        array = jnp.asarray(array, dtype=float)  # single precision, unless JAX is set to double
+        channels = array if array.ndim == axes[0] else np.asarray(array)[..., None]
+        precision = jax.dtypes.canonicalize_dtype(float)
+        array = jnp.asarray(single(np.asarray(channels), name, precision, channels.shape[-1]))
     return array if array.ndim == axes[0] else array[..., None]
+
+
+def single(values: np.ndarray, name: str, precision: Any = np.float32, channels: int = 1) -> np.ndarray:
+    """Numbers in single precision; raise if they overflow, or if values that vary become equal.
+
+    **Arguments:**
+
+    - `values`: any numbers.
+    - `name`: for messages.
+    - `precision`: another one, if JAX is set to double.
+    - `channels`: the length of the last axis if it holds channels, each of which varies for itself.
+    """
+    limits = np.finfo(precision)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        cast = values.astype(precision)
+    if values.dtype.kind == "b" or (values.dtype.itemsize <= cast.dtype.itemsize == 4 and values.dtype.kind == "f"):
+        return cast
+    if (np.isinf(cast) & np.isfinite(values)).any():
+        raise ValueError(
+            f"{name} has values up to {np.abs(values[np.isfinite(values)]).max():.3g}, but numbers of {limits.bits} "
+            f"bits end at {limits.max:.2g}; choose another unit, or take their logarithm"
+        )
+    kept = np.where(np.abs(cast) < limits.tiny, 0.0, cast)  # as XLA treats smaller numbers
+    wide, narrow = (each.reshape(-1, channels) for each in (values, kept))
+    if wide.size and ((wide.max(axis=0) > wide.min(axis=0)) & (narrow.max(axis=0) == narrow.min(axis=0))).any():
+        raise ValueError(
+            f"{name} varies from {values.min():.17g} to {values.max():.17g}, which is the same in numbers of "
+            f"{limits.bits} bits; subtract the mean and choose another unit, in double precision"
+        )
+    return cast
 
 
 def as_input(u: Numbers | Measurements | MultiInput, *, many: bool) -> Input:
@@ -216,8 +248,21 @@ def as_queries(y: Queries | Numbers) -> Queries:
     if isinstance(y, Queries):
         return jax.tree.map(shared_array, y)
     if np.ndim(y) == 3:  # pyright: ignore[reportArgumentType]
-        return Free(as_numbers(y, "y", "(N, P, d_y)"))
-    return Shared(as_numbers(y, "y", "(P, d_y)", "(P,)"))
+        return Free(check_locations(as_numbers(y, "y", "(N, P, d_y)"), "y"))
+    return Shared(check_locations(as_numbers(y, "y", "(P, d_y)", "(P,)"), "y"))
+
+
+def check_locations(points: Array, name: str) -> Array:
+    """The same locations; raise if a coordinate is NaN or infinite. Those that JAX is tracing are not checked."""
+    if not isinstance(points, jax.core.Tracer):
+        wrong = ~np.isfinite(np.asarray(points)).all(axis=-1)
+        if wrong.any():
+            first = ", ".join(str(i) for i in np.argwhere(wrong)[0])
+            raise ValueError(
+                f"{int(wrong.sum())} of {wrong.size} locations in {name} have coordinates that are NaN or infinite, "
+                f"the first at index {first}; repair the coordinates, or leave these locations out"
+            )
+    return points
 
 
 @functools.partial(jax.jit, static_argnames=("total", "count"))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, UInt32
 
-from loca.data.queries import Queries, as_input, as_numbers, as_queries, random_columns, take_rows
+from loca.data.queries import Queries, as_input, as_numbers, as_queries, check_locations, random_columns, take_rows
 from loca.domains import Box, Domain
 from loca.typing import (
     Field,
@@ -47,7 +47,11 @@ class Variable(NamedTuple):
         return {"units": self.unit} if self.unit else {}
 
 
-def as_variables(given: str | Sequence[str | Variable]) -> tuple[Variable, ...]:
+Names = str | Sequence[str | tuple[str, ...]]
+"""One name or several; each may be a pair of a name and a unit, such as a `Variable`."""
+
+
+def as_variables(given: Names) -> tuple[Variable, ...]:
     """Variables, from a name, several names, or pairs of a name and a unit."""
     names = [given] if isinstance(given, str) else given
     return tuple(Variable(each) if isinstance(each, str) else Variable(*each) for each in names)
@@ -94,10 +98,10 @@ class Samples(eqx.Module):
         *,
         x: Numbers | Sequence[Numbers | None] | None = None,
         domain: Domain | None = None,
-        inputs: str | Sequence[str | Variable] | None = None,
-        outputs: str | Sequence[str | Variable] | None = None,
-        sensor_coordinates: Sequence[str | Variable] = (),
-        query_coordinates: Sequence[str | Variable] = (),
+        inputs: Names | None = None,
+        outputs: Names | None = None,
+        sensor_coordinates: Names = (),
+        query_coordinates: Names = (),
     ):
         self.u = as_input(u, many=True)
         self.y = as_queries(y)
@@ -238,13 +242,18 @@ class Samples(eqx.Module):
 def as_sensors(u: Input, x: Numbers | Sequence[Numbers | None] | None) -> SensorLocations:
     """Locations of sensors as arrays: one, or for a `MultiInput` one for each field."""
     if not isinstance(u, MultiInput):
-        return None if x is None else as_numbers(x, "x", "(m, d_x)", "(m,)")  # pyright: ignore[reportArgumentType]
+        return None if x is None else as_locations(x)  # pyright: ignore[reportArgumentType]
     places = [None] * len(u.fields) if x is None else list(x) if isinstance(x, tuple | list) else [x]
     if len(places) != len(u.fields):
         raise ValueError(
             f"x holds the sensors of {len(places)} fields but u holds {len(u.fields)}; pass one array per field"
         )
-    return tuple(None if each is None else as_numbers(each, "x", "(m, d_x)", "(m,)") for each in places)
+    return tuple(None if each is None else as_locations(each) for each in places)
+
+
+def as_locations(x: Numbers) -> Float[Array, "m d_x"]:
+    """Locations of sensors as an array without missing coordinates."""
+    return check_locations(as_numbers(x, "x", "(m, d_x)", "(m,)"), "x")
 
 
 def flattening(values: Float[Array, "N m d"], count: int, name: str) -> str:

@@ -1,5 +1,7 @@
 """Y: where output functions live, with their measure."""
 
+from loca.domains.cells import read_meshio as read_meshio
+from loca.domains.cells import simplices as simplices
 from loca.domains.domain import Domain as Domain
 from loca.domains.domain import OutsideDomainWarning as OutsideDomainWarning
 from loca.domains.domain import area_weights as area_weights

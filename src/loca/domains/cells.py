@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
 import math
 import os
@@ -186,16 +188,24 @@ def cells_of_mask(
     return grid[used], numbers.reshape(cells.shape)
 
 
-def read_cells(path: str | os.PathLike[str]) -> tuple[VertexArray, CellArray]:
-    """The vertices and simplices of a file that meshio reads; boundary cells are left out."""
+def read_meshio(path: str | os.PathLike[str]) -> Any:
+    """The content of a file that meshio reads."""
     try:
         import meshio
     except ImportError as error:
         raise ImportError("reading meshes needs an additional library: pip install loca-jax[mesh]") from error
+    told = io.StringIO()
     try:
-        mesh = meshio.read(path)
-    except (meshio.ReadError, OSError, ValueError, KeyError) as error:
+        with contextlib.redirect_stdout(told):
+            return meshio.read(path)
+    except SystemExit:  # meshio prints the reason and ends the process
+        raise ValueError(f"{os.fspath(path)} cannot be read as a mesh: {told.getvalue().strip()}") from None
+    except (meshio.ReadError, OSError, ValueError, KeyError, SyntaxError, IndexError) as error:
         raise ValueError(f"{os.fspath(path)} cannot be read as a mesh: {error}") from error
+
+
+def simplices(mesh: Any) -> tuple[VertexArray, CellArray]:
+    """The vertices and simplices of a mesh of meshio; boundary cells are left out."""
     blocks: dict[int, list[np.ndarray]] = {}
     for block in mesh.cells:
         splits = SPLITS.get(block.type.rstrip("0123456789"))
@@ -204,13 +214,13 @@ def read_cells(path: str | os.PathLike[str]) -> tuple[VertexArray, CellArray]:
             blocks.setdefault(len(splits[0]) - 1, []).append(split(mesh.points, corners, splits))
     if not blocks:
         kinds = ", ".join(sorted({block.type for block in mesh.cells})) or "none"
-        raise ValueError(f"{os.fspath(path)} has no cells of a known kind ({kinds}); expected {', '.join(SPLITS)}")
+        raise ValueError(f"the mesh has no cells of a known kind ({kinds}); expected {', '.join(SPLITS)}")
     dimension = max(blocks)
     cells = np.concatenate(blocks[dimension])
     varying = np.ptp(mesh.points[np.unique(cells)], axis=0) > 0.0
     if varying.sum() != dimension:
         raise ValueError(
-            f"the cells of {os.fspath(path)} are {dimension}-dimensional, but {int(varying.sum())} of their "
+            f"the cells of the mesh are {dimension}-dimensional, but {int(varying.sum())} of their "
             "coordinates vary; a domain needs cells that fill the space, so pass a flat or a solid mesh"
         )
     return np.asarray(mesh.points[:, varying], np.float64), cells

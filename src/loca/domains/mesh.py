@@ -13,7 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from loca.domains.cells import bisected, cells_of_mask, cells_of_points, containing, groups, measures_of, read_cells
+from loca.domains.cells import (
+    bisected,
+    cells_of_mask,
+    cells_of_points,
+    containing,
+    groups,
+    measures_of,
+    read_meshio,
+    simplices,
+)
 from loca.domains.domain import Domain
 from loca.domains.flat import Box
 
@@ -100,7 +109,7 @@ class Mesh(Domain):
         Quadrilaterals, hexahedra, prisms and pyramids are split into simplices. The vertices are all points of the
         file, in its order; a coordinate that does not vary is left out.
         """
-        return cls(*read_cells(path))
+        return cls(*simplices(read_meshio(path)))
 
     def __repr__(self) -> str:
         return f"Mesh({len(self.vertices)} vertices, {len(self.cells)} cells, {self.dimension}-dimensional)"

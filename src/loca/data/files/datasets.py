@@ -1,10 +1,10 @@
-"""Data sets in files, read when indexed: HDF5 arrays, the result of every reader, and several data sets as one."""
+"""Data sets in files, read when indexed: what every reader returns, arrays of HDF5, and several data sets as one."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,92 +13,31 @@ import h5py
 import numpy as np
 import xarray
 from xarray.backends import BackendArray, CachingFileManager
-from xarray.backends.locks import HDF5_LOCK
+
+# the module that xarray's guide to writing backends names; tests/data/test_formats.py reads through all of it
 from xarray.core import indexing
 
-
-def first_bytes(path: Path) -> bytes:
-    """The first 32 bytes of a file; empty for a folder."""
-    if not path.is_file():
-        return b""
-    with path.open("rb") as file:
-        return file.read(32)
+from loca.domains import Domain
 
 
-def is_hdf5(path: Path) -> bool:
-    """Whether the file is HDF5, possibly behind the header of another format."""
-    return path.is_file() and h5py.is_hdf5(path)
-
-
-@contextmanager
-def hdf5_root(path: Path) -> Iterator[Any]:
-    """The root group of an HDF5 file. Untyped, because the types of its members are known only at run time."""
-    with h5py.File(path, "r") as file:
-        yield file
-
-
-def hdf5(path: Path) -> CachingFileManager:
-    """A file manager that opens an HDF5 file for reading when needed."""
-    return CachingFileManager(h5py.File, str(path), mode="r")
-
-
-class HDF5Array(BackendArray):
-    """An array of an HDF5 file, read when indexed.
-
-    It can be pickled: the file is opened when needed, and opened again in another process.
+@dataclasses.dataclass(frozen=True)
+class Roles:
+    """The roles that the user gave to the contents of files; empty or None where the format decides.
 
     **Arguments:**
 
-    - `file`: the manager of the file, from `hdf5`.
-    - `name`: the path of the array inside the file.
-    - `reverse`: whether to reverse the axes, which MATLAB stores in the opposite order.
+    - `inputs`, `outputs`: names of the variables, or arrays, that make up u and s.
+    - `sample`: the dimension, or the column of a table, that counts the pairs.
+    - `sensors`, `queries`: arrays of locations in files without labels.
+    - `unsolved`: whether outputs may be missing.
     """
 
-    def __init__(self, file: CachingFileManager, name: str, *, reverse: bool = False):
-        self.file, self.name, self.reverse = file, name, reverse
-        with HDF5_LOCK:
-            stored = file.acquire()[name]
-            self.shape = stored.shape[::-1] if reverse else stored.shape
-            self.dtype = stored.dtype
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        support = indexing.IndexingSupport.OUTER_1VECTOR
-        return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
-
-    def _read(self, key: tuple) -> Any:
-        with HDF5_LOCK:
-            stored = self.file.acquire()[self.name]
-            return read_rows(stored, key[::-1]).T if self.reverse else read_rows(stored, key)
-
-
-def read_rows(stored: Any, key: tuple) -> np.ndarray:
-    """Read the selected rows of a stored array.
-
-    For scattered rows of a contiguous array, HDF5's own selection is six times as fast as reading run by run; for a
-    chunked array it is five times slower.
-    """
-    axis = next((i for i, k in enumerate(key) if isinstance(k, np.ndarray)), None)
-    if axis is None or stored.chunks is None or not len(key[axis]):
-        return stored[key]
-    runs = np.split(key[axis], np.flatnonzero(np.diff(key[axis]) != 1) + 1)
-    blocks = [stored[(*key[:axis], as_slice(run), *key[axis + 1 :])] for run in runs]
-    return np.concatenate(blocks, remaining_axis(key, axis))
-
-
-def remaining_axis(key: tuple, axis: int) -> int:
-    """The number of an axis after indexing, which removes the axes indexed by a single number."""
-    return sum(not isinstance(k, int | np.integer) for k in key[:axis])
-
-
-def as_slice(rows: np.ndarray) -> slice | np.ndarray:
-    """The same rows, as a slice if they are consecutive: files read slices in one go."""
-    follow = (np.diff(rows) == 1).all()
-    return slice(int(rows[0]), int(rows[-1]) + 1) if follow else rows
-
-
-def variable(dims: Sequence[Hashable], array: BackendArray, attrs: dict | None = None) -> xarray.Variable:
-    """A labeled variable whose values stay in their file."""
-    return xarray.Variable(dims, indexing.LazilyIndexedArray(array), attrs)
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    sample: str | None = None
+    sensors: str | None = None
+    queries: str | None = None
+    unsolved: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +53,7 @@ class Layout:
     - `parameters`: scalars per sample; those that differ between samples are inputs as well.
     - `periods`: the periods of the periodic coordinates.
     - `parts`: for every array of the file that became several variables, their names.
+    - `domain`: makes the domain of variables on nodes, if the file describes it.
     """
 
     dataset: xarray.Dataset
@@ -124,21 +64,125 @@ class Layout:
     parameters: tuple[str, ...] = ()
     periods: Mapping[str, float] = dataclasses.field(default_factory=dict)
     parts: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    domain: Callable[[], Domain | None] | None = None
 
     def named(self, names: Iterable[str]) -> tuple[str, ...]:
         """The variables with these names; the name of a vector stands for all its components."""
         return tuple(part for name in names for part in self.parts.get(name, (name,)))
 
 
-@dataclasses.dataclass(frozen=True)
-class Names:
-    """Names that the user gave for arrays in files without labels, and whether outputs may be missing."""
+def first_bytes(path: Path) -> bytes:
+    """The first 32 bytes of a file; empty for a folder."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(32)
 
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    sensors: str | None = None
-    queries: str | None = None
-    unsolved: bool = False
+
+# ---- arrays that are read when indexed -------------------------------------------------------------------------------
+
+
+class StoredArray(BackendArray):
+    """An array that is read when indexed, at numbers, slices or one-dimensional arrays of numbers along its axes."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    support = indexing.IndexingSupport.OUTER_1VECTOR
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return indexing.explicit_indexing_adapter(key, self.shape, self.support, self._read)
+
+    def _read(self, key: tuple) -> Any:
+        raise NotImplementedError
+
+    def variable(self, dims: Sequence[Hashable], attrs: Mapping | None = None) -> xarray.Variable:
+        """The array with named axes, still in its file."""
+        return xarray.Variable(dims, indexing.LazilyIndexedArray(self), attrs)
+
+
+def is_hdf5(path: Path) -> bool:
+    """Whether the file is HDF5, possibly behind the header of another format."""
+    return path.is_file() and h5py.is_hdf5(path)
+
+
+@contextmanager
+def hdf5_root(path: Path) -> Iterator[Any]:
+    """The root group of an HDF5 file. Untyped, because the types of its members are known only at run time."""
+    with h5py.File(path, "r") as file:
+        yield file
+
+
+def hdf5(path: Path) -> CachingFileManager:
+    """A file manager that opens an HDF5 file for reading when needed, in another process too."""
+    return CachingFileManager(h5py.File, str(path), mode="r")
+
+
+class HDF5Array(StoredArray):
+    """An array of an HDF5 file.
+
+    **Arguments:**
+
+    - `file`: the manager of the file, from `hdf5`.
+    - `name`: the path of the array inside the file.
+    - `reverse`: whether to reverse the axes, which MATLAB stores in the opposite order.
+    """
+
+    def __init__(self, file: CachingFileManager, name: str, *, reverse: bool = False):
+        self.file, self.name, self.reverse = file, name, reverse
+        stored = file.acquire()[name]
+        self.shape, self.dtype = stored.shape[::-1] if reverse else stored.shape, stored.dtype
+
+    def _read(self, key: tuple) -> Any:
+        stored = self.file.acquire()[self.name]
+        return self._rows(stored, key[::-1]).T if self.reverse else self._rows(stored, key)
+
+    def _rows(self, stored: Any, key: tuple) -> np.ndarray:
+        axis = next((i for i, k in enumerate(key) if isinstance(k, np.ndarray)), None)
+        if axis is None or stored.chunks is None or not len(key[axis]):
+            return stored[key]
+        # for scattered rows of a chunked array, HDF5's own selection is five times slower than reading run by run
+        runs = np.split(key[axis], np.flatnonzero(np.diff(key[axis]) != 1) + 1)
+        blocks = [stored[(*key[:axis], as_slice(run), *key[axis + 1 :])] for run in runs]
+        return np.concatenate(blocks, remaining_axis(key, axis))
+
+
+class Concatenated(StoredArray):
+    """Variables of several files, concatenated along one axis."""
+
+    support = indexing.IndexingSupport.OUTER
+
+    def __init__(self, parts: Sequence[xarray.Variable], axis: int):
+        self.parts, self.axis = parts, axis
+        self.starts = list(itertools.accumulate((part.shape[axis] for part in parts), initial=0))
+        self.shape = (*parts[0].shape[:axis], self.starts[-1], *parts[0].shape[axis + 1 :])
+        self.dtype = np.result_type(*[part.dtype for part in parts])
+
+    def _read(self, key: tuple) -> Any:
+        selected = key[self.axis]
+        rows = np.atleast_1d(np.arange(self.shape[self.axis])[selected])
+        axis = remaining_axis(key, self.axis)
+        blocks, places = [], []
+        for part, start, stop in zip(self.parts, self.starts, self.starts[1:], strict=False):
+            here = np.flatnonzero((start <= rows) & (rows < stop))
+            if len(here) or start == 0:
+                local = as_slice(rows[here] - start)
+                blocks.append(part[(*key[: self.axis], local, *key[self.axis + 1 :])].to_numpy())
+                places.append(here)
+        values = np.concatenate(blocks, axis).astype(self.dtype, copy=False)
+        values = np.take(values, np.argsort(np.concatenate(places)), axis)
+        return np.take(values, 0, axis) if isinstance(selected, int | np.integer) else values
+
+
+def remaining_axis(key: tuple, axis: int) -> int:
+    """The number of an axis after indexing, which removes the axes indexed by a single number."""
+    return sum(not isinstance(k, int | np.integer) for k in key[:axis])
+
+
+def as_slice(rows: np.ndarray) -> slice | np.ndarray:
+    """The same rows, as a slice if they are consecutive: files read slices in one go."""
+    if not len(rows):
+        return slice(0, 0)
+    return slice(int(rows[0]), int(rows[-1]) + 1) if (np.diff(rows) == 1).all() else rows
 
 
 def numbered(name: str, field: xarray.Variable, dim: str = "channel") -> dict[str, xarray.Variable]:
@@ -149,60 +193,7 @@ def numbered(name: str, field: xarray.Variable, dim: str = "channel") -> dict[st
     return {name if count == 1 else f"{name}_{i + 1}": field.isel({dim: i}) for i in range(count)}
 
 
-class Concatenated(BackendArray):
-    """Variables of several files, concatenated along one axis and read when indexed."""
-
-    def __init__(self, parts: Sequence[xarray.Variable], axis: int):
-        self.parts, self.axis = parts, axis
-        self.starts = list(itertools.accumulate((part.shape[axis] for part in parts), initial=0))
-        self.shape = (*parts[0].shape[:axis], self.starts[-1], *parts[0].shape[axis + 1 :])
-        self.dtype = np.result_type(*[part.dtype for part in parts])
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        support = indexing.IndexingSupport.OUTER
-        return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
-
-    def _read(self, key: tuple) -> Any:
-        selected = key[self.axis]
-        single = isinstance(selected, int | np.integer)
-        rows = np.atleast_1d(np.arange(self.shape[self.axis])[selected])
-        axis = remaining_axis(key, self.axis)
-        blocks, places = [], []
-        for part, start, stop in zip(self.parts, self.starts, self.starts[1:], strict=False):
-            here = np.flatnonzero((start <= rows) & (rows < stop))
-            if len(here):
-                local = as_slice(rows[here] - start)
-                blocks.append(part[(*key[: self.axis], local, *key[self.axis + 1 :])].to_numpy())
-                places.append(here)
-        if not blocks:
-            return self.parts[0][(*key[: self.axis], slice(0, 0), *key[self.axis + 1 :])].to_numpy()
-        values = np.concatenate(blocks, axis).astype(self.dtype, copy=False)
-        order = np.argsort(np.concatenate(places))
-        values = values if (order == np.arange(len(order))).all() else np.take(values, order, axis)
-        return np.take(values, 0, axis) if single else values
-
-
-def join(
-    datasets: Sequence[xarray.Dataset], sample: str, files: Sequence[Path], names: Sequence[str]
-) -> xarray.Dataset:
-    """Combine the data sets of several files without reading them.
-
-    Files that hold the same variables out of `names` are concatenated along the sample. Files that hold different
-    ones, such as temperature and pressure, are merged.
-    """
-    kinds: dict[tuple[str, ...], list[int]] = {}
-    for i, dataset in enumerate(datasets):
-        kinds.setdefault(tuple(name for name in names if name in dataset.variables), []).append(i)
-    if len(kinds) > 1 and () in kinds:
-        raise ValueError(f"{files[kinds[()][0]]} holds none of {', '.join(names)}; leave it out")
-    whole = [concatenate([datasets[i] for i in kind], sample, [files[i] for i in kind]) for kind in kinds.values()]
-    if len(whole) == 1:
-        return whole[0]
-    try:
-        return xarray.merge(whole, join="exact", compat="override")
-    except ValueError as error:
-        apart = " and of ".join(", ".join(kind) for kind in kinds)
-        raise ValueError(f"the files of {apart} do not have the same samples and grids: {error}") from error
+# ---- several data sets as one ----------------------------------------------------------------------------------------
 
 
 def concatenate(datasets: Sequence[xarray.Dataset], sample: str, files: Sequence[Path]) -> xarray.Dataset:
@@ -212,6 +203,8 @@ def concatenate(datasets: Sequence[xarray.Dataset], sample: str, files: Sequence
     not depend on the sample but differ between files, such as parameters, become variables that do. Variables that
     are missing in some files are dropped.
     """
+    if len(datasets) == 1:
+        return datasets[0]
     first = datasets[0]
     variables: dict[str, xarray.Variable] = {}
     for name, kept in first.variables.items():
@@ -228,7 +221,7 @@ def concatenate(datasets: Sequence[xarray.Dataset], sample: str, files: Sequence
             counts = [dataset.sizes[sample] for dataset in datasets]
             parts = [part.set_dims({sample: n, **part.sizes}) for part, n in zip(parts, counts, strict=True)]
         dims = parts[0].dims
-        joined = variable(dims, Concatenated(parts, dims.index(sample)), kept.attrs)
+        joined = Concatenated(parts, dims.index(sample)).variable(dims, kept.attrs)
         variables[str(name)] = joined.load() if dims == (sample,) else joined
     coords = {name: variables.pop(str(name)) for name in first.coords}
     return xarray.Dataset(variables, coords, first.attrs)

@@ -1,32 +1,53 @@
-"""Pairs of functions in the labeled arrays of xarray."""
+"""Pairs of functions in the labeled arrays of xarray: values, locations, and the domain of the locations."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+import functools
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-from loca.data.files.functions import (
-    SPATIAL,
-    Functions,
-    domain_of,
-    is_latitude,
-    is_longitude,
-    spanned,
-    unit,
-    unit_steps,
-)
+from loca.data.queries import single
 from loca.data.records import Records, Rows
 from loca.data.samples import Samples, Variable
-from loca.domains import Box, Domain
+from loca.domains import Box, Domain, Sphere, Torus
 from loca.typing import Measurements, MultiInput, values_of
 
 if TYPE_CHECKING:
     import xarray
+
+SPATIAL = {"x", "y", "z"}
+"""Variable names under which files store the locations of scattered points."""
+
+WIDEST_GAP = 60.0
+"""Longitudes go around the globe if no gap between them is wider, in degrees."""
+
+POLAR = 60.0
+"""Data on both sides of this latitude that goes around the globe covers it."""
+
+
+DAMAGE = (OSError, RuntimeError, KeyError)
+"""Errors of libraries that read damaged files."""
+
+
+@contextmanager
+def naming(file: Path | str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
+    """Name the file in errors of these kinds, by default any, that libraries raise when it is damaged."""
+    try:
+        yield
+    except kinds as error:
+        if isinstance(error, ImportError) or str(file) in str(error):
+            raise
+        raise ValueError(
+            f"{file} cannot be read; it may be damaged or incomplete ({type(error).__name__}: {error}). Copy it again"
+        ) from error
 
 
 class Labeled(Records):
@@ -35,8 +56,8 @@ class Labeled(Records):
     The dimensions of a variable other than `sample` are the coordinates of sensors and queries, in the order of the
     variable; but latitude always comes before longitude. Times become days since the first time. Dimensions of
     length one are no coordinates. If locations depend on the sample, u is `Measurements` and the queries are `Free`. If
-    inputs lie on different grids, or numbers are beside fields, u is a `MultiInput`.
-    Points that are missing in the first sample are left out; `label` restores them as NaN.
+    inputs lie on different grids, or numbers are beside fields, u is a `MultiInput`. Points that are missing in the
+    first, the middle and the last sample, such as land in a map of the sea, are left out; `label` restores them as NaN.
 
     Without outputs the records are cases that have not been solved: `load` returns samples without queries, `domain` is
     that of the sensors, and `label` returns the coordinates of the samples alone.
@@ -53,7 +74,7 @@ class Labeled(Records):
       or, if there are several, `name@t0`, `name@t1`, ….
     - `output_times`: the time steps that make up s; time remains a coordinate of the queries.
     - `time`: the dimension of these steps; by default the one that is called "time" or "t" or holds dates.
-    - `periods`: the periods of coordinates; if all coordinates of s are periodic, its domain is a torus.
+    - `periods`: the periods of coordinates of s; that of longitudes around the globe is known.
     - `domain`: Y, such as a `Mesh`; by default the sphere, a torus or a box, whichever the coordinates of s describe.
     - `source`: the origin of the data, for messages.
     """
@@ -85,40 +106,40 @@ class Labeled(Records):
                 )
         placed = with_locations(dataset, [*input_names, *output_names], sample)
         measured = with_numbers(placed, sample, time)
-        before, channels = measured, input_names
+        before, channels, after = measured, input_names, measured[list(output_names)]
+        self._labels = placed[list(output_names)] if output_names else sample_coordinates(placed, sample)
         if input_times is not None and time is not None:
             before, channels = steps_as_channels(measured, input_names, time, input_times)
-        after = measured[list(output_names)]
-        self._labels = placed[list(output_names)] if output_names else sample_coordinates(placed, sample)
         if output_times is not None and time is not None:
-            after = after.isel({time: output_times}, missing_dims="ignore")
-            self._labels = self._labels.isel({time: output_times}, missing_dims="ignore")
+            after, self._labels = (
+                part.isel({time: output_times}, missing_dims="ignore") for part in (after, self._labels)
+            )
         fields, scalars = by_grid(before, channels, sample)
         self._u = tuple(Functions(before, names, sample) for names in fields)
         self._scalars = Functions(before, scalars, sample) if scalars else None
         self._s = Functions(after, output_names, sample) if output_names else None
-        ordered = [name for names in (*fields, scalars) for name in names]
-        self.inputs = tuple(Variable(name, unit(before[name])) for name in ordered)
+        self.inputs = tuple(Variable(name, unit(before[name])) for names in (*fields, scalars) for name in names)
         self.outputs = tuple(Variable(name, unit(after[name])) for name in output_names)
-        if self._s is None:
-            columns = self._u[0].columns
-            self.domain = domain or (domain_of(columns, sample, periods or {}) if columns else Box.unit(1))
-            return
-        for name in output_names:
-            if set(self._s.dims) - set(dataset[name].dims) or sample not in dataset[name].dims:
-                raise ValueError(
-                    f"output {name!r} of {source} has dimensions {dataset[name].dims}; every output must have the "
-                    f"dimensions {(sample, *self._s.dims)}"
-                )
-        if not self._s.columns:
-            raise ValueError(
-                f"outputs {output_names} of {source} are single numbers; pass outputs with a further dimension"
-            )
-        self.domain = domain if domain is not None else domain_of(self._s.columns, sample, periods or {})
-        if self.domain.dimension != len(self._s.columns):
+        if self._s is not None:
+            self._check_outputs(self._s)
+        found = (self._s or self._u[0]).columns
+        self.domain = domain or (domain_of(found, sample, periods or {}) if found else Box.unit(1))
+        if self._s is not None and self.domain.dimension != len(found):
             raise ValueError(
                 f"{self.domain} is {self.domain.dimension}-dimensional but outputs {output_names} of {source} have the "
-                f"coordinates {[str(column.name) for column in self._s.columns]}; pass the domain of these coordinates"
+                f"coordinates {[str(column.name) for column in found]}; pass the domain of these coordinates"
+            )
+
+    def _check_outputs(self, s: Functions) -> None:
+        for name in s.names:
+            if set(s.dims) - set(self.dataset[name].dims) or self.sample not in self.dataset[name].dims:
+                raise ValueError(
+                    f"output {name!r} of {self.source} has dimensions {self.dataset[name].dims}; every output must "
+                    f"have the dimensions {(self.sample, *s.dims)}"
+                )
+        if not s.columns:
+            raise ValueError(
+                f"outputs {s.names} of {self.source} are single numbers; pass outputs with a further dimension"
             )
 
     def __len__(self) -> int:
@@ -139,22 +160,23 @@ class Labeled(Records):
 
     def load(self, rows: Rows = slice(None)) -> Samples:
         rows = as_rows(rows, len(self))
-        fields, places = zip(*(load_field(field, rows) for field in self._u), strict=True)
-        u, sensors = fields[0], places[0]
-        if self._scalars is not None or len(fields) > 1:
+        with naming(self.source, DAMAGE):
+            fields, places = zip(*(load_field(field, rows) for field in self._u), strict=True)
             scalars = None if self._scalars is None else jnp.asarray(self._scalars.values(rows)[:, 0])
-            u, sensors = MultiInput(fields, scalars), places
-        s, count = self._s, len(values_of(u)[0])
+            s = None if self._s is None else jnp.asarray(self._s.values(rows))
+            y = jnp.zeros((0, self.domain.dimension)) if self._s is None else jnp.asarray(self._s.points(rows))
+        several = scalars is not None or len(fields) > 1
+        u = MultiInput(fields, scalars) if several else fields[0]
         return Samples(
             u,
-            jnp.zeros((0, self.domain.dimension)) if s is None else jnp.asarray(s.points(rows)),
-            jnp.zeros((count, 0, 0)) if s is None else jnp.asarray(s.values(rows)),
-            x=sensors,
+            y,
+            jnp.zeros((len(values_of(u)[0]), 0, 0)) if s is None else s,
+            x=places if several else places[0],
             domain=self.domain,
             inputs=self.inputs,
             outputs=self.outputs,
             sensor_coordinates=[each for field in self._u for each in field.coordinates],
-            query_coordinates=() if s is None else s.coordinates,
+            query_coordinates=() if self._s is None else self._s.coordinates,
         )
 
     def label(self, s: Float[np.ndarray, "B P d_s"], rows: Rows = slice(None)) -> xarray.Dataset:
@@ -165,7 +187,7 @@ class Labeled(Records):
             if s.shape[1:] != (0, 0):
                 raise ValueError(f"{self.source} has no outputs, so values of shape {s.shape} have no locations")
             return labels
-        count = int(np.prod(self._s.shape)) if self._s.kept is None else len(self._s.kept)
+        count = int(np.prod(self._s.shape)) if self._s.kept is None else int(self._s.kept.sum())
         expected = (labels.sizes[self.sample], count, len(self.outputs))
         if s.shape != expected:
             raise ValueError(f"expected values of shape (rows, queries, outputs) = {expected}, got {s.shape}")
@@ -178,13 +200,136 @@ class Labeled(Records):
         return xarray.Dataset(variables, labels.coords, labels.attrs)
 
 
+class Functions:
+    """Several variables of a data set, read as the channels of one function per sample.
+
+    The dimensions of the variable with the most dimensions, except for the sample and those of length one, span the
+    locations; variables that lack some of them are constant along these.
+
+    **Arguments:**
+
+    - `dataset`: labeled arrays, in files or in memory.
+    - `names`: the variables, one channel each.
+    - `sample`: the dimension that counts the functions.
+    """
+
+    def __init__(self, dataset: xarray.Dataset, names: Sequence[str], sample: str):
+        self.dataset, self.names, self.sample = dataset, tuple(names), sample
+        widest = dataset[max(names, key=lambda name: len(spanned(dataset[name], sample)))]
+        self.columns = location_columns(widest, spanned(widest, sample), sample)
+        # points are in the order of the columns, the last one varying fastest
+        along = (str(dim) for column in self.columns for dim in column.dims)
+        self.dims = tuple(dict.fromkeys(dim for dim in along if dim in spanned(widest, sample)))
+        for name in names:
+            if set(spanned(dataset[name], sample)) - set(self.dims):
+                raise ValueError(
+                    f"{name!r} has dimensions {dataset[name].dims} but {widest.name!r} has {widest.dims}: the channels "
+                    "of a function must share their locations; interpolate one variable onto the grid of the other"
+                )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of locations along every dimension."""
+        return tuple(self.dataset.sizes[dim] for dim in self.dims)
+
+    @property
+    def coordinates(self) -> tuple[Variable, ...]:
+        """Names and units of the coordinates of the locations."""
+        return tuple(Variable(str(column.name), unit(column)) for column in self.columns)
+
+    @property
+    def moving(self) -> bool:
+        """Whether every function has its own locations."""
+        return any(self.sample in column.dims for column in self.columns)
+
+    @functools.cached_property
+    def kept(self) -> Bool[np.ndarray, " M"] | None:
+        """Which locations have values in the first, the middle or the last sample; None if all have."""
+        if self.moving:
+            return None
+        count = self.dataset.sizes[self.sample]
+        probes = np.unique([0, count // 2, count - 1])
+        present = ~np.isnan(self.all_values(probes)).any(-1).all(0)
+        if not present.any():
+            raise ValueError(
+                f"{', '.join(self.names)}: the first, the middle and the last sample are missing (NaN) everywhere; "
+                "select other samples"
+            )
+        return None if present.all() else present
+
+    def select(self, rows: Rows) -> Functions:
+        """A subset of the functions, at the locations that are kept in the complete set."""
+        chosen = copy.copy(self)
+        chosen.kept = self.kept
+        chosen.dataset = self.dataset.isel({self.sample: rows})
+        chosen.columns = [c.isel({self.sample: rows}) if self.sample in c.dims else c for c in self.columns]
+        return chosen
+
+    def values(self, rows: Rows) -> Float[np.ndarray, "B m d"]:
+        """The values of these functions at the locations that are kept, in single precision."""
+        values = self.all_values(rows)
+        if self.kept is None:
+            return values
+        lost = np.isfinite(values[:, ~self.kept]).any(axis=(1, 2))
+        if lost.any():
+            warnings.warn(
+                f"{int(lost.sum())} of {len(lost)} functions have values of {', '.join(self.names)} at locations that "
+                "are missing (NaN) in the first, the middle and the last sample; these locations are left out. Fill "
+                "the gaps to keep them",
+                stacklevel=4,
+            )
+        return values[:, self.kept]
+
+    def points(self, rows: Rows) -> Float[np.ndarray, "m d"] | Float[np.ndarray, "B m d"]:
+        """The locations of these functions, in single precision: one set for all, or one per function if `moving`."""
+        return self.all_points(rows) if self.moving else self._fixed_points
+
+    def scatter(self, values: Float[np.ndarray, "B m d"]) -> Float[np.ndarray, "B M d"]:
+        """The values at every location of the file, NaN at those that are not kept."""
+        if self.kept is None:
+            return values
+        everywhere = np.full((len(values), len(self.kept), values.shape[-1]), np.nan, values.dtype)
+        everywhere[:, self.kept] = values
+        return everywhere
+
+    @functools.cached_property
+    def _fixed_points(self) -> Float[np.ndarray, "m d"]:
+        points = self.all_points(slice(None))
+        return points if self.kept is None else points[self.kept]
+
+    def all_points(self, rows: Rows) -> Float[np.ndarray, "*B M d"]:
+        """All locations, also those without values."""
+        if not self.columns:  # numbers, not functions: one sensor at the origin
+            return np.zeros((1, 1), np.float32)
+        return np.stack([self._flat(column, rows, self.moving) for column in self.columns], axis=-1)
+
+    def all_values(self, rows: Rows) -> Float[np.ndarray, "B M d"]:
+        """The values at all locations."""
+        return np.stack([self._flat(self.dataset[name], rows, True) for name in self.names], axis=-1)
+
+    def _flat(self, array: xarray.DataArray, rows: Rows, by_sample: bool) -> Float[np.ndarray, "*B M"]:
+        """An array broadcast to all locations and flattened."""
+        if self.sample in array.dims:
+            array = array.isel({self.sample: rows})
+        sizes = dict(zip(self.dims, self.shape, strict=True))
+        if by_sample:
+            sizes = {self.sample: len(np.arange(self.dataset.sizes[self.sample])[rows]), **sizes}
+        array = array.isel({dim: 0 for dim in array.dims if dim not in sizes}, drop=True)
+        stored = array.variable.copy(deep=False, data=single(array.to_numpy(), repr(array.name)))
+        full = stored.set_dims(sizes).transpose(*sizes)
+        return np.ascontiguousarray(full.to_numpy()).reshape(*full.shape[:by_sample], int(np.prod(self.shape)))
+
+
 def load_field(field: Functions, rows: Rows) -> tuple[Array | Measurements, Array | None]:
     """The values of one input field, and its sensors unless every function has its own."""
-    values, x = jnp.asarray(field.values(rows)), jnp.asarray(field.points(rows))
+    values, x = field.values(rows), field.points(rows)
     if not field.moving:
-        return values, x
-    present = jnp.isfinite(values).all(-1)
-    return Measurements(jnp.where(present[..., None], values, 0.0), x, present), None
+        return jnp.asarray(values), jnp.asarray(x)
+    present = np.isfinite(values).all(-1)
+    if not np.isfinite(x[present]).all():
+        raise ValueError(f"{', '.join(field.names)} has values where coordinates are missing (NaN); repair these")
+    u, x = np.where(present[..., None], values, 0.0), np.where(np.isfinite(x), x, 0.0)
+    return Measurements(jnp.asarray(u), jnp.asarray(x), jnp.asarray(present)), None
 
 
 def by_grid(
@@ -226,7 +371,7 @@ def sample_coordinates(dataset: xarray.Dataset, sample: str) -> xarray.Dataset:
 
 
 def check_names(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> None:
-    """Raise unless these variables exist and hold numbers, and the sample dimension exists."""
+    """Raise unless these variables exist and hold numbers, and there are samples."""
     missing = [name for name in names if name not in dataset.variables]
     if missing:
         raise ValueError(f"{source} has no variable {', '.join(missing)}; it holds\n{contents(dataset)}")
@@ -234,6 +379,8 @@ def check_names(dataset: xarray.Dataset, names: Sequence[str], sample: str, sour
         raise ValueError(
             f"{source} has no dimension {sample!r} that could count the samples; it holds\n{contents(dataset)}"
         )
+    if not dataset.sizes[sample]:
+        raise ValueError(f"{source} holds no functions: its dimension {sample!r} has length 0")
     wrong = [name for name in names if dataset[name].dtype.kind not in "fiub"]
     if wrong:
         raise ValueError(f"{', '.join(wrong)} of {source} hold no numbers; choose from\n{contents(dataset)}")
@@ -249,6 +396,14 @@ def contents(dataset: xarray.Dataset) -> str:
     return "\n".join(lines)
 
 
+def unit(array: xarray.DataArray) -> str:
+    """The unit of an array, from its attributes."""
+    return str(array.attrs.get("units", array.attrs.get("unit", "")))
+
+
+# ---- times -----------------------------------------------------------------------------------------------------------
+
+
 def time_dimension(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> str:
     """The time dimension of these variables."""
     for dim in dict.fromkeys(str(dim) for name in names for dim in dataset[name].dims if dim != sample):
@@ -262,21 +417,6 @@ def time_dimension(dataset: xarray.Dataset, names: Sequence[str], sample: str, s
     raise ValueError(
         f"times were given, but no dimension of {', '.join(names)} in {source} is time; it holds\n" + contents(dataset)
     )
-
-
-def with_locations(dataset: xarray.Dataset, names: Sequence[str], sample: str) -> xarray.Dataset:
-    """The data set with all variables that are locations, except those in `names`, as coordinates."""
-    stored = [
-        name
-        for name, array in dataset.data_vars.items()
-        if name not in names
-        and (
-            is_latitude(array)
-            or is_longitude(array)
-            or (name in SPATIAL and array.ndim == 1 and sample not in array.dims)
-        )
-    ]
-    return dataset.set_coords(stored)
 
 
 def with_numbers(dataset: xarray.Dataset, sample: str, time: str | None) -> xarray.Dataset:
@@ -310,3 +450,119 @@ def steps_as_channels(
     # sensors that move in time stay where they are at the first of these steps
     channels = dataset.drop_vars(list(dataset.data_vars)).isel({time: int(steps[0])}, drop=True, missing_dims="ignore")
     return channels.assign(arrays), tuple(arrays)
+
+
+# ---- locations -------------------------------------------------------------------------------------------------------
+
+
+def with_locations(dataset: xarray.Dataset, names: Sequence[str], sample: str) -> xarray.Dataset:
+    """The data set with all variables that are locations, except those in `names`, as coordinates."""
+    stored = [
+        name
+        for name, array in dataset.data_vars.items()
+        if name not in names
+        and (
+            is_latitude(array)
+            or is_longitude(array)
+            or (name in SPATIAL and array.ndim == 1 and sample not in array.dims)
+        )
+    ]
+    return dataset.set_coords(stored)
+
+
+def spanned(array: xarray.DataArray, sample: str) -> list[str]:
+    """The dimensions along which the locations of an array vary."""
+    return [str(dim) for dim in array.dims if dim != sample and array.sizes[dim] > 1]
+
+
+def location_columns(array: xarray.DataArray, dims: Sequence[str], sample: str) -> list[xarray.DataArray]:
+    """The coordinates of the locations of an array, in the order of its dimensions.
+
+    Latitude and longitude are found both as two dimensions of a grid and along one dimension of points, and come in
+    this order. The coordinates of any other dimension are, in order of preference: the one with the name of the
+    dimension; those that vary along it, such as x(node) and y(node), in alphabetical order; equal steps from 0 to 1.
+    """
+    within = [c for c in array.coords.values() if c.dtype.kind in "fiu" and fits(c, dims, sample)]
+    found: list[xarray.DataArray] = []
+    covered: set[str] = set()
+    geographic = [c for known in (is_latitude, is_longitude) for c in list(filter(known, within))[:1]]
+    for dim in dims:
+        if dim in covered:
+            continue
+        if len(geographic) == 2 and any(dim in c.dims for c in geographic):
+            chosen = geographic
+        elif any(c.name == dim and c.dims == (dim,) for c in within):
+            chosen = [array.coords[dim]]
+        else:
+            taken = {c.name for c in found} | set(dims)
+            along = [c for c in within if dim in c.dims and c.name not in taken]
+            chosen = sorted(along, key=lambda c: str(c.name)) or [unit_steps(array, dim)]
+        found += chosen
+        covered |= {str(d) for c in chosen for d in c.dims}
+    return found
+
+
+def fits(coordinate: xarray.DataArray, dims: Sequence[str], sample: str) -> bool:
+    """Whether a coordinate varies along some of these dimensions, and along no others except the sample."""
+    along = set(spanned(coordinate, sample))
+    return bool(along) and along <= set(dims)
+
+
+def unit_steps(array: xarray.DataArray | xarray.Dataset, dim: str) -> xarray.DataArray:
+    """Equal steps from 0 to 1, for a dimension without coordinates."""
+    import xarray
+
+    return xarray.DataArray(np.linspace(0.0, 1.0, array.sizes[dim]), dims=dim, name=dim)
+
+
+def is_latitude(coordinate: xarray.DataArray) -> bool:
+    """Whether a coordinate is degrees north, by the CF conventions or by its name."""
+    return is_named(coordinate, "latitude", "north", "n")
+
+
+def is_longitude(coordinate: xarray.DataArray) -> bool:
+    """Whether a coordinate is degrees east, by the CF conventions or by its name."""
+    return is_named(coordinate, "longitude", "east", "e")
+
+
+def is_named(coordinate: xarray.DataArray, name: str, direction: str, letter: str) -> bool:
+    """Whether the units, the standard name or the name of a coordinate identify it as `name`."""
+    units = str(coordinate.attrs.get("units", "")).lower().replace("_", "").replace("degrees", "degree")
+    return (
+        units in {f"degree{direction}", f"degree{letter}"}
+        or coordinate.attrs.get("standard_name") == name
+        or str(coordinate.name).lower() in {name, name[:3]}
+    )
+
+
+def domain_of(found: Sequence[xarray.DataArray], sample: str, periods: Mapping[str, float]) -> Domain:
+    """The domain of these coordinates.
+
+    Latitudes and longitudes around the globe are a sphere, or a zone of it if they do not reach both polar regions.
+    Other coordinates are a torus if some are periodic, as longitudes around the globe are, and a box otherwise.
+    """
+    low, high = (list(side) for side in zip(*[extent(column, sample) for column in found], strict=True))
+    known = {**{str(c.name): 360.0 for c in found if is_longitude(c) and goes_around(c)}, **periods}
+    if len(found) == 2 and is_latitude(found[0]) and is_longitude(found[1]) and goes_around(found[1]):
+        reaches_both = low[0] < -POLAR and high[0] > POLAR
+        return Sphere() if reaches_both else Sphere(low[0], high[0])
+    lengths = [known.get(str(column.name)) for column in found]
+    if not any(lengths):
+        return Box(low, high)
+    high = [b if length is None else a + length for a, b, length in zip(low, high, lengths, strict=True)]
+    return Torus(low, high, [length is not None for length in lengths])
+
+
+def goes_around(longitude: xarray.DataArray) -> bool:
+    """Whether longitudes leave no wide gap."""
+    around = np.unique(np.asarray(longitude) % 360.0)
+    return bool(np.diff(around, append=around[0] + 360.0).max() <= WIDEST_GAP)
+
+
+def extent(column: xarray.DataArray, sample: str, block: int = 256) -> tuple[float, float]:
+    """The smallest and the largest value of a coordinate, in single precision, read in blocks of samples."""
+    parts: Iterable[xarray.DataArray] = [column]
+    if sample in column.dims:
+        parts = (column.isel({sample: slice(i, i + block)}) for i in range(0, column.sizes[sample], block))
+    limits = [(np.nanmin(v), np.nanmax(v)) for v in (single(np.asarray(p), repr(column.name)) for p in parts)]
+    return float(min(a for a, _ in limits)), float(max(b for _, b in limits))

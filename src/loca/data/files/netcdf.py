@@ -1,20 +1,13 @@
-"""Files that xarray reads, and NetCDF files of camlab, which need more than their labels.
-
-xarray reads NetCDF 3 and 4, any other HDF5 file without a known layout, and Zarr groups. The files of ETH's camlab are
-those for RIGNO (Mousavi et al. 2025) and GAOT (Wen et al. 2025).
-"""
+"""Files that xarray reads: NetCDF 3 and 4, any other HDF5 file without a known layout, and Zarr groups."""
 
 from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
 
-import h5py
 import xarray
-from xarray.backends import CachingFileManager
 
-from loca.data.files.datasets import HDF5Array, Layout, Names, first_bytes, hdf5, hdf5_root, is_hdf5, numbered, variable
+from loca.data.files.datasets import Layout, Roles, first_bytes, is_hdf5
 
 
 def is_netcdf(path: Path) -> bool:
@@ -22,7 +15,7 @@ def is_netcdf(path: Path) -> bool:
     return first_bytes(path)[:4] in (b"CDF\x01", b"CDF\x02") or is_hdf5(path)
 
 
-def read_netcdf(path: Path, names: Names) -> Layout:
+def read_netcdf(path: Path, roles: Roles) -> Layout:
     """The variables, decoded by the CF conventions: packing, fill values, dates."""
     if first_bytes(path)[:3] == b"CDF":
         return Layout(decoded(path, engine="scipy"))
@@ -34,7 +27,7 @@ def is_zarr(path: Path) -> bool:
     return any((path / name).is_file() for name in ("zarr.json", ".zgroup", ".zmetadata"))
 
 
-def read_zarr(path: Path, names: Names) -> Layout:
+def read_zarr(path: Path, roles: Roles) -> Layout:
     """The variables of a Zarr group written by xarray."""
     return Layout(decoded(path, engine="zarr", consolidated=False))
 
@@ -51,51 +44,3 @@ def decoded(path: Path, **backend: object) -> xarray.Dataset:
             if "decode time" not in str(error):
                 raise
             return xarray.open_dataset(path, decode_times=False, **options)
-
-
-def is_camlab(path: Path) -> bool:
-    """Whether the file holds `u` (sample, time, node, channel) at locations `x` (sample or 1, time or 1, node, d)."""
-    if not is_hdf5(path):
-        return False
-    with hdf5_root(path) as root:
-        return (
-            all(isinstance(root.get(name), h5py.Dataset) and root[name].ndim == 4 for name in ("u", "x"))
-            and root["u"].shape[2] == root["x"].shape[2]
-            and root["x"].shape[3] <= 3
-        )
-
-
-def read_camlab(path: Path, names: Names) -> Layout:
-    """u is the field at the first time and the conditions `c`; s is the field at all later times.
-
-    Steady problems have a single time; then u is `c` alone. The files hold no times, so time runs from 0 to 1.
-    Locations that differ between samples depend on the sample. Without `x`, fields are (sample, time, x, y, channel).
-    """
-    file = hdf5(path)
-    with hdf5_root(path) as root:
-        on_nodes = root["u"].ndim == 4
-        dims = ["sample", "time", *(["node"] if on_nodes else ["x", "y"]), "channel"]
-        steps = root["u"].shape[1]
-        fields, given = channels(file, root, "u", dims), channels(file, root, "c", dims)
-        coords = locations(file) if on_nodes and "x" in root else {}
-    dataset = xarray.Dataset({**fields, **given}, coords)
-    parts = {"u": tuple(fields), "c": tuple(given)}
-    if steps == 1:
-        return Layout(dataset, "sample", tuple(given), tuple(fields), parts=parts)
-    return Layout(dataset, "sample", (*fields, *given), tuple(fields), "time", parts=parts)
-
-
-def channels(file: CachingFileManager, root: Any, name: str, dims: list[str]) -> dict[str, xarray.Variable]:
-    """The channels of an array, without a time dimension of length one; empty if the file has no such array."""
-    if name not in root:
-        return {}
-    field = variable(dims, HDF5Array(file, name))
-    return numbered(name, field.isel(time=0) if field.sizes["time"] == 1 else field)
-
-
-def locations(file: CachingFileManager) -> dict[str, xarray.Variable]:
-    """The coordinates of the nodes, with the dimensions along which they vary."""
-    x = variable(["sample", "time", "node", "axis"], HDF5Array(file, "x"))
-    x = x.isel({dim: 0 for dim in ("sample", "time") if x.sizes[dim] == 1})
-    found = {axis: x.isel(axis=i) for i, axis in enumerate("xyz"[: x.sizes["axis"]])}
-    return found if "sample" in x.dims else {axis: values.load() for axis, values in found.items()}

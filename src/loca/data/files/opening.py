@@ -9,14 +9,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from loca.data.files.labeled import Labeled, as_names, contents
+from loca.data.files.labeled import DAMAGE, Labeled, as_names, contents, naming
 from loca.data.records import Records, Rows
 from loca.domains import Domain
 
 if TYPE_CHECKING:
-    from loca.data.files.datasets import Layout, Names
+    import xarray
 
-FORMATS = ("loca", "zarr", "well", "pdebench", "camlab", "matlab", "npz", "netcdf")
+    from loca.data.files.datasets import Layout, Roles
+
+FORMATS = ("loca", "zarr", "mesh", "table", "well", "pdebench", "camlab", "matlab", "npz", "netcdf")
 """The formats that `open` reads, in the order in which it tries to recognize them."""
 
 AnyPath = str | os.PathLike[str]
@@ -26,7 +28,7 @@ class Reader(NamedTuple):
     """The reader of a format: whether a file has this format, and its labeled contents, left in the file."""
 
     recognizes: Callable[[Path], bool]
-    read: Callable[[Path, Names], Layout]
+    read: Callable[[Path, Roles], Layout]
 
 
 def open(  # noqa: A001
@@ -42,98 +44,81 @@ def open(  # noqa: A001
     domain: Domain | None = None,
     format: str | None = None,  # noqa: A002
     split: str | None = None,
-    split_convention: str | None = None,
-    num_samples_max: int | None = None,
     unsolved: bool = False,
 ) -> Records:
     """Open files of any format in `FORMATS` as pairs (u, s). Only labels are read until the pairs are loaded.
 
-    The format is recognized by the content. NetCDF and Zarr files can hold anything, so `inputs`, `outputs` and
-    `sample` are required for them; the other formats define these roles, and arguments override them.
+    The format is recognized by the content, meshes and tables by the name. NetCDF and Zarr files can hold anything, so
+    `inputs`, `outputs` and `sample` are required for them; the other formats define these roles, and arguments override
+    them.
 
     **Arguments:**
 
     - `path`: a file or folder, a pattern such as `"air.*.nc"`, or several paths. Several files, in the order of their
-      names or as given, are read as one file with more samples; inputs and outputs may be in separate files.
+      names or as given, are read as one file with more samples; inputs and outputs may be in separate files, also of
+      different formats.
     - `inputs`, `outputs`: names of the variables that make up u and s.
-    - `sample`: the dimension that counts the pairs.
+    - `sample`: the dimension that counts the pairs; in tables, the column that numbers them.
     - `input_times`, `output_times`: the time steps of trajectories that make up u and s. In formats of trajectories
       the defaults are the first step and all later steps.
     - `sensors`, `queries`: in .npz and .mat, names of the arrays of locations x and y.
-    - `domain`: Y, such as a `Mesh`; by default the sphere, a torus or a box, whichever the coordinates describe.
+    - `domain`: Y, such as a `Mesh`; by default that of the file, or the sphere, a torus or a box, whichever the
+      coordinates describe.
     - `format`: one of `FORMATS`; by default it is recognized.
     - `split`: the official name of a subset: "train", "valid" or "test" for a folder of the Well, "train" or "test"
       for PDEBench.
-    - `split_convention`: PDEBench's loaders disagree: "single" tests on the first tenth, "multi" on the last tenth.
-      By default the one that PDEBench's configurations use for the file.
-    - `num_samples_max`: the number of samples of which "single" takes a tenth; PDEBench's configurations use 1000 or
-      all.
-    - `unsolved`: whether to accept NetCDF, Zarr, .npz and .mat files that hold inputs only; see `Labeled`.
+    - `unsolved`: whether to accept files that hold inputs only; see `Labeled`.
     """
-    from loca.data.files import pdebench, well
-    from loca.data.files.datasets import Names
+    from loca.data.files.datasets import Roles
 
     files = expand(path)
     if format is not None and format not in FORMATS:
         raise ValueError(f"there is no format {format!r}; choose one of {', '.join(FORMATS)}")
     if len(files) == 1 and is_plain_folder(files[0]):
-        files, split = well.split_files(files[0], split), None
-    kind = format or recognize(files[0])
-    # only "camlab" cannot always be recognized: its fields on grids have no locations
-    if format not in (None, "loca", "camlab") and not readers()[kind].recognizes(files[0]):
-        raise ValueError(f"{files[0]} does not have the format {format!r}; omit format= to have it recognized")
-    if kind == "loca":
+        files, split = files_of(files[0], split)
+    kinds = [recognize(file, format) for file in files]
+    if kinds[0] == "loca":
         from loca.data.store import Store
 
         given = (inputs, outputs, sample, input_times, output_times, split, domain)
         if any(option is not None for option in given):
             raise ValueError(f"{files[0]} is a store of loca, whose roles are fixed; open it without further arguments")
         return Store.open(files[0])
-    if split is not None and kind != "pdebench":
-        raise ValueError(f"{files[0]} ({kind}) has no official split {split!r}; open it and use select(rows)")
+    if split is not None and kinds[0] != "pdebench":
+        raise ValueError(f"{files[0]} ({kinds[0]}) has no official split {split!r}; open it and use select(rows)")
 
-    names = Names(as_names(inputs or ()), as_names(outputs or ()), sensors, queries, unsolved)
-    layout = read(files, kind, names, sample)
+    names = as_names(inputs or ()), as_names(outputs or ())
+    layout = read(files, kinds, Roles(*names, sample, sensors, queries, unsolved))
     source = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
     if layout.sample is None or not layout.inputs or not (layout.outputs or unsolved):
         raise ValueError(
-            f"{source} ({kind}) does not define inputs and outputs: pass inputs=, outputs= (names of variables) and "
-            f"sample= (the dimension that counts the pairs); it holds\n{contents(layout.dataset)}"
+            f"{source} ({kinds[0]}) does not define inputs and outputs: pass inputs=, outputs= (names of variables) "
+            f"and sample= (the dimension that counts the pairs); it holds\n{contents(layout.dataset)}"
         )
     if layout.time is not None:
         input_times = slice(0, 1) if input_times is None else input_times
         output_times = slice(1, None) if output_times is None else output_times
-    records = Labeled(
-        layout.dataset,
-        layout.inputs,
-        layout.outputs,
-        layout.sample,
-        input_times=input_times,
-        output_times=output_times,
-        time=layout.time,
-        periods=layout.periods,
-        domain=domain,
-        source=source,
-    )
+    on_nodes = "node" in layout.dataset[(layout.outputs or layout.inputs)[0]].dims
+    if domain is None and layout.domain is not None and on_nodes:
+        domain = layout.domain()
+    with naming(source, DAMAGE):
+        records = Labeled(
+            layout.dataset,
+            layout.inputs,
+            layout.outputs,
+            layout.sample,
+            input_times=input_times,
+            output_times=output_times,
+            time=layout.time,
+            periods=layout.periods,
+            domain=domain,
+            source=source,
+        )
     if split is None:
         return records
-    convention = split_convention or pdebench.convention(files[0])
-    return records.select(pdebench.split_rows(len(records), split, convention, num_samples_max))
+    from loca.data.files.pdebench import split_rows
 
-
-def readers() -> dict[str, Reader]:
-    """The reader of every format except stores of loca, in the order of `FORMATS`."""
-    from loca.data.files import array_files, netcdf, pdebench, well
-
-    return {
-        "zarr": Reader(netcdf.is_zarr, netcdf.read_zarr),
-        "well": Reader(well.is_well, well.read_well),
-        "pdebench": Reader(pdebench.is_pdebench, pdebench.read_pdebench),
-        "camlab": Reader(netcdf.is_camlab, netcdf.read_camlab),
-        "matlab": Reader(array_files.is_matlab, array_files.read_matlab),
-        "npz": Reader(array_files.is_npz, array_files.read_npz),
-        "netcdf": Reader(netcdf.is_netcdf, netcdf.read_netcdf),
-    }
+    return records.select(split_rows(files[0], len(records), split))
 
 
 def expand(path: AnyPath | Sequence[AnyPath]) -> list[Path]:
@@ -152,18 +137,6 @@ def expand(path: AnyPath | Sequence[AnyPath]) -> list[Path]:
     return found
 
 
-def recognize(file: Path) -> str:
-    """The format of a file, recognized by its content."""
-    from loca.data.store import is_store
-
-    if is_store(file):
-        return "loca"
-    for name, reader in readers().items():
-        if reader.recognizes(file):
-            return name
-    raise ValueError(f"{file} has none of the known formats: {', '.join(FORMATS)}; convert it, or pass format=")
-
-
 def is_plain_folder(path: Path) -> bool:
     """Whether the path is a folder of files, not a Zarr group."""
     from loca.data.files.netcdf import is_zarr
@@ -171,24 +144,133 @@ def is_plain_folder(path: Path) -> bool:
     return path.is_dir() and not is_zarr(path)
 
 
-def read(files: Sequence[Path], kind: str, names: Names, sample: str | None) -> Layout:
-    """Read all files as one data set, with the roles that its format defines unless others are given."""
-    from loca.data.files.datasets import join
+def files_of(folder: Path, split: str | None) -> tuple[list[Path], str | None]:
+    """The files of a folder of meshes and tables, or of one of the Well, and the split that is left to apply."""
+    from loca.data.files import meshes, tables, well
 
-    reader = readers()[kind]
-    layouts = [reader.read(file, names) for file in files]
-    layout, dataset = layouts[0], layouts[0].dataset
-    sample = sample or layout.sample
+    found = sorted(file for file in folder.iterdir() if meshes.is_mesh(file) or tables.is_table(file))
+    return (found, split) if found else (well.split_files(folder, split), None)
+
+
+def recognize(file: Path, format: str | None = None) -> str:  # noqa: A002
+    """The format of a file, recognized by its content; raise if it is another than the given one."""
+    from loca.data.store import is_store
+
+    if file.is_file() and not file.stat().st_size:
+        raise ValueError(f"{file} is empty (0 bytes); write it again")
+    if is_store(file):
+        return "loca"
+    for name, reader in readers().items():
+        with naming(file):
+            # only "camlab" cannot always be recognized: its fields on grids have no locations
+            if format in (None, name) and (format == "camlab" or reader.recognizes(file)):
+                return name
+    if format is not None:
+        raise ValueError(f"{file} does not have the format {format!r}; omit format= to have it recognized")
+    raise ValueError(f"{file} has none of the known formats: {', '.join(FORMATS)}; convert it, or pass format=")
+
+
+def readers() -> dict[str, Reader]:
+    """The reader of every format except stores of loca, in the order of `FORMATS`."""
+    from loca.data.files import arrays, camlab, meshes, netcdf, pdebench, tables, well
+
+    return {
+        "zarr": Reader(netcdf.is_zarr, netcdf.read_zarr),
+        "mesh": Reader(meshes.is_mesh, meshes.read_mesh),
+        "table": Reader(tables.is_table, tables.read_table),
+        "well": Reader(well.is_well, well.read_well),
+        "pdebench": Reader(pdebench.is_pdebench, pdebench.read_pdebench),
+        "camlab": Reader(camlab.is_camlab, camlab.read_camlab),
+        "matlab": Reader(arrays.is_matlab, arrays.read_matlab),
+        "npz": Reader(arrays.is_npz, arrays.read_npz),
+        "netcdf": Reader(netcdf.is_netcdf, netcdf.read_netcdf),
+    }
+
+
+def read(files: Sequence[Path], kinds: Sequence[str], roles: Roles) -> Layout:
+    """Read all files as one data set, with the roles that their formats define unless others are given.
+
+    Files of one kind that hold the same variables are concatenated along the sample. Files of different kinds, such as
+    meshes and a table, and files that hold different variables, such as temperature and pressure, are merged.
+    """
+    from loca.data.files.datasets import concatenate
+
+    given = (*roles.inputs, *roles.outputs)
+    groups: dict[tuple[str, ...], list[tuple[Path, Layout]]] = {}
+    for file, kind in sorted(zip(files, kinds, strict=True), key=lambda each: each[1] == "table"):
+        with naming(file):
+            layout = readers()[kind].read(file, roles)
+        present = [name for name in given if name in layout.dataset.variables or name in layout.parts]
+        if kind == "table" and not present:
+            present = map(str, layout.dataset.data_vars)
+        groups.setdefault((kind, *present), []).append((file, layout))
+    heads = [members[0][1] for members in groups.values()]
+    for (_, *present), head, members in zip(groups, heads, groups.values(), strict=True):
+        by_default = (head.inputs and not roles.inputs) or (head.outputs and not roles.outputs)
+        if len(groups) > 1 and given and not (set(present) & set(given) or by_default):
+            raise ValueError(f"{members[0][0]} holds none of {', '.join(given)}; leave it out")
+        for (_, *others), (other, *_) in zip(groups, groups.values(), strict=True):
+            if set(present) < set(others) and present:
+                lacking = ", ".join(name for name in others if name not in present)
+                raise ValueError(f"{members[0][0]} holds {', '.join(present)} but not {lacking}, unlike {other[0]}")
+    sample, dataset = roles.sample or heads[0].sample, heads[0].dataset
     if sample is not None and len(files) > 1:
-        dataset = join([each.dataset for each in layouts], sample, files, (*names.inputs, *names.outputs))
-    differing = tuple(name for name in layout.parameters if sample in dataset[name].dims)
-    outputs = layout.named(names.outputs) or layout.outputs
-    if names.unsolved and not set(outputs) & set(dataset.variables):
+        wholes = [
+            concatenate([layout.dataset for _, layout in members], sample, [file for file, _ in members])
+            for members in groups.values()
+        ]
+        dataset = merge(wholes, list(groups), sample)
+    differing = tuple(name for name in heads[0].parameters if sample in dataset[name].dims)
+    parts = {name: each for head in heads for name, each in head.parts.items()}
+    domain = next((head.domain for head in heads if head.domain is not None), None)
+    layout = dataclasses.replace(heads[0], dataset=dataset, sample=sample, parts=parts, domain=domain)
+    outputs = layout.named(roles.outputs) or tuple(name for head in heads for name in head.outputs)
+    if roles.unsolved and not set(outputs) & set(dataset.variables):
         outputs = ()
-    return dataclasses.replace(
-        layout,
-        dataset=dataset,
-        sample=sample,
-        inputs=layout.named(names.inputs) or (*layout.inputs, *differing),
-        outputs=outputs,
-    )
+    inputs = layout.named(roles.inputs) or (*(name for head in heads for name in head.inputs), *differing)
+    return dataclasses.replace(layout, inputs=inputs, outputs=outputs)
+
+
+def merge(wholes: Sequence[xarray.Dataset], groups: Sequence[tuple[str, ...]], sample: str) -> xarray.Dataset:
+    """One data set with the variables of all, which must have the same samples and grids."""
+    import xarray
+
+    first, *others = wholes
+    others = [
+        in_order(other, first, sample) if kind == "table" else other
+        for other, (kind, *_) in zip(others, groups[1:], strict=True)
+    ]
+    if not others:
+        return first
+    try:
+        return xarray.merge([first, *others], join="exact", compat="override")
+    except ValueError as error:
+        apart = " and of ".join(", ".join(names) or f"kind {kind}" for kind, *names in groups)
+        counts = " and ".join(str(whole.sizes.get(sample, 0)) for whole in wholes)
+        raise ValueError(
+            f"the files of {apart} do not have the same samples and grids ({counts} samples): {error}"
+        ) from error
+
+
+def in_order(table: xarray.Dataset, first: xarray.Dataset, sample: str) -> xarray.Dataset:
+    """The rows of a table in the order of the other files: by its column `file` or that of the samples, if it has one.
+
+    Names of files may be given with or without folder and ending.
+    """
+    from loca.data.files.meshes import SUFFIXES
+
+    key = next((key for key in ("file", sample) if key in table.coords and key in first.coords), None)
+    if key is None:
+        return table
+
+    def names(dataset: xarray.Dataset) -> list[str]:
+        found = [Path(str(value)) for value in dataset[key].to_numpy().tolist()]
+        return [each.stem if each.suffix in SUFFIXES else each.name for each in found]
+
+    wanted, given = names(first), names(table)
+    missing = sorted(set(wanted) ^ set(given))
+    if missing or len(given) != len(wanted):
+        lacks = missing[0] if missing else "every sample exactly once"
+        where = "the table" if not missing or missing[0] in wanted else "the other files"
+        raise ValueError(f"{where} lacks {lacks} (column {key!r}: {len(given)} rows for {len(wanted)} samples)")
+    return table.isel({sample: [given.index(name) for name in wanted]}).drop_vars(key)

@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 import xarray
-from xarray.backends import BackendArray, CachingFileManager
-from xarray.backends.locks import HDF5_LOCK
-from xarray.core import indexing
+from xarray.backends import CachingFileManager
 
-from loca.data.files.datasets import HDF5Array, Layout, Names, hdf5, hdf5_root, is_hdf5, numbered, variable
+from loca.data.files.datasets import HDF5Array, Layout, Roles, StoredArray, hdf5, hdf5_root, is_hdf5, numbered
 
 FLUID = ("density", "pressure", "Vx", "Vy", "Vz")
 """Fields of the compressible flows."""
@@ -40,34 +38,22 @@ def is_seeded(root: Any) -> bool:
     return {"data", "grid"} <= set(root[min(root)])
 
 
-def split_rows(count: int, split: str, convention: str, num_samples_max: int | None = None) -> slice:
+def split_rows(path: Path, count: int, split: str) -> slice:
     """The rows of the official training or test set, on which the two official loaders disagree.
 
-    `FNODatasetSingle` ("single") uses at most `num_samples_max` samples if that is positive. It tests on the first
-    int(samples · 0.1) of them and trains on the others. `FNODatasetMult` ("multi") sorts the seeds, trains on the
-    first int(samples · (1 − 0.1)) and tests on the others; it has no limit. Both validate on the test set.
+    `FNODatasetSingle`, for files with one array, tests on the first int(samples · 0.1) and trains on the others;
+    `FNODatasetMult`, for groups, sorts the seeds, trains on the first int(samples · (1 − 0.1)) and tests on the
+    others. Both validate on the test set.
     """
     if split not in ("train", "test"):
         raise ValueError(f"PDEBench has the splits 'train' and 'test', not {split!r}; it validates on the test set")
-    if convention == "single":
-        total = min(num_samples_max, count) if num_samples_max is not None and num_samples_max > 0 else count
-        first = int(total * 0.1)
-        return slice(0, first) if split == "test" else slice(first, total)
-    if convention == "multi":
-        if num_samples_max is not None:
-            raise ValueError('num_samples_max belongs to split_convention="single"; the loader of "multi" has no limit')
-        first = int(count * (1 - 0.1))
-        return slice(first, count) if split == "test" else slice(0, first)
-    raise ValueError(f'expected split_convention "single" or "multi", PDEBench\'s two loaders, not {convention!r}')
-
-
-def convention(path: Path) -> str:
-    """The split convention that the official configurations use for the dialect of this file."""
     with hdf5_root(path) as root:
-        return "multi" if is_seeded(root) else "single"
+        tests_last = is_seeded(root)
+    cut = int(count * (1 - 0.1)) if tests_last else int(count * 0.1)
+    return slice(0, cut) if tests_last == (split == "train") else slice(cut, count)
 
 
-def read_pdebench(path: Path, names: Names) -> Layout:
+def read_pdebench(path: Path, roles: Roles) -> Layout:
     """u is the fields at the first time, and `nu` if there is one; s is the fields at all later times."""
     with hdf5_root(path) as root:
         return read_seeded(path, root) if is_seeded(root) else read_flat(path, root)
@@ -79,10 +65,10 @@ def read_flat(path: Path, root: Any) -> Layout:
     steps, *space = root[fields[0]].shape[1:]
     axes = AXES[: 1 + len(space)]
     file = hdf5(path)
-    found = {name: variable(["sample", *axes], HDF5Array(file, name)) for name in fields}
+    found = {name: HDF5Array(file, name).variable(["sample", *axes]) for name in fields}
     given = ["nu"] if "nu" in root else []
     for name in given:
-        found[name] = variable(["sample", *axes[1:]], HDF5Array(file, name))
+        found[name] = HDF5Array(file, name).variable(["sample", *axes[1:]])
     # there is one more time than steps of the fields, because PDEBench drops the last step after writing the times
     stored = {axis: root[f"{axis}-coordinate"][()] for axis in axes if f"{axis}-coordinate" in root}
     coords = {axis: (axis, values[:steps] if axis == "t" else values) for axis, values in stored.items()}
@@ -96,14 +82,14 @@ def read_seeded(path: Path, root: Any) -> Layout:
     """The dialect with one group per seed, with `data` (t, x, …, channel) and `grid`."""
     array = SeededArray(hdf5(path), sorted(root))
     axes = AXES[: len(array.shape) - 2]
-    found = numbered("data", variable(["sample", *axes, "channel"], array))
+    found = numbered("data", array.variable(["sample", *axes, "channel"]))
     coords = {"sample": ("sample", array.seeds), **{axis: (axis, array.grid[axis]) for axis in axes}}
     attrs = dict(root[array.seeds[0]].attrs)
     dataset, fields = xarray.Dataset(found, coords, attrs), tuple(found)
     return Layout(dataset, "sample", fields, fields, "t", parts={"data": fields})
 
 
-class SeededArray(BackendArray):
+class SeededArray(StoredArray):
     """The arrays `data` of all groups, stacked and read when indexed.
 
     The official loader uses the grid of the group "0023" for all groups. This one uses the grid of the first group,
@@ -112,24 +98,17 @@ class SeededArray(BackendArray):
 
     def __init__(self, file: CachingFileManager, seeds: list[str]):
         self.file, self.seeds = file, seeds
-        with HDF5_LOCK:
-            first = file.acquire()[seeds[0]]
-            self.grid = {name: values[()] for name, values in first["grid"].items()}
-            self.shape = (len(seeds), *first["data"].shape)
-            self.dtype = first["data"].dtype
+        first = file.acquire()[seeds[0]]
+        self.grid = {name: values[()] for name, values in first["grid"].items()}
+        self.shape = (len(seeds), *first["data"].shape)
+        self.dtype = first["data"].dtype
         self.checked = {seeds[0]}
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        support = indexing.IndexingSupport.OUTER_1VECTOR
-        return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
 
     def _read(self, key: tuple) -> Any:
         rows, *inner = key
-        with HDF5_LOCK:
-            if isinstance(rows, int | np.integer):
-                return self._group(self.seeds[rows])["data"][tuple(inner)]
-            seeds = np.asarray(self.seeds)[rows]
-            blocks = [self._group(seed)["data"][tuple(inner)] for seed in seeds.tolist()]
+        if isinstance(rows, int | np.integer):
+            return self._group(self.seeds[rows])["data"][tuple(inner)]
+        blocks = [self._group(seed)["data"][tuple(inner)] for seed in np.asarray(self.seeds)[rows].tolist()]
         return np.stack(blocks) if blocks else np.empty((0, *self.shape[1:]), self.dtype)[(slice(None), *inner)]
 
     def _group(self, seed: str) -> Any:

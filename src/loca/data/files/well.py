@@ -10,7 +10,7 @@ import numpy as np
 import xarray
 from xarray.backends import CachingFileManager
 
-from loca.data.files.datasets import HDF5Array, Layout, Names, hdf5, hdf5_root, is_hdf5, variable
+from loca.data.files.datasets import HDF5Array, Layout, Roles, hdf5, hdf5_root, is_hdf5
 
 ORDERS = ("t0_fields", "t1_fields", "t2_fields")
 """Groups of scalar, vector and tensor fields."""
@@ -36,7 +36,7 @@ def split_files(folder: Path, split: str | None) -> list[Path]:
     raise ValueError(f"no .hdf5 files in {' or '.join(map(str, places))}; {advice}")
 
 
-def read_well(path: Path, names: Names) -> Layout:
+def read_well(path: Path, roles: Roles) -> Layout:
     """Fields as variables; components of vectors and tensors are called `velocity_x`, `stress_xy`, ….
 
     u is every time-dependent field at the first step, and every constant field that depends on the trajectory. s is
@@ -100,7 +100,7 @@ def components(file: CachingFileManager, stored: Any, axes: list[str], order: in
     dims = [*leading(stored), *[axis for axis, varies in zip(axes, varying, strict=True) if varies]]
     # tensors are stored with one axis of length D² or two of length D
     inner = [f"component_{i}" for i in range(stored.ndim - len(dims))]
-    field = variable([*dims, *inner], HDF5Array(file, stored.name))
+    field = HDF5Array(file, stored.name).variable([*dims, *inner])
     name = stored.name.rsplit("/", maxsplit=1)[-1]
     parts = {}
     for number, along in enumerate(itertools.product(axes, repeat=order)):

@@ -1,0 +1,174 @@
+"""Files of arrays without labels: NumPy's .npz, and MATLAB's .mat in versions 5 and 7.3.
+
+Names and shapes decide which array is input, output, sensors or queries.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import h5py
+import numpy as np
+import xarray
+
+from loca.data.files.datasets import HDF5Array, Layout, Roles, first_bytes, hdf5, hdf5_root, is_hdf5, numbered
+
+PAIRS = (("u", "s"), ("coeff", "sol"), ("a", "u"))
+"""Common names of inputs and outputs: those of loca, and those of FNO's Darcy and Navier–Stokes files."""
+
+Get = Callable[[str, Sequence[str]], xarray.Variable]
+"""Reads the array with a name, and labels its axes."""
+
+MOST_EXPANDED, RATIO = 2**28, 100
+"""Arrays of more bytes that take a hundredth of them in their file, or less, are refused: few numbers are so regular,
+and a small file could fill the memory."""
+
+
+def check_size(path: Path, name: str, shape: tuple[int, ...], item_bytes: int, stored: int) -> None:
+    """Raise if an array that a file declares would take unreasonably much memory; `stored` is its size in the file."""
+    size = int(np.prod(shape, dtype=object)) * item_bytes
+    declared = f"{name!r} of {path} declares {size / 1e9:.3g} GB (shape {shape}) but takes {stored / 1e6:.3g} MB there"
+    if size > MOST_EXPANDED and size > RATIO * stored:
+        raise ValueError(f"{declared}: refused, because such files can fill the memory; save the array uncompressed")
+    if size > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+        raise ValueError(f"{declared}, and is more than the memory; save it as NetCDF or Zarr, which are read in parts")
+
+
+def is_npz(path: Path) -> bool:
+    """Whether the file is an archive of .npy files."""
+    if first_bytes(path)[:4] != b"PK\x03\x04":
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return all(name.endswith(".npy") for name in archive.namelist())
+
+
+def read_npz(path: Path, roles: Roles) -> Layout:
+    """The selected arrays of an .npz file; only these are read, but completely."""
+    shapes, sizes = {}, {}
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            with archive.open(info) as member:
+                version = np.lib.format.read_magic(member)
+                header = (
+                    np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                )
+                shape, _, dtype = header(member)
+            name = info.filename.removesuffix(".npy")
+            shapes[name], sizes[name] = shape, (dtype.itemsize, info.compress_size)
+
+    def get(name: str, dims: Sequence[str]) -> xarray.Variable:
+        check_size(path, name, shapes[name], *sizes[name])
+        with np.load(path, allow_pickle=False) as archive:
+            try:
+                array = archive[name]
+            except ValueError as error:
+                if "Object arrays" not in str(error):
+                    raise
+                raise ValueError(
+                    f"{name!r} of {path} holds Python objects, which are not read because reading them can run code. "
+                    "If you trust the file, load it yourself and save its numbers as one array: "
+                    f"np.savez(path, {name}=np.stack(list({name}))); pad parts of different lengths with NaN first"
+                ) from error
+        return xarray.Variable(dims, array)
+
+    return layout(path, shapes, get, roles)
+
+
+def is_matlab(path: Path) -> bool:
+    """Whether the file starts with MATLAB's header, or is HDF5 whose arrays have MATLAB's classes."""
+    if first_bytes(path)[:10] in (b"MATLAB 5.0", b"MATLAB 7.3"):
+        return True
+    if not is_hdf5(path):
+        return False
+    with hdf5_root(path) as root:
+        return any("MATLAB_class" in root[name].attrs for name in root)
+
+
+def read_matlab(path: Path, roles: Roles) -> Layout:
+    """The selected arrays of a .mat file; version 7.3 is read row by row, version 5 completely."""
+    if first_bytes(path)[:10] == b"MATLAB 5.0":
+        from scipy import io
+
+        shapes = {name: tuple(shape) for name, shape, _ in io.whosmat(path)}
+
+        def get(name: str, dims: Sequence[str]) -> xarray.Variable:
+            check_size(path, name, shapes[name], 1, path.stat().st_size)
+            array = io.loadmat(path, variable_names=[name])[name]
+            if array.dtype.kind not in "fiub":
+                raise ValueError(
+                    f"{name!r} of {path} is a cell or structure, not an array of numbers; save its arrays by name"
+                )
+            return xarray.Variable(dims, array)
+
+        return layout(path, shapes, get, roles)
+    # HDF5 stores axes in C order, MATLAB in Fortran order: the bytes are the same, the axes reversed
+    with hdf5_root(path) as root:
+        shapes = {name: stored.shape[::-1] for name, stored in root.items() if isinstance(stored, h5py.Dataset)}
+    file = hdf5(path)
+    return layout(path, shapes, lambda name, dims: HDF5Array(file, name, reverse=True).variable(dims), roles)
+
+
+def layout(path: Path, shapes: Mapping[str, tuple[int, ...]], get: Get, roles: Roles) -> Layout:
+    """Named arrays as a labeled data set.
+
+    Values have shape (N, m) or (N, m, channels) if their locations, of shape (m, d) or (N, m, d), are given as well.
+    Otherwise they have shape (N, n₁, n₂, …) and live on a uniform grid from 0 to 1. An array of shape (N,) is one
+    number per sample. The arrays that make up u, s, x and y are by default those in `PAIRS`, and "x" and "y" for "u"
+    and "s".
+
+    **Arguments:**
+
+    - `path`: the file, for messages.
+    - `shapes`: the shapes of all arrays in the file.
+    - `get`: reads one array.
+    - `roles`: the names that the user gave.
+    """
+    found = next((pair for pair in PAIRS if set(pair) <= set(shapes)), None)
+    if roles.unsolved and found is None and "u" in shapes:
+        found = PAIRS[0]
+    inputs = roles.inputs or ((found[0],) if found else ())
+    outputs = roles.outputs or ((found[1],) if found else ())
+    is_unsolved = roles.unsolved and not set(outputs) & set(shapes)
+    ours = (inputs, outputs) == (("u",), ("s",))
+    outputs = () if is_unsolved else outputs
+    sensors = roles.sensors or ("x" if ours and "x" in shapes else None)
+    queries = None if is_unsolved else roles.queries or ("y" if ours and "y" in shapes else None)
+    missing = [name for name in (*inputs, *outputs, sensors, queries) if name is not None and name not in shapes]
+    if missing or not inputs or not (outputs or is_unsolved):
+        listed = "\n".join(f"  {name}{shape}" for name, shape in shapes.items())
+        problem = f"has no array {', '.join(missing)}" if missing else "does not define its inputs and outputs"
+        raise ValueError(f"{path} {problem}; pass inputs= and outputs=, and sensors= and queries=, among\n{listed}")
+    sample, variables, coords, parts = roles.sample or "sample", {}, {}, {}
+    for names, where, dim, letter in ((inputs, sensors, "sensor", "x"), (outputs, queries, "query", "y")):
+        count = None
+        if where is not None:
+            coords |= locations(get, where, shapes[where], [sample, dim], letter)
+            count = coords[f"{letter}1"].sizes[dim]
+        for name in names:
+            shape = shapes[name]
+            if count is None:
+                variables[name] = get(name, [sample, *(f"{letter}{i}" for i in range(1, len(shape)))])
+                continue
+            if len(shape) > 3 or (len(shape) > 1 and shape[1] != count):
+                raise ValueError(
+                    f"{name!r} of {path} has shape {shape} but {where!r} holds {count} locations; "
+                    f"expected shape (N, {count}) or (N, {count}, channels)"
+                )
+            channels = numbered(name, get(name, [sample, dim, "channel"][: len(shape)]))
+            variables |= channels
+            parts[name] = tuple(channels)
+    names = [tuple(each for name in side for each in parts.get(name, (name,))) for side in (inputs, outputs)]
+    return Layout(xarray.Dataset(variables, coords), sample, *names, parts=parts)
+
+
+def locations(get: Get, where: str, shape: tuple[int, ...], dims: list[str], letter: str) -> dict[str, xarray.Variable]:
+    """The columns of an array of locations as coordinates."""
+    axes = ["a", "b", "c"][: len(shape)]
+    points = get(where, axes).transpose(*axes).to_numpy()
+    points = points.T if points.ndim == 2 and points.shape[0] == 1 else points  # a row vector of MATLAB
+    points = points[:, None] if points.ndim == 1 else points
+    own = dims if points.ndim == 3 else dims[1:]
+    return {f"{letter}{i + 1}": xarray.Variable(own, points[..., i]) for i in range(points.shape[-1])}
