@@ -4,13 +4,10 @@ Weights, if given, state how much each query counts (`loca.domains.area_weights`
 for each; a common factor does not matter.
 """
 
-import math
-
 import jax.numpy as jnp
-from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
-__all__ = ["crps", "mean_squared", "relative_l2"]
+__all__ = ["mean_squared", "relative_l2"]
 
 Values = Float[Array, "N P d_s"]
 Weights = Float[Array, " P"] | Float[Array, "N P"]
@@ -34,19 +31,3 @@ def relative_l2(prediction: Values, truth: Values, weights: Weights | None = Non
     error = jnp.sum(w * (prediction - truth) ** 2, axis=(1, 2))
     scale = jnp.sum(w * truth**2, axis=(1, 2))
     return jnp.mean(jnp.sqrt(error / scale))
-
-
-def crps(mean: Values, log_std: Values, truth: Values, weights: Weights | None = None) -> Float[Array, ""]:
-    """The mean of σ [z (2Φ(z) − 1) + 2φ(z) − 1/√π] with z = (s − m)/σ: the continuous ranked probability score.
-
-    It is that of the normal distribution with mean m and standard deviation σ (Gneiting & Raftery 2007). Its
-    expectation is least for the mean and the standard deviation of s. As σ → 0 it becomes |s − m|. `Probabilistic`
-    operators are trained with it.
-    """
-    std = jnp.exp(log_std)
-    z = (truth - mean) / std
-    scores = std * (z * (2.0 * norm.cdf(z) - 1.0) + 2.0 * norm.pdf(z) - 1.0 / math.sqrt(math.pi))
-    if weights is None:
-        return jnp.mean(scores)
-    w = jnp.broadcast_to(weights[..., None], scores.shape)
-    return jnp.sum(w * scores) / jnp.sum(w)

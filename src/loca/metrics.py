@@ -111,7 +111,7 @@ def max_absolute(prediction: Values, truth: Values) -> Errors:
 def crps(prediction: Values, std: Values, truth: Values, weights: Weights | None = None) -> Errors:
     """The mean of σ [z (2Φ(z) − 1) + 2φ(z) − 1/√π], z = (s − s*)/σ: the continuous ranked probability score.
 
-    It is the error of a normal distribution as a prediction, and equals |s* − s| for σ = 0. See `loca.losses.crps`.
+    It is the error of a normal distribution as a prediction, and equals |s* − s| for σ = 0.
     """
     from scipy.stats import norm
 

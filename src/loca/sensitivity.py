@@ -19,14 +19,14 @@ from jaxtyping import Array, Float
 
 from loca.data import Identity, Normalization, Queries, Records, Samples, Shared, Variable, as_input, as_numbers
 from loca.domains import warn_outside
-from loca.models import Adaptation, Operator, Predictor, Signature
+from loca.models import Adaptation, Operator, Predictor, Signature, Wrapper
 from loca.parameters import count
 from loca.typing import Input, Key, Measurements, MultiInput, Numbers, PyTree, values_of, with_values
 
 __all__ = ["SobolIndices", "Tangent", "sobol", "tangents"]
 
 
-class Tangent(Operator):
+class Tangent(Wrapper):
     """(u, du₁ … du_K) ↦ (F(u), DF(u)du₁ … DF(u)du_K): an operator F together with its derivatives in K directions.
 
     It is an operator as any other: its inputs are u and the directions, its outputs s and the derivatives. So `fit`
@@ -46,10 +46,6 @@ class Tangent(Operator):
     operator: Operator
     directions: int = eqx.field(static=True)
     is_several: bool = eqx.field(static=True)
-
-    @property
-    def is_pointwise(self) -> bool:
-        return self.operator.is_pointwise
 
     def encode(self, u: Input) -> Float[Array, "copies ..."]:
         """The code of u, and its derivatives in all directions."""

@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 
 from loca.data import Normalization, Samples, Shared
 from loca.domains import Box
-from loca.models import Operator, Uncertain, normal_radius
+from loca.models import Operator, Uncertain
 from loca.typing import values_of
 
 POINTS = 8
@@ -40,12 +40,6 @@ class Knowing(Uncertain):
     def spread(self, codes, queries):
         y = queries.locations(len(codes))
         return self.scale * (0.5 + 1.5 * y) * jnp.array([1.0, 3.0])
-
-    def radius(self, level, *, simultaneous=False):
-        return normal_radius(level, 2)
-
-    def draws(self, key, count):
-        return ()
 
 
 def identity():

@@ -14,10 +14,10 @@ from scipy.stats import kstest, norm
 
 import loca
 from loca.data import Normalization, Samples
-from loca.losses import crps
 from loca.models import LOCA, predict_error_bars
 from loca.typing import MultiInput
 from loca.uncertainty import Ensemble, Familiarity, Probabilistic, Quantiles, UnfamiliarInputWarning, warn_unfamiliar
+from loca.uncertainty.probabilistic import mean_crps
 
 SIZES = {"num_features": 4, "lift_size": 4, "lift_widths": (8,), "proposal_widths": (8,), "feature_widths": (8,)}
 
@@ -106,10 +106,11 @@ def test_members_must_differ_in_learned_parameters_only(ensemble, data):
 def test_crps_is_the_integral_of_the_squared_difference_of_distributions(mean, std, truth):
     expected = quad(lambda t: norm.cdf(t, mean, std) ** 2, -30, truth, points=[mean])[0]
     expected += quad(lambda t: (1 - norm.cdf(t, mean, std)) ** 2, truth, 30, points=[mean])[0]
-    given = [jnp.full((1, 1, 1), value) for value in (mean, np.log(std), truth)]
-    assert float(crps(*given)) == pytest.approx(expected, rel=1e-4)
+    given = [jnp.full((1, 1, 1), value) for value in (mean, std, truth)]
+    assert float(mean_crps(*given)) == pytest.approx(expected, rel=1e-4)
+    assert float(loca.metrics.crps(*given)[0, 0]) == pytest.approx(expected, rel=1e-4)
     twice = [jnp.concatenate([each, 5.0 + each], axis=1) for each in given]
-    assert float(crps(*twice, jnp.array([1.0, 0.0]))) == pytest.approx(expected, rel=1e-4)
+    assert float(mean_crps(*twice, jnp.array([1.0, 0.0]))) == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_probabilistic_network_has_a_loss_of_its_own():

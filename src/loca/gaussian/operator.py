@@ -16,7 +16,7 @@ from loca.gaussian.correlated import correlated
 from loca.gaussian.features import InputFeatures, LocationFeatures
 from loca.gaussian.labels import labels_at
 from loca.gaussian.system import Block, System
-from loca.models import SeparableOperator, Uncertain, normal_radius
+from loca.models import SeparableOperator, Uncertain
 from loca.parameters import Fixed
 from loca.typing import Key, PyTree
 
@@ -123,14 +123,6 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
         f, squares = self.f(codes), weights @ self.h(y) ** 2
         inside = (self.noise / (self.power + self.noise)) @ squares
         return (f * (inside - jnp.sum(squares))) @ f.T + jnp.sum(weights) * self.f.kernel.matrix(codes, codes)
-
-    def radius(self, level: float, *, simultaneous: bool = False) -> Float[Array, " d_s"]:
-        if simultaneous:
-            raise ValueError(
-                "a Gaussian operator knows its error at single queries; for simultaneous bands calibrate it on "
-                "held-out functions: loca.calibrate(operator, held)"
-            )
-        return normal_radius(level, len(self.coefficients))
 
     def draws(self, key: Key, count: int) -> tuple[GaussianOperator, ...]:
         """Independent draws from the posterior, each an operator of its own.

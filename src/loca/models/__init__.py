@@ -21,6 +21,7 @@ from loca.models.operator import AtQueries as AtQueries
 from loca.models.operator import Halves as Halves
 from loca.models.operator import Operator as Operator
 from loca.models.operator import SeparableOperator as SeparableOperator
+from loca.models.operator import Wrapper as Wrapper
 from loca.models.predictor import Predictor as Predictor
 from loca.models.predictor import TilePredictor as TilePredictor
 from loca.models.predictor import at_queries as at_queries
@@ -37,8 +38,8 @@ from loca.models.table import trained_models as trained_models
 from loca.models.uncertain import LEVEL as LEVEL
 from loca.models.uncertain import Bands as Bands
 from loca.models.uncertain import ErrorBars as ErrorBars
+from loca.models.uncertain import Offset as Offset
 from loca.models.uncertain import Uncertain as Uncertain
-from loca.models.uncertain import normal_radius as normal_radius
 from loca.models.uncertain import predict_error_bars as predict_error_bars
 from loca.models.uncertain import standardized_errors as standardized_errors
 
@@ -71,7 +72,6 @@ __all__ = [
     "encode_functions",
     "interpolation_between",
     "is_numbered",
-    "normal_radius",
     "predict",
     "predict_encoded",
     "predict_error_bars",

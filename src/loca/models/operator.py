@@ -199,6 +199,19 @@ class Operator(Function, Differentiable):
         return self.normalization.at(Shared(y)).restore(self.respond(codes, Shared(y)))
 
 
+class Wrapper(Operator):
+    """An operator made of another one, with the same encoded inputs."""
+
+    operator: eqx.AbstractVar[Operator]
+
+    @property
+    def is_pointwise(self) -> bool:
+        return self.operator.is_pointwise
+
+    def encode(self, u: Input) -> Float[Array, ...]:
+        return self.operator.encode(u)
+
+
 class AtQueries(Function):
     """u ↦ F(u)(y) for fixed queries: what depends on y alone is a constant."""
 

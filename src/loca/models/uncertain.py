@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
 
-from loca.data import Queries, Shared
-from loca.models.operator import Function, Halves, Operator, unchanged
+from loca.data import Normalization, Queries, Shared
+from loca.models.operator import Function, Halves, Operator, Wrapper, unchanged
 from loca.typing import Input, Key, Measurements, MultiInput, Numbers
 
 LEVEL = 0.9
@@ -42,26 +42,36 @@ class Uncertain(Operator):
     """An operator that knows σ(u)(y), the standard deviation of its error.
 
     The operator itself is the mean. `std`, `bands` and `draws` describe its error, for every model in the same way. To
-    give them to a model of your own, implement `spread`, `radius` and `draws`.
+    give them to a model of your own, implement `spread`; the error at a query is then taken for normal.
     """
 
     @abc.abstractmethod
     def spread(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
         """σ of encoded functions at their queries, in standardized units as `respond`."""
 
-    @abc.abstractmethod
     def radius(self, level: float, *, simultaneous: bool = False) -> Float[Array, " d_s"]:
-        """Half the width of a band in units of σ, for each channel.
+        """Half the width of a band in units of σ, for each channel; unless overridden, that of a normal distribution.
 
         **Arguments:**
 
         - `level`: the probability with which a band contains the truth.
         - `simultaneous`: whether it contains the truth at all queries together, or at each of them.
         """
+        if simultaneous:
+            raise ValueError(
+                f"{type(self).__name__} knows its error at single queries; for simultaneous bands calibrate it on "
+                "held-out functions: loca.calibrate(operator, held)"
+            )
+        return jnp.full(len(self.outputs), ndtri(0.5 * (1.0 + level)))
 
-    @abc.abstractmethod
     def draws(self, key: Key, count: int) -> tuple[Operator, ...]:
-        """Operators, each of which may be the truth: what differs between them is not known."""
+        """Operators, each of which may be the truth: what differs between them is not known.
+
+        Unless overridden F + ε σ with a normal ε for each draw and channel: errors at different queries are fully
+        correlated.
+        """
+        epsilons = jax.random.normal(key, (count, len(self.outputs)))
+        return tuple(Offset(self.normalization, self, each, signature=self.signature) for each in epsilons)
 
     def std(self, u: Numbers | Measurements | MultiInput, y: Numbers) -> Float[Array, "P d_s"]:
         """σ(u)(y), the standard deviation of the error of F(u)(y), in the units of the data.
@@ -120,6 +130,24 @@ class Uncertain(Operator):
         return ErrorBars(*(each[0] for each in self.error_bars(self.encode(u)[None], queries, radius)))
 
 
+class Offset(Wrapper):
+    """F + ε σ in standardized units: a draw of an operator that knows its error at single queries.
+
+    **Arguments:**
+
+    - `normalization`: that of the operator.
+    - `operator`: knows F and σ.
+    - `epsilon`: one number for each channel.
+    """
+
+    normalization: Normalization
+    operator: Uncertain
+    epsilon: Float[Array, " d_s"]
+
+    def respond(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
+        return self.operator.respond(codes, queries) + self.epsilon * self.operator.spread(codes, queries)
+
+
 class ErrorBarsTogether(Function):
     """Predictions, σ and both ends of bands for encoded functions, one after the other along the channels."""
 
@@ -132,11 +160,6 @@ class ErrorBarsTogether(Function):
 
     def __call__(self, codes: Float[Array, "N ..."], y: Float[Array, "P d_y"]) -> Float[Array, "N P four_d_s"]:
         return jnp.concatenate(self.operator.error_bars(codes, Shared(y), self.radius), axis=-1)
-
-
-def normal_radius(level: float, channels: int) -> Float[Array, " d_s"]:
-    """Half the width of the central interval of a normal distribution, in standard deviations; for every channel."""
-    return jnp.full(channels, ndtri(0.5 * (1.0 + level)))
 
 
 def checked(level: float) -> float:

@@ -8,7 +8,6 @@ from loca.uncertainty.familiarity import ALARM as ALARM
 from loca.uncertainty.familiarity import Familiarity as Familiarity
 from loca.uncertainty.familiarity import UnfamiliarInputWarning as UnfamiliarInputWarning
 from loca.uncertainty.familiarity import warn_unfamiliar as warn_unfamiliar
-from loca.uncertainty.probabilistic import Offset as Offset
 from loca.uncertainty.probabilistic import Probabilistic as Probabilistic
 
 __all__ = [
@@ -16,7 +15,6 @@ __all__ = [
     "Calibrated",
     "Ensemble",
     "Familiarity",
-    "Offset",
     "Probabilistic",
     "Quantiles",
     "UnfamiliarInputWarning",

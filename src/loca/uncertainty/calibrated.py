@@ -14,11 +14,10 @@ from jaxtyping import Array, Float
 from loca.data import Normalization, Queries, Records, Samples
 from loca.domains import area_weights
 from loca.encoders import Encoder
-from loca.models import Adaptation, Halves, Operator, Uncertain, standardized_errors
+from loca.models import Adaptation, AtQueries, Halves, Operator, Uncertain, Wrapper, standardized_errors
 from loca.parameters import Fixed
-from loca.typing import Input, Key, PyTree
+from loca.typing import Input, Key
 from loca.uncertainty.familiarity import Familiarity, has_own_sensors
-from loca.uncertainty.probabilistic import Offset
 
 STEPS = 1000
 """Levels are multiples of 1/1000; others are rounded up."""
@@ -63,7 +62,7 @@ class Quantiles(Fixed):
         return self.radii[min(max(math.ceil(level * STEPS - 1e-6), 1), STEPS - 1) - 1]
 
 
-class Calibrated(Uncertain):
+class Calibrated(Uncertain, Wrapper):
     """An operator with bands whose coverage was measured on held-out functions; made by `loca.calibrate`.
 
     **Arguments:**
@@ -80,17 +79,10 @@ class Calibrated(Uncertain):
     simultaneous: Quantiles
     familiarity: Familiarity
 
-    @property
-    def is_pointwise(self) -> bool:
-        return self.operator.is_pointwise
-
-    def encode(self, u: Input) -> Float[Array, ...]:
-        return self.operator.encode(u)
-
     def respond(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
         return self.operator.respond(codes, queries)
 
-    def at(self, y: Float[Array, "P d_y"]) -> PyTree:
+    def at(self, y: Float[Array, "P d_y"]) -> AtQueries:
         return self.operator.at(y)
 
     def halves(self, y: Float[Array, "P d_y"]) -> Halves:
@@ -110,8 +102,7 @@ class Calibrated(Uncertain):
         """Draws of the operator itself, which calibration does not change; F + ε σ if it has none."""
         if isinstance(self.operator, Uncertain):
             return self.operator.draws(key, count)
-        epsilons = jax.random.normal(key, (count, len(self.outputs)))
-        return tuple(Offset(self.normalization, self, each, signature=self.signature) for each in epsilons)
+        return super().draws(key, count)
 
     def in_distribution(self, u: Input) -> Float[Array, " N"]:
         """The p-value of each of many input functions, small for those unlike the calibration functions."""

@@ -13,12 +13,12 @@ import optax
 from jaxtyping import Array, Float
 
 from loca.data import Normalization, Queries, Samples
-from loca.models import Operator, Uncertain, normal_radius
+from loca.models import Operator, Uncertain, Wrapper
 from loca.parameters import trainable
-from loca.typing import Input, Key, PyTree
+from loca.typing import Key, PyTree
 
 
-class Ensemble(Uncertain):
+class Ensemble(Uncertain, Wrapper):
     """F = mean of F₁ … F_K, σ² = Σ (Fₖ − F)²/(K − 1): members of the same kind with other learned parameters.
 
     Build one with `create`, or with `of` from operators. `fit` trains all members as one program, with the same batches
@@ -29,12 +29,12 @@ class Ensemble(Uncertain):
     **Arguments:**
 
     - `normalization`: that of the members.
-    - `members`: an operator whose learned arrays have one more axis in front, of length K.
+    - `operator`: a member whose learned arrays have one more axis in front, of length K.
     - `size`: K. Good values: 4 to 8.
     """
 
     normalization: Normalization
-    members: Operator
+    operator: Operator
     size: int = eqx.field(static=True)
 
     @classmethod
@@ -65,30 +65,14 @@ class Ensemble(Uncertain):
                     "the same sizes, and pass random parts that are not learned, such as a Monte Carlo rule, to all"
                 )
         stacked = jax.tree.map(lambda *each: jnp.stack(each), *learned)
-        first = members[0]
         together = eqx.combine(stacked, given[0])
-        return cls(first.normalization, together, len(members), signature=first.signature)
-
-    @property
-    def is_pointwise(self) -> bool:
-        return self.members.is_pointwise
-
-    def encode(self, u: Input) -> Float[Array, ...]:
-        return self.members.encode(u)
+        return cls(together.normalization, together, len(members), signature=together.signature)
 
     def respond(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
         return jnp.mean(self._responses(codes, queries), axis=0)
 
     def spread(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
         return jnp.std(self._responses(codes, queries), axis=0, ddof=1)
-
-    def radius(self, level: float, *, simultaneous: bool = False) -> Float[Array, " d_s"]:
-        if simultaneous:
-            raise ValueError(
-                "an ensemble knows its error at single queries; for simultaneous bands calibrate it on held-out "
-                "functions: loca.calibrate(ensemble, held)"
-            )
-        return normal_radius(level, len(self.outputs))
 
     def draws(self, key: Key, count: int) -> tuple[Operator, ...]:
         """Members, chosen at random without replacement; at most K."""
@@ -128,4 +112,4 @@ class Ensemble(Uncertain):
         return jax.vmap(lambda each: function(eqx.combine(each, given)))(learned)
 
     def _parts(self) -> tuple[PyTree, PyTree]:
-        return eqx.partition(self.members, trainable(self.members))
+        return eqx.partition(self.operator, trainable(self.operator))

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
+from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
 from loca.data import Normalization, Queries, Samples, TransformNames
-from loca.losses import crps, mean_squared
-from loca.models import Operator, Signature, Uncertain, normal_radius
-from loca.typing import Input, Key
+from loca.losses import mean_squared
+from loca.models import Operator, Signature, Uncertain, Wrapper
+from loca.typing import Key
+
+Values = Float[Array, "N P d_s"]
 
 
-class Probabilistic(Uncertain):
+class Probabilistic(Uncertain, Wrapper):
     """(F, log σ)(u)(y) = two halves of the channels of one network, trained by the continuous ranked probability score.
 
     σ is what remains unexplained on the training functions: noise of labels, and what u does not determine. A network
@@ -27,11 +30,11 @@ class Probabilistic(Uncertain):
     **Arguments:**
 
     - `normalization`: of the outputs themselves.
-    - `network`: an operator with twice as many channels as there are outputs.
+    - `operator`: one with twice as many channels as there are outputs.
     """
 
     normalization: Normalization
-    network: Operator
+    operator: Operator
 
     @classmethod
     def create(
@@ -57,31 +60,11 @@ class Probabilistic(Uncertain):
         network = create(doubled, key=key, transforms=transforms, **sizes)
         return cls(Normalization.fit(data, transforms), network, signature=Signature.of(data))
 
-    @property
-    def is_pointwise(self) -> bool:
-        return self.network.is_pointwise
-
-    def encode(self, u: Input) -> Float[Array, ...]:
-        return self.network.encode(u)
-
     def respond(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
         return self._halves(codes, queries)[0]
 
     def spread(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
         return jnp.exp(self._halves(codes, queries)[1])
-
-    def radius(self, level: float, *, simultaneous: bool = False) -> Float[Array, " d_s"]:
-        if simultaneous:
-            raise ValueError(
-                "a probabilistic operator knows its error at single queries; for simultaneous bands calibrate it on "
-                "held-out functions: loca.calibrate(operator, held)"
-            )
-        return normal_radius(level, len(self.outputs))
-
-    def draws(self, key: Key, count: int) -> tuple[Operator, ...]:
-        """F + ε σ with a normal ε for each draw and channel: errors at different queries are fully correlated."""
-        epsilons = jax.random.normal(key, (count, len(self.outputs)))
-        return tuple(Offset(self.normalization, self, each, signature=self.signature) for each in epsilons)
 
     def objective(
         self,
@@ -91,35 +74,30 @@ class Probabilistic(Uncertain):
         s: Float[Array, "N P d_s"],
         *weights: Array,
     ) -> Float[Array, ""]:
-        """`loca.losses.crps`, which takes the place of the default loss; other losses do not depend on σ."""
+        """The mean CRPS, which takes the place of the default loss; other losses do not depend on σ."""
         if loss is not mean_squared:
             raise ValueError(
-                "a probabilistic operator is trained by `loca.losses.crps`, since other losses do not determine σ; "
-                "call `fit` without a loss"
+                "a probabilistic operator is trained by the continuous ranked probability score, since other losses do "
+                "not determine σ; call `fit` without a loss"
             )
-        return crps(*self._halves(codes, queries), s, *weights)
+        mean, log_std = self._halves(codes, queries)
+        return mean_crps(mean, jnp.exp(log_std), s, *weights)
 
     def _halves(self, codes: Float[Array, "N ..."], queries: Queries) -> tuple[Array, Array]:
-        mean, log_std = jnp.split(self.network.respond(codes, queries), 2, axis=-1)
+        mean, log_std = jnp.split(self.operator.respond(codes, queries), 2, axis=-1)
         return mean, log_std
 
 
-class Offset(Operator):
-    """F + ε σ in standardized units: a draw of an operator that knows its error at single queries.
+def mean_crps(
+    mean: Values, std: Values, truth: Values, weights: Float[Array, " P"] | Float[Array, "N P"] | None = None
+) -> Float[Array, ""]:
+    """The mean of the continuous ranked probability score, see `loca.metrics.crps`, over functions and channels.
 
-    **Arguments:**
-
-    - `normalization`: that of the operator.
-    - `operator`: knows F and σ.
-    - `epsilon`: one number for each channel.
+    Its expectation is least for the mean and the standard deviation of the truth (Gneiting & Raftery 2007).
     """
-
-    normalization: Normalization
-    operator: Uncertain
-    epsilon: Float[Array, " d_s"]
-
-    def encode(self, u: Input) -> Float[Array, ...]:
-        return self.operator.encode(u)
-
-    def respond(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
-        return self.operator.respond(codes, queries) + self.epsilon * self.operator.spread(codes, queries)
+    z = (truth - mean) / std
+    scores = std * (z * (2.0 * norm.cdf(z) - 1.0) + 2.0 * norm.pdf(z) - 1.0 / math.sqrt(math.pi))
+    if weights is None:
+        return jnp.mean(scores)
+    w = jnp.broadcast_to(weights[..., None], scores.shape)
+    return jnp.sum(w * scores) / jnp.sum(w)
