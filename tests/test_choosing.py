@@ -186,7 +186,7 @@ def test_steps_fill_the_time_that_a_model_has(monkeypatch):
 
     monkeypatch.setattr(choosing, "fit", fit)
     model = Regression.fit(pairs(), 0)
-    task = Task(pairs(), pairs(), {}, 100.0, 0, False, None)
+    task = Task("LOCA", pairs(), pairs(), {}, 100.0, 0, False, None)
     left = 0.9 * 100.0 - 2 * 20.0 - 2.0  # two compilations, and the measurement
     assert steps_within(model, task, 0.0) == pytest.approx(left / 0.1, rel=0.01)
     clock[0] = 0.0

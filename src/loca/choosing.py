@@ -20,11 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from loca.data import Samples, check_finite, data_digest
-from loca.durable import is_started, lock, write_atomically, write_request
+from loca.durable import Resumable, write_atomically
 from loca.gaussian import GaussianOperator, Hyperparameters, solve, transforms_to_try
 from loca.models import LOCA, MODELS, Operator, Regression, mean_error, trained_models
 from loca.parameters import count
-from loca.saving import load, save
+from loca.saving import MODEL_FILE, load, save
 from loca.training import Progress, StoppedError, fit
 from loca.typing import values_of
 
@@ -99,7 +99,18 @@ class ChoiceReport:
     @property
     def seconds(self) -> float:
         """The time of all models together."""
-        return sum(entry.seconds for entry in self.entries)
+        return math.fsum(entry.seconds for entry in self.entries)
+
+    @property
+    def transforms(self) -> dict[str, str]:
+        """Those that were best for the Gaussian operator."""
+        known = (entry.settings["hyperparameters"] for entry in self.entries if "hyperparameters" in entry.settings)
+        return dict(next(known, {"transforms": {}})["transforms"])
+
+    @property
+    def refit_seconds(self) -> float:
+        """The time to fit the best model to all functions, which must be left in the end."""
+        return self.winner.settings.get("refit_seconds", 0.0) if self.entries else 0.0
 
     def __str__(self) -> str:
         about = (
@@ -163,27 +174,37 @@ def choose(
             check_finite(samples, what)
     fitted, held = (train, validation) if validation is not None else hold_out(train, seed)
     show = sys.stderr.isatty() if progress is None else progress
+    entries, best = list[ChoiceEntry](), None
     with contextlib.ExitStack() as stack:
-        place = None if directory is None else Path(directory)
-        if place is not None:
-            stack.enter_context(lock(place))
+        work = None
+        if directory is not None:
             request = {"data": data_digest(train), "minutes": minutes, "seed": seed}
             request["validation"] = None if validation is None else data_digest(validation)
-            if not is_started(place, {"provenance": {}, **request}):
-                write_request(place, {"provenance": {}, **request})
-        contest = Contest(fitted, held, seed, place, show)
-        budget = 60.0 * minutes
+            work = stack.enter_context(Resumable(Path(directory), request))
         for number, (name, compete) in enumerate(COMPETITORS.items()):
-            left = budget - sum(entry.seconds for entry in contest.entries) - contest.refit_seconds(validation is None)
-            contest.enter(name, compete, left / (len(COMPETITORS) - number))
-        report = ChoiceReport(tuple(contest.entries), len(fitted), len(held))
-        if report.winner.error is None:
+            report = ChoiceReport(tuple(entries), len(fitted), len(held))
+            refitting = 0.0 if validation is not None else report.refit_seconds
+            left = (60.0 * minutes - report.seconds - refitting) / (len(COMPETITORS) - number)
+            task = Task(name, fitted, held, report.transforms, left, seed, show, work)
+            found: list[Operator] = []
+            entry = ChoiceEntry(**task.once("result", lambda: dataclasses.asdict(run(compete, task, found))))  # noqa: B023
+            if found and (not entries or report.winner.error is None or (entry.error or 0.0) < report.winner.error):
+                best = name, found[0]  # of the operators only the best stays in memory
+            if show:
+                print(*([] if entries else [HEADER]), entry, sep="\n", file=sys.stderr)  # noqa: T201
+            entries.append(entry)
+        report = ChoiceReport(tuple(entries), len(fitted), len(held))
+        winner = report.winner
+        if winner.error is None:
             raise RuntimeError("no model has a result:\n" + "\n".join(map(str, report.entries)))
-        operator = contest.operator(report.winner)
+        if best is not None and best[0] == winner.model:
+            operator = best[1]
+        else:
+            operator = load(competitor_directory(Path(directory or ""), winner.model) / MODEL_FILE)
         if validation is None:
-            operator = refit(operator, report.winner.settings, train, seed, show)
-        if place is not None:
-            report.save(place / REPORT_FILE)
+            operator = refit(operator, winner.settings, train, seed, show)
+        if directory is not None:
+            report.save(Path(directory) / REPORT_FILE)
     return operator, report
 
 
@@ -194,71 +215,37 @@ def hold_out(train: Samples, seed: int) -> tuple[Samples, Samples]:
     return train.take(jnp.sort(order[held:])), train.take(jnp.sort(order[:held]))
 
 
-class Contest:
-    """The models so far. Of their operators only the best stays in memory; the others are in files, if at all."""
+def run(compete: Compete, task: Task, found: list[Operator]) -> ChoiceEntry:
+    """Let a model compete; its operator is appended to `found` if it has one."""
+    begun = time.perf_counter()
+    try:
+        operator, settings = compete(task)
+        error = mean_error(operator, task.validation)
+        if not math.isfinite(error):
+            raise ArithmeticError("its error on the validation functions is not finite")
+    except StoppedError:
+        raise
+    except NoResultError as problem:
+        return ChoiceEntry(task.model, seconds=time.perf_counter() - begun, reason=str(problem))
+    except Exception as problem:  # noqa: BLE001  one model must not lose the others
+        reason = f"failed: {type(problem).__name__}: {problem}".partition("\n")[0]
+        return ChoiceEntry(task.model, seconds=time.perf_counter() - begun, reason=reason)
+    found.append(operator)
+    seconds = max(time.perf_counter() - begun, settings.pop("seconds", 0.0))
+    megabytes = sum(leaf.nbytes for leaf in jax.tree.leaves(operator) if hasattr(leaf, "nbytes")) / 1e6
+    if task.directory is not None:
+        save(operator, task.directory / MODEL_FILE, data=task.train, metrics={"relative_l2": error})
+    return ChoiceEntry(task.model, error, seconds, num_solved(operator), megabytes, settings)
 
-    def __init__(self, train: Samples, validation: Samples, seed: int, directory: Path | None, show: bool):
-        self.train, self.validation, self.seed, self.directory, self.show = train, validation, seed, directory, show
-        self.entries: list[ChoiceEntry] = []
-        self._best: tuple[ChoiceEntry, Operator] | None = None
 
-    @property
-    def leader(self) -> ChoiceEntry | None:
-        """The best so far."""
-        return min((e for e in self.entries if e.error is not None), key=lambda e: e.error or 0.0, default=None)
-
-    def refit_seconds(self, is_held_out: bool) -> float:
-        """The time to fit the best so far to all functions, which must be left in the end."""
-        return self.leader.settings.get("refit_seconds", 0.0) if is_held_out and self.leader is not None else 0.0
-
-    def enter(self, name: str, compete: Compete, seconds: float) -> None:
-        """Let a model compete, unless it has done so before the process was killed."""
-        place = None if self.directory is None else competitor_directory(self.directory, name)
-        if place is not None and (place / "entry.json").exists():
-            entry = ChoiceEntry(**json.loads((place / "entry.json").read_bytes()))
-        else:
-            if place is not None:
-                place.mkdir(parents=True, exist_ok=True)
-            known = next((e.settings for e in self.entries if "hyperparameters" in e.settings), None)
-            transforms = {} if known is None else dict(known["hyperparameters"]["transforms"])
-            task = Task(self.train, self.validation, transforms, seconds, self.seed, self.show, place)
-            entry = self._run(name, compete, task)
-            if place is not None:
-                text = json.dumps(dataclasses.asdict(entry), allow_nan=False)
-                write_atomically(place / "entry.json", lambda file: file.write(text.encode()))
-        if self.show:
-            print(*([] if self.entries else [HEADER]), entry, sep="\n", file=sys.stderr)  # noqa: T201
-        self.entries.append(entry)
-
-    def _run(self, name: str, compete: Compete, task: Task) -> ChoiceEntry:
-        begun = time.perf_counter()
-        try:
-            operator, settings = compete(task)
-            error = mean_error(operator, task.validation)
-            if not math.isfinite(error):
-                raise ArithmeticError("its error on the validation functions is not finite")
-        except StoppedError:
-            raise
-        except NoResultError as problem:
-            return ChoiceEntry(name, seconds=time.perf_counter() - begun, reason=str(problem))
-        except Exception as problem:  # noqa: BLE001  one model must not lose the others
-            reason = f"failed: {type(problem).__name__}: {problem}".partition("\n")[0]
-            return ChoiceEntry(name, seconds=time.perf_counter() - begun, reason=reason)
-        seconds = max(time.perf_counter() - begun, settings.pop("seconds", 0.0))
-        megabytes = sum(leaf.nbytes for leaf in jax.tree.leaves(operator) if hasattr(leaf, "nbytes")) / 1e6
-        entry = ChoiceEntry(name, error, seconds, num_solved(operator), megabytes, settings)
-        if task.directory is not None:
-            save(operator, task.directory / "model.safetensors", data=task.train, metrics={"relative_l2": error})
-        if self.leader is None or error < (self.leader.error or 0.0):
-            self._best = entry, operator
-        return entry
-
-    def operator(self, entry: ChoiceEntry) -> Operator:
-        """The operator of the winner."""
-        if self._best is not None and self._best[0] == entry:
-            return self._best[1]
-        assert self.directory is not None
-        return load(competitor_directory(self.directory, entry.model) / "model.safetensors")
+def num_solved(operator: Operator) -> int:
+    """The number of values that were trained or solved for."""
+    match operator:
+        case Regression():
+            return operator.responses.size + operator.components.size
+        case GaussianOperator():
+            return operator.coefficients.size
+    return count(operator)
 
 
 def competitor_directory(directory: Path, name: str) -> Path:
@@ -281,29 +268,41 @@ MARGIN = 0.9
 FEWEST_STEPS = 50
 """A model with time for fewer steps is not trained: they teach it nothing."""
 
-PLAN_FILE = "plan.json"
-"""The file with the number of steps of a training; a resumed one takes as many."""
-
 
 class Task(NamedTuple):
     """What a model competes with.
 
     **Arguments:**
 
+    - `model`: its name.
     - `train`, `validation`: functions to fit the model to, and functions to choose its settings on.
     - `transforms`: of variables, that are known to be good.
     - `seconds`: the time of a model that is trained.
     - `seed`, `show`: as in `choose`.
-    - `directory`: where the model keeps what it needs to resume, if anywhere.
+    - `work`: what the choice keeps to resume, if anything.
     """
 
+    model: str
     train: Samples
     validation: Samples
     transforms: dict[str, str]
     seconds: float
     seed: int
     show: bool
-    directory: Path | None
+    work: Resumable | None
+
+    @property
+    def directory(self) -> Path | None:
+        """Where the model keeps its files."""
+        if self.work is None:
+            return None
+        directory = competitor_directory(self.work.directory, self.model)
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
+
+    def once(self, key: str, compute: Callable[[], Any]) -> Any:
+        """A value, which JSON can hold; computed only once if the choice can resume."""
+        return compute() if self.work is None else self.work.once(f"{self.model}-{key}", compute)
 
 
 Compete = Callable[[Task], tuple[Operator, dict[str, Any]]]
@@ -384,7 +383,7 @@ def refit(operator: Operator, settings: dict[str, Any], train: Samples, seed: in
         case Regression():
             return Regression.fit(train, **settings)
         case GaussianOperator():
-            hyperparameters = Hyperparameters.from_json(settings["hyperparameters"])
+            hyperparameters = Hyperparameters.of(settings["hyperparameters"])
             return solve(train, hyperparameters=hyperparameters, seed=seed, progress=show)[0]
     return operator
 
@@ -400,15 +399,12 @@ def trained(create: Callable[..., Operator]) -> Compete:
         with applicable():
             key = jax.random.fold_in(jax.random.key(task.seed), 2)
             model = create(task.train, key=key, transforms=task.transforms or None)
-        plan = None if task.directory is None else task.directory / PLAN_FILE
-        if plan is not None and plan.exists():
-            planned = json.loads(plan.read_bytes())
-        else:
+
+        def plan() -> dict[str, float]:
             steps = steps_within(model, task, begun)
-            planned = {"steps": steps, "seconds": time.perf_counter() - begun}
-            if plan is not None:
-                text = json.dumps(planned)
-                write_atomically(plan, lambda file: file.write(text.encode()))
+            return {"steps": steps, "seconds": time.perf_counter() - begun}
+
+        planned = task.once("plan", plan)  # a resumed training takes as many steps
         operator, history = fit(
             model, task.train, steps=planned["steps"], seed=task.seed, progress=task.show, directory=task.directory
         )
@@ -460,16 +456,3 @@ COMPETITORS: dict[str, Compete] = {
     MODELS["loca"].title: trained(functools.partial(LOCA.create, linear=True)),
 }
 """All models by their names in tables, cheap ones first."""
-
-
-# ---- measures --------------------------------------------------------------------------------------------------------
-
-
-def num_solved(operator: Operator) -> int:
-    """The number of values that were trained or solved for."""
-    match operator:
-        case Regression():
-            return operator.responses.size + operator.components.size
-        case GaussianOperator():
-            return operator.coefficients.size
-    return count(operator)

@@ -15,7 +15,8 @@ jax.config.update("jax_enable_x64", True)
 from loca.data import Free, Samples, Shared
 from loca.devices import FUNCTIONS, complete
 from loca.domains import Box
-from loca.gaussian.problem import Accuracy, Hyperparameters, Problem, Ranks, in_blocks
+from loca.gaussian import Hyperparameters
+from loca.gaussian.equation import Accuracy, PreparedData, Ranks, in_blocks
 from loca.gaussian.system import System, normal, summed
 from loca_reproduction.benchmarks.scale import tally
 
@@ -28,17 +29,17 @@ free = Samples(u, Free(indexed.y.locations(21)), indexed.s, domain=Box.unit(2))
 hyper = Hyperparameters(length=1.0, noise=1e-2, nugget=1e-2, location_lengths=(0.5, 0.5))
 found = {"differences": [], "collectives": []}
 for data in (every, indexed, free) if "--all" in sys.argv else (indexed, free):
-    problem = Problem.fit(data, ())
+    prepared = PreparedData.fit(data, ())
     answers = []
     for devices in (None, 1, 2, 4, 8) if "--all" in sys.argv else (None, 2, 8):
         mesh = None if devices is None else complete(jax.make_mesh((devices,), (FUNCTIONS,)))
-        answers.append(problem.solve(hyper, Ranks(16, 20), Accuracy(1e-13, 500), None, mesh)[0])
+        answers.append(prepared.solve(hyper, Ranks(16, 20), Accuracy(1e-13, 500), mesh=mesh)[0])
     for answer in answers[1:]:
         for name in ("coefficients", "power", "variance"):
             one, other = getattr(answers[0], name), getattr(answer, name)
             found["differences"].append(float(jnp.max(jnp.abs(one - other)) / jnp.max(jnp.abs(one))))
-    features = problem.features(hyper, Ranks(16, 20))
-    blocks = list(in_blocks(features, features.values, data.y, problem.values, 1.0))
+    features = prepared.features(hyper, Ranks(16, 20))
+    blocks = list(in_blocks(features, features.values, data.y, prepared.values, 1.0))
     system = System(blocks, 1e-2, mesh)
     (block,) = system.blocks
     program = summed.lower(normal, block, (answers[0].coefficients,), mesh).compile().compiled.as_text()

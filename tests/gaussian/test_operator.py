@@ -11,10 +11,9 @@ import pytest
 from loca.data import Free, Indexed, Normalization, Samples, Shared
 from loca.domains import Box, Sphere, Torus
 from loca.encoders import PrincipalComponents
-from loca.gaussian import labels
-from loca.gaussian.correlated import correlated
-from loca.gaussian.labels import labels_at
-from loca.gaussian.problem import Accuracy, Hyperparameters, Problem, Ranks
+from loca.gaussian import Hyperparameters, labels
+from loca.gaussian.equation import Accuracy, PreparedData, Ranks
+from loca.gaussian.labels import GatheredLabels, TableLabels, label_map, with_nugget
 from loca.gaussian.system import Block, System
 from loca.models import Regression
 
@@ -40,9 +39,9 @@ def example(domain=None, functions=12, channels=2, side=5):
     return Samples(u, Shared(y), s, x=jnp.linspace(0, 1, 7)[:, None], domain=domain)
 
 
-def as_problem(data):
+def prepare(data):
     normalization = Normalization.fit(data)
-    return Problem(data, normalization, PrincipalComponents.fit(normalization.standardize_input(data.u), 7))
+    return PreparedData(data, normalization, PrincipalComponents.fit(normalization.standardize_input(data.u), 7))
 
 
 def matern(r):
@@ -50,9 +49,9 @@ def matern(r):
     return (1 + t + t**2 / 3) * np.exp(-t)
 
 
-def direct(problem, hyper, u, y):
+def direct(prepared, hyper, u, y):
     """Mean and variance from the full covariance of all labels, label by label, in standardized units."""
-    data, z = problem.data, problem.codes
+    data, z = prepared.data, prepared.codes
     sizes = np.sqrt(np.mean(z**2, axis=0))
     scales = sizes**hyper.damping / np.linalg.norm(sizes ** (1 + hyper.damping))
 
@@ -79,8 +78,8 @@ def direct(problem, hyper, u, y):
     functions = np.array([[k_u(a, b) for b in z] for a in z]) + hyper.nugget * np.eye(len(z))
     covariance = functions[np.ix_(of, of)] * table[np.ix_(at, at)]
     inverse = np.linalg.inv(covariance + hyper.noise * np.eye(len(of)))
-    values = np.moveaxis(np.asarray(problem.values), 0, 2).reshape(len(of), -1)
-    code = np.asarray(problem.encoder(problem.normalization.standardize_input(u)))
+    values = np.moveaxis(np.asarray(prepared.values), 0, 2).reshape(len(of), -1)
+    code = np.asarray(prepared.encoder(prepared.normalization.standardize_input(u)))
     cross = np.array([[k_y(p, q) for q in places] for p in points])[:, at] * np.array([k_u(code, b) for b in z])[of]
     prior = (k_u(code, code) + hyper.nugget) * np.array([[k_y(p, q) for q in points] for p in points])
     variance = np.einsum("is,ij,js->s", values, inverse, values) / len(of)  # of maximum likelihood
@@ -99,15 +98,15 @@ def direct(problem, hyper, u, y):
 )
 def test_mean_and_variance_are_those_of_the_full_covariance(domain, hyper, x64):
     data = example(domain)
-    problem = as_problem(data)
-    operator, found = problem.solve(hyper, ALL, EXACT)
+    prepared = prepare(data)
+    operator, found = prepared.solve(hyper, ALL, EXACT)
     assert found.iterations <= 2  # with all labels the preconditioner is the inverse
     u, y = data.u[3] + 0.3, data.y.points[::4]
-    mean, covariance, variance = direct(problem, hyper, u, y)
-    outputs = problem.normalization.at(Shared(y))
+    mean, covariance, variance = direct(prepared, hyper, u, y)
+    outputs = prepared.normalization.at(Shared(y))
     np.testing.assert_allclose(outputs.standardize(operator(u, y)), mean, atol=1e-8)
     np.testing.assert_allclose(operator.variance, variance, rtol=1e-7)
-    std = np.sqrt(np.diag(covariance)[:, None] * variance) * np.asarray(problem.normalization.s_scale)
+    std = np.sqrt(np.diag(covariance)[:, None] * variance) * np.asarray(prepared.normalization.s_scale)
     # 12 functions are all landmarks, so nothing of a new function's variance is lost outside of the features
     np.testing.assert_allclose(operator.std(u, y), std, atol=1e-8)
 
@@ -115,12 +114,12 @@ def test_mean_and_variance_are_those_of_the_full_covariance(domain, hyper, x64):
 @pytest.mark.parametrize("hyper", [HYPER, NUGGET], ids=["noise", "nugget"])
 def test_with_some_labels_the_mean_is_that_of_the_full_covariance(hyper, x64):
     data = example().observe(jax.random.key(0), 9)
-    problem = as_problem(data)
-    operator, found = problem.solve(hyper, ALL, EXACT)
+    prepared = prepare(data)
+    operator, found = prepared.solve(hyper, ALL, EXACT)
     assert found.residual < 1e-12
     u, y = data.u[3] + 0.3, data.y.points[::4]
-    mean, _, variance = direct(problem, hyper, u, y)
-    np.testing.assert_allclose(problem.normalization.at(Shared(y)).standardize(operator(u, y)), mean, atol=1e-8)
+    mean, _, variance = direct(prepared, hyper, u, y)
+    np.testing.assert_allclose(prepared.normalization.at(Shared(y)).standardize(operator(u, y)), mean, atol=1e-8)
     np.testing.assert_allclose(operator.variance, variance, rtol=1e-7)
 
 
@@ -128,10 +127,10 @@ def test_with_some_labels_the_mean_is_that_of_the_full_covariance(hyper, x64):
 @pytest.mark.parametrize("hyper", [HYPER, pytest.param(NUGGET, marks=pytest.mark.full)], ids=["noise", "nugget"])
 def test_draws_have_the_posterior_covariance(hyper, x64):
     data = example(channels=1).observe(jax.random.key(0), 9)
-    problem = as_problem(data)
-    operator, _ = problem.solve(hyper, ALL, EXACT)
+    prepared = prepare(data)
+    operator, _ = prepared.solve(hyper, ALL, EXACT)
     u, y = data.u[3] + 0.3, data.y.points[::6]
-    mean, covariance, variance = direct(problem, hyper, u, y)
+    mean, covariance, variance = direct(prepared, hyper, u, y)
     draws = operator.draws(jax.random.key(0), DRAWS)
     found = np.stack([draw.coefficients[0] for draw in draws])
     f, h = operator.f(operator.encode(u)[None])[0], operator.h(y)
@@ -148,19 +147,22 @@ def test_draws_have_the_posterior_covariance(hyper, x64):
 def test_free_queries_equal_indexed_ones(ratio, x64, monkeypatch):
     data = example(functions=24).observe(jax.random.key(0), 9)  # enough for a table of covariances
     assert isinstance(data.y, Indexed)
-    problem = as_problem(data)
-    _, h, values = problem.features(HYPER, ALL)
+    prepared = prepare(data)
+    _, h, values = prepared.features(HYPER, ALL)
     elsewhere = data.y.y[:1] + 0.01  # not on the grid, and never labeled
     many, few = (Indexed(jnp.concatenate([jnp.tile(data.y.y, (n, 1)), elsewhere]), data.y.index) for n in (1, 40))
     every = Free(data.y.locations(len(data))), many, few
-    with_noise = (lambda kind: correlated(kind, jnp.asarray(ratio))) if ratio else (lambda kind: kind)
-    kinds = [labels_at(values, h, queries) for queries in every]
-    noisy = [with_noise(kind) for kind in kinds]
+    forms = [label_map(values, h, queries) for queries in every]
+    grid = label_map(values, h, data.y)
+    forms.append(dataclasses.replace(grid, features=grid._for_gathering()))
     monkeypatch.setattr(labels, "TABLE", 0)  # as if the grid were too large for a table of features
-    kinds += [labels_at(values, h, every[0], keep=0), labels_at(values, h, data.y)]
-    assert len({type(kind) for kind in kinds}) == 5
-    noisy += [with_noise(kind) for kind in (kinds[-1].with_table(), *kinds[3:])]
-    *others, grid = (System([Block(kind, kind.whiten(problem.values))], 1e-2) for kind in noisy)
+    forms += [label_map(values, h, every[0], keep=0), label_map(values, h, data.y)]
+    assert [(type(form), type(form.features).__name__) for form in forms] == [
+        (GatheredLabels, "NoneType"), (TableLabels, "Table"), (GatheredLabels, "Table"),
+        (TableLabels, "Table"), (GatheredLabels, "GridFeatures"), (TableLabels, "GridTable"),
+    ]  # fmt: skip
+    noisy = [with_nugget(form, jnp.asarray(ratio)) if ratio else form for form in forms]
+    *others, grid = (System([Block(form, form.whiten(prepared.values))], 1e-2) for form in noisy)
     for other in others:
         np.testing.assert_allclose(grid.power, other.power, rtol=1e-10)
         np.testing.assert_allclose(grid.solve(*EXACT).x, other.solve(*EXACT).x, atol=1e-10)
@@ -170,11 +172,11 @@ def test_free_queries_equal_indexed_ones(ratio, x64, monkeypatch):
 
 def test_functions_in_blocks_equal_functions_at_once(x64):
     data = example().observe(jax.random.key(0), 9)
-    problem = as_problem(data)
-    features = problem.features(HYPER, ALL)
-    whole = Block(labels_at(features.values, features.h, data.y), problem.values)
+    prepared = prepare(data)
+    features = prepared.features(HYPER, ALL)
+    whole = Block(label_map(features.values, features.h, data.y), prepared.values)
     rows = [jnp.arange(0, 5), jnp.arange(5, 12)]
-    parts = [Block(labels_at(features.values[r], features.h, data.y.take(r)), problem.values[:, r]) for r in rows]
+    parts = [Block(label_map(features.values[r], features.h, data.y.take(r)), prepared.values[:, r]) for r in rows]
     one, two = (System(blocks, 1e-2).solve(*EXACT).x for blocks in ([whole], parts))
     np.testing.assert_allclose(one, two, atol=1e-10)
 
@@ -186,6 +188,6 @@ def test_a_linear_map_gives_ridge_regression(x64):
     data = Samples(u, Shared(y), jnp.einsum("nmd,mp->npd", u, responses), domain=Box.unit(1))
     ridge = Regression.fit(data, components=7, strength=1e-12)
     hyper = Hyperparameters(length=1e6, damping=0.0, linear=1e3, noise=1e-8, location_lengths=(1e-3,))
-    operator, _ = as_problem(data).solve(hyper, ALL, EXACT)
+    operator, _ = prepare(data).solve(hyper, ALL, EXACT)
     new = jnp.asarray(rng.normal(size=(7, 1)))
     np.testing.assert_allclose(operator(new, y), ridge(new, y), atol=1e-5)

@@ -15,9 +15,10 @@ import pytest
 import loca
 from loca.data import Free, Part, Samples, Shared, StoreSchema, samples_to_arrays, write_store
 from loca.domains import Box, Sphere
+from loca.durable import Resumable
 from loca.gaussian import Hyperparameters, solve
-from loca.gaussian.problem import Accuracy, Problem, Ranks
-from loca.gaussian.search import Fold, Stage, Trial, Trials, search
+from loca.gaussian.equation import Accuracy, PreparedData, Ranks
+from loca.gaussian.search import Fold, Stage, error_of_the_mean, search, trial
 from loca.gaussian.solve import OPERATIONS, RANKS, affordable
 from loca.metrics import relative_l2
 from loca.models import Regression
@@ -49,7 +50,8 @@ def test_without_arguments_it_beats_ridge_and_reports_its_search():
     operator, report = solve(train)
     assert error(operator, test) < 0.2 * error(Regression.fit(train), test)
     assert min(trial.error for trial in report.trials) < report.trials[0].error
-    assert str(report).count("\n") == len(report.trials) + 1
+    assert "\n".join(str(report).splitlines()[-1:]).startswith("solved in")
+    assert max(map(len, str(report).splitlines())) < 80
     assert report.residual < 1e-4
     z = jnp.stack(
         [(s - operator(u, test.y.y)) / operator.std(u, test.y.y) for u, s in zip(test.u, test.s, strict=True)]
@@ -66,10 +68,9 @@ def test_the_better_of_two_transforms_is_chosen():
     plain = functions(40)
     data = dataclasses.replace(plain, u=jnp.exp(2.0 * plain.u))
     fold = Fold(data.take(jnp.arange(30)), data.take(jnp.arange(30, 40)))
-    trials = Trials(None, show=False)
-    best = search([fold], HYPER, [Stage(30, Ranks(*FEW), (), 4, 1000)], trials)
+    best, trials = search([fold], HYPER, [Stage(30, Ranks(*FEW), (), 4, 1000)])
     assert dict(best.transforms)[data.inputs[0].name] == "log"
-    assert min(trials.rows, key=lambda trial: trial.error).hyperparameters == best
+    assert min(trials, key=lambda trial: trial.error).hyperparameters == best
 
 
 @pytest.mark.slow
@@ -80,10 +81,10 @@ def test_noisy_inputs_have_a_nugget():
     data = data.observe(jax.random.key(1), 12)
     fold = Fold(data.take(jnp.arange(120)), data.take(jnp.arange(120, 160)))
     stage = Stage(120, Ranks(120, 16), (4.0, 2.0), 40, 5000)
-    without, found = Trials(None, show=False), Trials(None, show=False)
-    search([fold], HYPER, [stage], without)
-    assert search([fold], HYPER, [stage._replace(nugget=True)], found).nugget > 0.0
-    assert min(trial.error for trial in found.rows) < 0.98 * min(trial.error for trial in without.rows)
+    _, without = search([fold], HYPER, [stage])
+    best, found = search([fold], HYPER, [stage._replace(nugget=True)])
+    assert best.nugget > 0.0
+    assert min(trial.error for trial in found) < 0.98 * min(trial.error for trial in without)
 
 
 def test_very_many_functions_leave_enough_features():
@@ -101,49 +102,116 @@ def test_further_trials_compile_nothing(caplog):
     data = functions()
     scattered = dataclasses.replace(data, y=Free(jnp.broadcast_to(data.y.points, (40, 16, 1))))
     for each in (data, data.observe(jax.random.key(0), 4), scattered):
-        problem = Problem.fit(each, ())
+        prepared = PreparedData.fit(each, ())
         for nugget in (0.0, 1e-3):
             first = dataclasses.replace(HYPER, nugget=nugget)
             other = dataclasses.replace(HYPER, length=1.5, noise=2e-4, nugget=2.0 * nugget, location_lengths=(0.3,))
-            problem.solve(first, Ranks(*FEW), Accuracy(1e-4, 50))
+            prepared.solve(first, Ranks(*FEW), Accuracy(1e-4, 50))
             with jax.log_compiles():
-                problem.solve(other, Ranks(*FEW), Accuracy(1e-4, 50))
+                prepared.solve(other, Ranks(*FEW), Accuracy(1e-4, 50))
             assert [record.message for record in caplog.records if "Compiling" in record.message] == []
 
 
 def test_trials_share_the_features_that_they_do_not_change():
-    def features(problem, **changes):
-        return problem.features(dataclasses.replace(HYPER, **changes), Ranks(*FEW))
+    def features(prepared, **changes):
+        return prepared.features(dataclasses.replace(HYPER, **changes), Ranks(*FEW))
 
-    problem = Problem.fit(functions(), ())
+    prepared = PreparedData.fit(functions(), ())
     first, noisy, longer, wider = (
-        features(problem, **changes) for changes in ({}, {"noise": 1e-2}, {"length": 3.0}, {"location_lengths": (0.2,)})
+        features(prepared, **changes)
+        for changes in ({}, {"noise": 1e-2}, {"length": 3.0}, {"location_lengths": (0.2,)})
     )
     assert noisy.f is first.f
     assert noisy.h is first.h is longer.h
     assert wider.f is first.f
     for found, changes in ((longer, {"length": 3.0}), (wider, {"location_lengths": (0.2,)})):
-        jax.tree.map(np.testing.assert_array_equal, found, features(Problem.fit(functions(), ()), **changes))
+        jax.tree.map(np.testing.assert_array_equal, found, features(PreparedData.fit(functions(), ()), **changes))
 
 
-def test_a_trial_is_not_run_again(tmp_path):
-    """Nor if the process was killed while it wrote the next one."""
-    trial = Trial(0, HYPER, 0.5, 3, 0.1)
-    Trials(tmp_path, show=False).get(0, HYPER, lambda: trial)
-    with (tmp_path / "trials.jsonl").open("a") as file:
-        file.write('{"stage": 0, "hyper')
-    resumed = Trials(tmp_path, show=False)
-    assert resumed.get(0, HYPER, pytest.fail) == trial
-    resumed.get(1, HYPER, lambda: trial._replace(stage=1))
-    assert len((tmp_path / "trials.jsonl").read_text().splitlines()) == 2
+def test_a_trial_is_not_run_again(tmp_path, monkeypatch):
+    data = functions(20)
+    arguments = (
+        [Fold(data.take(jnp.arange(15)), data.take(jnp.arange(15, 20)))],
+        HYPER,
+        [Stage(15, Ranks(*FEW), (2.0,), 3, 99)],
+    )
+    with Resumable(tmp_path, {}) as work:
+        best, trials = search(*arguments, work=work)
+        monkeypatch.setattr("loca.gaussian.search.trial", pytest.fail)
+        assert search(*arguments, work=work) == (best, trials)
+    assert len(trials) == 3
+
+
+def test_an_operator_that_is_not_finite_is_refused():
+    """Squares of such values overflow; outputs in other units would be solved for."""
+    data = functions(20)
+    for large in (dataclasses.replace(data, s=1e30 * data.s), dataclasses.replace(data, u=1e30 * data.u)):
+        with pytest.raises(FloatingPointError, match=r"values up to .*e\+30.*Use other units"):
+            solve(large)
+
+
+def test_a_function_that_is_not_finite_is_named():
+    data = functions(20)
+    broken = dataclasses.replace(data, s=data.s.at[3, 0, 0].set(jnp.nan))
+    with pytest.raises(ValueError, match="the data has values that are not finite: function 3, "):
+        solve(broken)
+    with pytest.raises(ValueError, match="the validation data has values that are not finite: function 3, "):
+        solve(data, validation=broken)
+
+
+@pytest.mark.slow
+def test_contradictory_functions_are_reported():
+    """Every input comes twice, with opposite outputs: nothing is better than the mean."""
+    half = functions(30)
+    data = dataclasses.replace(half, u=jnp.tile(half.u, (2, 1, 1)), s=jnp.concatenate([half.s, -half.s]))
+    with pytest.warns(UserWarning, match="not better than the mean of the labels"):
+        _, report = solve(data, ranks=FEW)
+    assert report.mean_error == pytest.approx(1.0, abs=0.1)
+    assert "WARNING: the operator is not better than the mean of the labels" in str(report)
+
+
+def test_the_error_of_the_mean_and_zero_functions():
+    data = functions(20)
+    held = dataclasses.replace(data.take(jnp.arange(2)), s=data.s[:2].at[1].set(0.0))
+    fold = Fold(data, held)
+    s, means = np.asarray(held.s[0]), [np.mean(np.asarray(data.s), axis) for axis in ((0, 1), 0)]
+    errors = [np.linalg.norm(s - mean) / np.linalg.norm(s) for mean in means]
+    assert error_of_the_mean(fold) == pytest.approx(min(errors), rel=1e-5)
+    found = trial([(PreparedData.fit(data, ()), held)], HYPER, Ranks(*FEW))
+    assert found.error < 0.5  # of the other function; relative to zero every error is infinite
+
+
+def test_hyperparameters_may_be_a_dictionary():
+    """As a line of `trials.jsonl` or its part; other dictionaries are refused by name."""
+    line = json.loads(json.dumps({"stage": 0, "hyperparameters": dataclasses.asdict(HYPER), "error": 0.1}))
+    hyper = dataclasses.replace(HYPER, transforms=(("u", "log"),), amplitudes=(2.0,))
+    assert Hyperparameters.of(line) == Hyperparameters.of(line["hyperparameters"]) == HYPER
+    assert Hyperparameters.of(json.loads(json.dumps(dataclasses.asdict(hyper)))) == hyper
+    for given in ({"scale": 2.0}, [2.0]):
+        with pytest.raises(TypeError, match=r"expected Hyperparameters, a dictionary of them.*length, damping"):
+            Hyperparameters.of(given)
+    for given in ({"length": -1.0}, {"noise": float("nan")}, {"nugget": -1.0}):
+        with pytest.raises(ValueError, match="expected"):
+            Hyperparameters.of(given)
+
+
+def test_error_bars_of_given_hyperparameters_are_chosen_on_held_out_functions():
+    train, test = functions(120), functions(60, 1)
+    by_hand = dataclasses.replace(HYPER, noise=1e-6)
+    operator, report = solve(train, hyperparameters=by_hand)
+    pairs = zip(test.u, test.s, strict=True)
+    inside = [abs(s - operator(u, test.y.y)) < 1.645 * operator.std(u, test.y.y) for u, s in pairs]
+    assert 0.75 < np.mean(inside) < 0.98
+    likely, _ = solve(train, hyperparameters=dataclasses.replace(by_hand, amplitudes=(1.0,)))
+    np.testing.assert_allclose(operator.variance, report.hyperparameters.amplitudes[0] * likely.variance, rtol=1e-5)
 
 
 def test_smaller_eigenvalues_are_kept_in_double_precision():
     """In single precision their features would be round-off."""
-    problem = Problem.fit(functions(60), ())
+    prepared = PreparedData.fit(functions(60), ())
 
     def count():
-        features = problem.features(Hyperparameters(length=20.0), Ranks(60, 8))
+        features = prepared.features(Hyperparameters(length=20.0), Ranks(60, 8))
         return np.any(np.asarray(features.f.projection) != 0.0, axis=0).sum()
 
     single = count()
@@ -165,13 +233,14 @@ def stored(path, data):
 
 def test_further_blocks_of_a_file_compile_nothing(tmp_path, caplog, monkeypatch):
     """Else compiled programs would fill the memory as functions stream."""
-    monkeypatch.setattr("loca.gaussian.problem.STREAMED", 300)  # more than are encoded at once
+    monkeypatch.setattr("loca.gaussian.equation.STREAMED", 300)  # more than are encoded at once
     data = functions(1200).observe(jax.random.key(0), 6)
-    problem, store = Problem.fit(data, ()), stored(tmp_path, data)
+    prepared, store = PreparedData.fit(data, ()), stored(tmp_path, data)
     for count in (600, 1200):
         caplog.clear()
         with jax.log_compiles():
-            problem.solve_streamed(Part(store, np.arange(count)), tmp_path, HYPER, Ranks(*FEW), Accuracy(1e-4, 50))
+            part = Part(store, np.arange(count))
+            prepared.solve(HYPER, Ranks(*FEW), Accuracy(1e-4, 50), stored=(part, tmp_path))
     assert [record.message for record in caplog.records if "Compiling" in record.message] == []
 
 

@@ -12,9 +12,8 @@ from jaxtyping import Array, Float
 from loca.attention import Channels
 from loca.data import Indexed, Normalization, Queries, Shared
 from loca.encoders import Encoder
-from loca.gaussian.correlated import correlated
 from loca.gaussian.features import InputFeatures, LocationFeatures
-from loca.gaussian.labels import labels_at
+from loca.gaussian.labels import label_map, with_nugget
 from loca.gaussian.system import Block, System
 from loca.models import SeparableOperator, Uncertain
 from loca.parameters import Fixed
@@ -141,9 +140,9 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
                 "call `draws` of the operator that `loca.solve` returns for data in memory"
             )
         queries = self.conditions.queries
-        labels = labels_at(self.f(self.conditions.codes), self.h, queries)
+        labels = label_map(self.f(self.conditions.codes), self.h, queries)
         if self.nugget > 0.0:
-            labels = correlated(labels, self.nugget / self.noise)
+            labels = with_nugget(labels, self.nugget / self.noise)
         shape = (count * len(self.coefficients), *self.coefficients.shape[1:])
         prior = jax.random.normal(key, shape)
         values = labels(prior)

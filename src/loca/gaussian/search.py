@@ -1,17 +1,14 @@
-"""The search for hyperparameters on held-out functions."""
+"""The search for hyperparameters on held-out functions: a loop over trials."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -20,15 +17,20 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from loca.data import Indexed, Queries, Samples, Shared, columns
+from loca.durable import Resumable, json_digest
 from loca.encoders import Encoder
+from loca.gaussian.equation import Accuracy, PreparedData, Ranks
+from loca.gaussian.hyperparameters import Hyperparameters, moves, with_nugget
 from loca.gaussian.operator import GaussianOperator
-from loca.gaussian.problem import Accuracy, Hyperparameters, Problem, Ranks
 from loca.metrics import relative_l2
 from loca.models import standardized_errors
 from loca.typing import Input
 
 ACCURACY = Accuracy(tolerance=3e-4, limit=100)
 """Of the solve in a trial: hyperparameters that need more iterations are not worth them."""
+
+NOT_FINITE = 1e9
+"""The error of a trial whose predictions are not finite."""
 
 GAIN = 0.995
 """A move must lower the error by half a percent."""
@@ -52,6 +54,76 @@ LABELS = 5
 """The least number of labels at each location from which means and scales per location are tried."""
 
 
+# ---- one trial -------------------------------------------------------------------------------------------------------
+
+
+class Fold(NamedTuple):
+    """Functions to solve with, and others to compare predictions with."""
+
+    train: Samples
+    held: Samples
+
+
+class Trial(NamedTuple):
+    """The mean relative L2 error on held-out functions of one choice of hyperparameters."""
+
+    stage: int
+    hyperparameters: Hyperparameters
+    error: float
+    iterations: int
+    seconds: float
+
+
+def trial(folds: Sequence[tuple[PreparedData, Samples]], hyper: Hyperparameters, ranks: Ranks, stage: int = 0) -> Trial:
+    """Solve for the training functions of every fold, and compare predictions for those that are held out.
+
+    **Arguments:**
+
+    - `folds`: training functions with the transforms of the hyperparameters, and functions that are held out.
+    - `hyper`, `ranks`: of the operator.
+    - `stage`: the number of the stage of the search, for the result.
+    """
+    begun = time.perf_counter()
+    errors, iterations = [], 0
+    for train, held in folds:
+        try:
+            operator, found = train.solve(hyper, ranks, ACCURACY)
+        except FloatingPointError:
+            errors.append(math.inf)
+        else:
+            errors.append(float(mean_error(operator, held.u, held.y, held.s)))
+            iterations = max(iterations, found.iterations)
+    error = float(np.mean(errors))
+    return Trial(stage, hyper, error if math.isfinite(error) else NOT_FINITE, iterations, time.perf_counter() - begun)
+
+
+@eqx.filter_jit
+def mean_error(operator: GaussianOperator, u: Input, queries: Queries, s: Float[Array, "N P d_s"]) -> Float[Array, ""]:
+    """The mean relative L2 error over functions and channels, except those that are zero everywhere."""
+    return jnp.mean(relative_l2(operator.predict(u, queries), s), where=jnp.any(s != 0.0, axis=1))
+
+
+def error_of_the_mean(fold: Fold) -> float:
+    """The mean relative L2 error of the mean of all training labels, or of those at each location if that is less."""
+    s, held = np.asarray(fold.train.s, float), np.asarray(fold.held.s, float)
+    means = [s.mean(axis=(0, 1))]
+    if isinstance(fold.train.y, Shared) and s.shape[1] == held.shape[1]:
+        means.append(s.mean(axis=0))
+    errors = (relative_l2(np.broadcast_to(mean, held.shape), held) for mean in means)
+    return min(float(np.mean(each, where=(held != 0.0).any(axis=1))) for each in errors)
+
+
+def amplitudes(operator: GaussianOperator, held: Samples) -> tuple[float, ...]:
+    """Factors of σ² with which 90 % of the labels of held-out functions are within the interval for 90 %."""
+    held = held.take(jnp.arange(min(HELD, len(held))))
+    held = held.observe(jax.random.key(0), min(HELD_LABELS, held.y.count))
+    scores = standardized_errors(operator, held.u, held.y, held.s)
+    return tuple(((jnp.quantile(scores, 0.9, axis=(0, 1)) / NORMAL_QUANTILE) ** 2).tolist())
+
+
+# ---- the loop --------------------------------------------------------------------------------------------------------
+
+
 class Stage(NamedTuple):
     """One stage of the search.
 
@@ -73,14 +145,111 @@ class Stage(NamedTuple):
     nugget: bool = False
 
 
-class Trial(NamedTuple):
-    """One row of the search: the mean relative L2 error on held-out functions of one choice of hyperparameters."""
+def search(
+    folds: Sequence[Fold], best: Hyperparameters, stages: Sequence[Stage], *, encoder: Encoder | None = None,
+    work: Resumable | None = None, show: bool = False,
+) -> tuple[Hyperparameters, list[Trial]]:  # fmt: skip
+    """Change one hyperparameter at a time as long as the error on held-out functions falls; coarsely first.
 
-    stage: int
-    hyperparameters: Hyperparameters
-    error: float
-    iterations: int
-    seconds: float
+    **Arguments:**
+
+    - `folds`: of the data.
+    - `best`: where to start.
+    - `stages`: what to try.
+    - `encoder`: of the inputs, if they do not have principal components.
+    - `work`: keeps the trials, so that a search can resume.
+    - `show`: print every trial.
+
+    **Returns:**
+
+    The best hyperparameters and all trials.
+    """
+    trials: list[Trial] = []
+
+    @functools.cache
+    def whole(fold: int, transforms: tuple[tuple[str, str], ...]) -> PreparedData:
+        return PreparedData.fit(folds[fold].train, transforms, encoder)
+
+    @functools.cache
+    def prepared(transforms: tuple[tuple[str, str], ...], count: int) -> list[tuple[PreparedData, Samples]]:
+        return [(whole(i, transforms).first(count), fold.held) for i, fold in enumerate(folds)]
+
+    def run(number: int, stage: Stage, hyper: Hyperparameters) -> Trial:
+        def compute() -> dict[str, Any]:
+            found = trial(prepared(hyper.transforms, stage.functions), hyper, stage.ranks, number)
+            return found._asdict() | {"hyperparameters": dataclasses.asdict(hyper)}
+
+        row = compute() if work is None else work.once(json_digest([number, dataclasses.asdict(hyper)]), compute)
+        trials.append(Trial(**row | {"hyperparameters": hyper}))
+        if show:
+            print(*([] if trials[1:] else [HEADER]), table_row(trials[-1]), sep="\n", file=sys.stderr)  # noqa: T201
+        return trials[-1]
+
+    for number, stage in enumerate(stages):
+        descent = Descent(functools.partial(run, number, stage), stage, is_first=number == 0)
+        if number == 0:
+            best = descent.try_transforms(best, transforms_to_try(folds[0].train))
+        for factor in stage.factors:
+            best = descent.walk(best, factor)
+            if number == 0 and stage.nugget and factor == stage.factors[0]:
+                best = descent.try_nugget(best, factor)
+    return best, trials
+
+
+class Descent:
+    """One stage of the search: moves from the best hyperparameters while trials and iterations are left."""
+
+    def __init__(self, run: Callable[[Hyperparameters], Trial], stage: Stage, *, is_first: bool):
+        self.run, self.stage, self.is_first = run, stage, is_first
+        self.trials_left, self.iterations_left = stage.trials, stage.iterations
+        self.known: dict[Hyperparameters, float] = {}
+
+    def error(self, hyper: Hyperparameters) -> float:
+        """The error on held-out functions; infinite if no trial is left."""
+        if hyper not in self.known:
+            if self.trials_left <= 0 or self.iterations_left <= 0:
+                return math.inf
+            found = self.run(hyper)
+            self.known[hyper] = found.error
+            self.trials_left, self.iterations_left = self.trials_left - 1, self.iterations_left - found.iterations
+        return self.known[hyper]
+
+    def walk(self, best: Hyperparameters, factor: float) -> Hyperparameters:
+        """Make moves of one size as long as one of them lowers the error."""
+        few = not self.is_first
+        moved, hopeless = self.error(best) < math.inf, set[tuple[int, int]]()
+        while moved:
+            moved = False
+            for choice in range(len(moves(best, factor, few))):
+                for direction in (each for each in range(2) if (choice, each) not in hopeless):
+                    before = best
+                    while self.error(hyper := moves(best, factor, few=few)[choice][direction]) < GAIN * self.error(
+                        best
+                    ):
+                        best = hyper
+                    if self.error(hyper) > HOPELESS * self.error(best):
+                        hopeless.add((choice, direction))
+                    if best is not before:
+                        moved = True
+                        break
+        return best
+
+    def try_transforms(self, best: Hyperparameters, changes: Sequence[Mapping[str, str]]) -> Hyperparameters:
+        """Keep the transforms that lower the error."""
+        for change in changes:
+            transforms = tuple(sorted({**dict(best.transforms), **change}.items()))
+            best = min(best, dataclasses.replace(best, transforms=transforms), key=self.error)
+        return best
+
+    def try_nugget(self, best: Hyperparameters, factor: float) -> Hyperparameters:
+        """Keep a nugget if it lowers the error by enough; its trials are not among those of the stage."""
+        budget = self.trials_left, self.iterations_left
+        self.trials_left, self.iterations_left = NUGGET_TRIALS, self.stage.iterations // 4
+        nugget = min(with_nugget(best), key=self.error)
+        if self.error(nugget) < NUGGET_GAIN * self.error(best):
+            best = self.walk(nugget, factor)
+        self.trials_left, self.iterations_left = budget
+        return best
 
 
 COLUMNS = ("length", "damping", "linear", "noise", "nugget", "error", "seconds")
@@ -91,159 +260,13 @@ def table_row(trial: Trial) -> str:
     """One line of the table of trials."""
     h = trial.hyperparameters
     lengths = " ".join(f"{each:.3g}" for each in h.location_lengths)
-    names = "".join(f", {transform} of {name}" for name, transform in h.transforms)
     return (
         f"{trial.stage:>5}{h.length:>9.3g}{h.damping:>9.2g}{h.linear:>9.3g}{h.noise:>9.2g}{h.nugget:>9.2g}"
-        f"{trial.error:>9.5f}{trial.seconds:>9.1f}  {lengths}{names}"
+        f"{trial.error:>9.5f}{trial.seconds:>9.1f}  {lengths}"
     )
 
 
-class Fold(NamedTuple):
-    """Functions to solve with, and others to compare predictions with."""
-
-    train: Samples
-    held: Samples
-
-
-class Trials:
-    """The trials of a search; kept in a file of JSON lines if a directory is given, so that a search can resume."""
-
-    def __init__(self, directory: Path | None, *, show: bool):
-        self.path = None if directory is None else directory / "trials.jsonl"
-        self.show = show
-        self.rows: list[Trial] = []
-        self._known: dict[tuple[int, Hyperparameters], Trial] = {}
-        if self.path is not None and self.path.exists():
-            for line in self.path.read_text().splitlines():
-                try:
-                    row = json.loads(line)
-                except json.JSONDecodeError:  # the process was killed while it wrote the last line
-                    break
-                trial = Trial(**row | {"hyperparameters": Hyperparameters.from_json(row["hyperparameters"])})
-                self._known[trial.stage, trial.hyperparameters] = trial
-
-    def get(self, stage: int, hyper: Hyperparameters, run: Callable[[], Trial]) -> Trial:
-        """A trial from the file, or else from `run`."""
-        known = self._known.get((stage, hyper))
-        trial = run() if known is None else known
-        if known is None and self.path is not None:
-            self._write(trial)
-        if self.show:
-            print(*([] if self.rows else [HEADER]), table_row(trial), sep="\n", file=sys.stderr)  # noqa: T201
-        self.rows.append(trial)
-        return trial
-
-    def _write(self, trial: Trial) -> None:
-        assert self.path is not None
-        row = trial._asdict() | {"hyperparameters": dataclasses.asdict(trial.hyperparameters)}
-        whole = self.path.read_bytes() if self.path.exists() else b""
-        with self.path.open("wb" if not whole.endswith(b"\n") else "ab") as file:
-            if whole and not whole.endswith(b"\n"):  # remove a half-written line
-                file.write(whole[: whole.rfind(b"\n") + 1])
-            file.write(json.dumps(row).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def search(
-    folds: Sequence[Fold], start: Hyperparameters, stages: Sequence[Stage], trials: Trials,
-    encoder: Encoder | None = None,
-) -> Hyperparameters:  # fmt: skip
-    """Change one hyperparameter at a time as long as the error on held-out functions falls; coarsely first."""
-
-    @functools.cache
-    def whole(fold: int, transforms: tuple[tuple[str, str], ...]) -> Problem:
-        return Problem.fit(folds[fold].train, transforms, encoder)
-
-    @functools.cache
-    def problem(fold: int, transforms: tuple[tuple[str, str], ...], functions: int) -> Problem:
-        return whole(fold, transforms).first(functions)
-
-    best = start
-    for number, stage in enumerate(stages):
-        best = descend(folds, best, number, stage, trials, problem)
-    return best
-
-
-def descend(
-    folds: Sequence[Fold], best: Hyperparameters, number: int, stage: Stage, trials: Trials,
-    problem: Callable[[int, tuple[tuple[str, str], ...], int], Problem],
-) -> Hyperparameters:  # fmt: skip
-    """One stage of the search."""
-    known: dict[Hyperparameters, Trial] = {}
-
-    def run(hyper: Hyperparameters) -> Trial:
-        begun = time.perf_counter()
-        errors, iterations = [], 0
-        for i, (_, held) in enumerate(folds):
-            operator, found = problem(i, hyper.transforms, stage.functions).solve(hyper, stage.ranks, ACCURACY)
-            errors.append(float(mean_error(operator, held.u, held.y, held.s)))
-            iterations = max(iterations, found.iterations)
-        error = float(np.mean(errors))
-        return Trial(number, hyper, error if np.isfinite(error) else 1e9, iterations, time.perf_counter() - begun)
-
-    trials_left, iterations_left = stage.trials, stage.iterations
-
-    def error(hyper: Hyperparameters) -> float:
-        nonlocal trials_left, iterations_left
-        if hyper not in known:
-            if trials_left <= 0 or iterations_left <= 0:
-                return math.inf
-            known[hyper] = trials.get(number, hyper, lambda: run(hyper))
-            trials_left, iterations_left = trials_left - 1, iterations_left - known[hyper].iterations
-        return known[hyper].error
-
-    def walk(best: Hyperparameters, factor: float) -> Hyperparameters:
-        """Make moves of one size as long as one of them lowers the error."""
-        few = number > 0
-        moved, hopeless = error(best) < math.inf, set[tuple[int, int]]()
-        while moved:
-            moved = False
-            for choice in range(len(list(best.moves(factor, few=few)))):
-                for direction in (each for each in range(2) if (choice, each) not in hopeless):
-                    before = best
-                    while error(hyper := moved_by(best, factor, few, choice, direction)) < GAIN * error(best):
-                        best = hyper
-                    if error(hyper) > HOPELESS * error(best):
-                        hopeless.add((choice, direction))
-                    if best is not before:
-                        moved = True
-                        break
-        return best
-
-    if number == 0:
-        for change in transforms_to_try(folds[0].train):
-            transforms = tuple(sorted({**dict(best.transforms), **change}.items()))
-            best = min(best, dataclasses.replace(best, transforms=transforms), key=error)
-    for factor in stage.factors:
-        best = walk(best, factor)
-        if number == 0 and stage.nugget and factor == stage.factors[0]:
-            budget = trials_left, iterations_left
-            trials_left, iterations_left = NUGGET_TRIALS, stage.iterations // 4
-            nugget = min(best.with_nugget(), key=error)
-            if error(nugget) < NUGGET_GAIN * error(best):
-                best = walk(nugget, factor)
-            trials_left, iterations_left = budget
-    return best
-
-
-def moved_by(best: Hyperparameters, factor: float, few: bool, choice: int, direction: int) -> Hyperparameters:
-    """The hyperparameters after one move."""
-    return dataclasses.replace(best, **list(best.moves(factor, few=few))[choice][direction])
-
-
-@eqx.filter_jit
-def mean_error(operator: GaussianOperator, u: Input, queries: Queries, s: Float[Array, "N P d_s"]) -> Float[Array, ""]:
-    """The mean relative L2 error."""
-    return jnp.mean(relative_l2(operator.predict(u, queries), s))
-
-
-def amplitudes(operator: GaussianOperator, held: Samples) -> tuple[float, ...]:
-    """Factors of σ² with which 90 % of the labels of held-out functions are within the interval for 90 %."""
-    held = held.take(jnp.arange(min(HELD, len(held))))
-    held = held.observe(jax.random.key(0), min(HELD_LABELS, held.y.count))
-    scores = standardized_errors(operator, held.u, held.y, held.s)
-    return tuple(((jnp.quantile(scores, 0.9, axis=(0, 1)) / NORMAL_QUANTILE) ** 2).tolist())
+# ---- transforms ------------------------------------------------------------------------------------------------------
 
 
 def transforms_to_try(data: Samples) -> list[Mapping[str, str]]:

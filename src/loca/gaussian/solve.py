@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
 import os
 import sys
 import tempfile
 import time
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from loca.data import Free, Indexed, Records, Samples, Shared, data_digest
-from loca.durable import is_started, write_request
+from loca.data import Free, Indexed, Records, Samples, Shared, check_finite, data_digest
+from loca.durable import Resumable, write_atomically
 from loca.encoders import Encoder
+from loca.gaussian.equation import Accuracy, PreparedData, Ranks
 from loca.gaussian.features import grid_axes
+from loca.gaussian.hyperparameters import Hyperparameters
 from loca.gaussian.labels import free_cost, label_costs
 from loca.gaussian.operator import GaussianOperator
-from loca.gaussian.problem import Accuracy, Hyperparameters, Problem, Ranks
 from loca.gaussian.search import ACCURACY as TRIAL_ACCURACY
-from loca.gaussian.search import HEADER, Fold, Stage, Trial, Trials, amplitudes, search, table_row
+from loca.gaussian.search import Fold, Stage, Trial, amplitudes, error_of_the_mean, search
 
 RANKS = Ranks(2048, 1024)
 """The number of features of inputs and of locations, at most, unless given."""
@@ -60,35 +66,77 @@ EXAMPLES = 4096
 """Functions of a stream for the search, the normalization, the encoder and the landmarks."""
 
 
+BETTER = 0.97
+"""An operator that is better than the mean of the labels has at most this fraction of its error."""
+
+TRIALS_FILE = "trials.jsonl"
+"""The file with the trials of a search, one on each line."""
+
+
 @dataclasses.dataclass(frozen=True)
 class SolveReport:
-    """How an operator was found; prints as a table.
+    """How an operator was found; prints as a short table.
 
     **Arguments:**
 
     - `trials`: of the search.
     - `hyperparameters`: the best of them.
+    - `mean_error`: the mean relative L2 error of the mean of the labels on the functions of the trials; None without a
+      search.
     - `iterations`, `residual`: of the last solve.
     - `seconds`, `solve_seconds`: in total, and of the last solve alone.
     """
 
     trials: tuple[Trial, ...]
     hyperparameters: Hyperparameters
+    mean_error: float | None
     iterations: int
     residual: float
     seconds: float
     solve_seconds: float
 
+    @property
+    def error(self) -> float | None:
+        """The error of the best trial of the last stage; None without a search."""
+        last = [trial.error for trial in self.trials if trial.stage == self.trials[-1].stage]
+        return min(last, default=None)
+
+    @property
+    def warning(self) -> str:
+        """What is wrong with the operator; empty if nothing is known to be."""
+        if self.error is None or self.mean_error is None or self.error < BETTER * self.mean_error:
+            return ""
+        return (
+            f"the operator is not better than the mean of the labels: errors of {100.0 * self.error:.3g} % and "
+            f"{100.0 * self.mean_error:.3g} % on held-out functions. Do equal inputs have different outputs? Are the "
+            "inputs and outputs in the same order? Do the inputs determine the outputs?"
+        )
+
     def __str__(self) -> str:
+        lines = []
+        if self.trials:
+            lines.append(f"{'stage':>5}{'trials':>8}{'first error':>13}{'best error':>13}{'seconds':>9}")
+        for stage in sorted({trial.stage for trial in self.trials}):
+            own = [trial for trial in self.trials if trial.stage == stage]
+            best, seconds = min(trial.error for trial in own), sum(trial.seconds for trial in own)
+            lines.append(f"{stage:>5}{len(own):>8}{own[0].error:>13.5g}{best:>13.5g}{seconds:>9.1f}")
+        for field in dataclasses.fields(self.hyperparameters):
+            value = getattr(self.hyperparameters, field.name)
+            if field.name == "transforms":
+                text = ", ".join(f"{transform} of {name}" for name, transform in value) or "none"
+            else:
+                text = " ".join(f"{each:.3g}" for each in (value if isinstance(value, tuple) else (value,)))
+            lines.append(f"{field.name:<17} {text}")
         last = f"solved in {self.solve_seconds:.1f} s, {self.iterations} iterations, residual {self.residual:.1e}"
-        return "\n".join([HEADER, *map(table_row, self.trials), f"{last}; {self.seconds:.1f} s in total"])
+        lines.append(f"{last}; {self.seconds:.1f} s in total")
+        return "\n".join([*lines, f"WARNING: {self.warning}"] if self.warning else lines)
 
 
 def solve(
     data: Samples | Records,
     *,
     validation: Samples | None = None,
-    hyperparameters: Hyperparameters | None = None,
+    hyperparameters: Hyperparameters | Mapping[str, Any] | None = None,
     ranks: tuple[int, int] | None = None,
     encoder: Encoder | None = None,
     seed: int = 0,
@@ -105,7 +153,7 @@ def solve(
     - `data`: training functions in memory or in a file. Those in a file are read block by block, so that memory does
       not grow with their number.
     - `validation`: functions to choose hyperparameters on; by default part of the data, which the last solve also uses.
-    - `hyperparameters`: of an earlier report; skip the search.
+    - `hyperparameters`: of an earlier report, or as a dictionary; skip the search.
     - `ranks`: the number of features of inputs and of locations. More are more accurate and slower. By default at most
       (2048, 1024), and fewer for much data, so that an iteration takes about a second on two cores.
     - `encoder`: of the inputs; by default their principal components.
@@ -116,42 +164,55 @@ def solve(
 
     **Returns:**
 
-    The operator and a report.
+    The operator and a report. A warning says so if the operator is not better than the mean of the labels; if it is not
+    finite, because values overflow, `FloatingPointError` is raised.
     """
     start = time.perf_counter()
     show = sys.stderr.isatty() if progress is None else progress
+    for samples, what in ((data, "the data"), (validation, "the validation data")):
+        if isinstance(samples, Samples):
+            check_finite(samples, what)
     order = np.random.default_rng(seed).permutation(len(data))
     example = data.take(jnp.asarray(order)) if isinstance(data, Samples) else data.load(np.sort(order[:EXAMPLES]))
-    trials = Trials(None if directory is None else prepared(Path(directory), data, validation, seed, ranks), show=show)
-    best = hyperparameters
-    if best is None:
-        axes = 1 if example.domain.is_geographic else example.domain.dimension
-        best = Hyperparameters(location_lengths=(0.5,) * axes)
-        if len(example) >= 5 or validation is not None:
-            plan = stages(example, Ranks(*ranks or RANKS), len(data))
-            best = search(folds(example, validation), best, plan, trials, encoder)
-    begun = time.perf_counter()
-    problem = Problem.fit(example, best.transforms, encoder)
-    report = show_iteration if show else None
-    chosen = Ranks(*ranks or affordable(RANKS, example, len(data), OPERATIONS))
-    if isinstance(data, Samples):
-        operator, found = problem.solve(best, chosen, ACCURACY, report, mesh)
-    else:
-        with tempfile.TemporaryDirectory(dir=directory) as scratch:
-            streamed = problem.solve_streamed
-            operator, found = streamed(data, Path(scratch), best, chosen, ACCURACY, report, mesh)
+    is_split = validation is not None or len(example) >= 5
+    held = folds(example, validation) if is_split else []
+    best = None if hyperparameters is None else Hyperparameters.of(hyperparameters)
+    trials, worst = [], None
+    with contextlib.ExitStack() as stack:
+        work = None
+        if directory is not None:
+            work = stack.enter_context(Resumable(Path(directory), request(data, validation, seed, ranks)))
+        if best is None:
+            axes = 1 if example.domain.is_geographic else example.domain.dimension
+            best = Hyperparameters(location_lengths=(0.5,) * axes)
+            if is_split:
+                plan = stages(example, Ranks(*ranks or RANKS), len(data))
+                best, trials = search(held, best, plan, encoder=encoder, work=work, show=show)
+                worst = float(np.mean([error_of_the_mean(fold) for fold in held]))
+        if work is not None:
+            write_trials(work.directory / TRIALS_FILE, trials)
+        begun = time.perf_counter()
+        chosen = Ranks(*ranks or affordable(RANKS, example, len(data), OPERATIONS))
+        stored = None
+        if not isinstance(data, Samples):
+            stored = data, Path(stack.enter_context(tempfile.TemporaryDirectory(dir=directory)))
+        operator, found = PreparedData.fit(example, best.transforms, encoder).solve(
+            best, chosen, ACCURACY, stored=stored, report=show_iteration if show else None, mesh=mesh
+        )
     if show:
         print(file=sys.stderr)  # noqa: T201
-    del problem  # its features may be large
     solved = time.perf_counter()
     if validation is not None:
         best = dataclasses.replace(best, amplitudes=amplitudes(operator, validation))
-    elif trials.rows:
-        best = dataclasses.replace(best, amplitudes=held_out_amplitudes(folds(example, None), best, chosen, encoder))
+    elif is_split and not best.amplitudes:
+        best = dataclasses.replace(best, amplitudes=held_out_amplitudes(held, best, chosen, encoder))
     if best.amplitudes:
         operator = dataclasses.replace(operator, variance=jnp.asarray(best.amplitudes) * operator.variance)
     seconds = time.perf_counter() - start
-    return operator, SolveReport(tuple(trials.rows), best, found.iterations, found.residual, seconds, solved - begun)
+    report = SolveReport(tuple(trials), best, worst, found.iterations, found.residual, seconds, solved - begun)
+    if report.warning:
+        warnings.warn(report.warning, stacklevel=2)
+    return operator, report
 
 
 def held_out_amplitudes(
@@ -160,21 +221,23 @@ def held_out_amplitudes(
     """The mean amplitudes for held-out functions, from operators that were solved for without them."""
     found = []
     for train, held in folds:
-        operator, _ = Problem.fit(train, hyper.transforms, encoder).solve(hyper, ranks, TRIAL_ACCURACY)
+        operator, _ = PreparedData.fit(train, hyper.transforms, encoder).solve(hyper, ranks, TRIAL_ACCURACY)
         found.append(amplitudes(operator, held))
     return tuple(np.mean(found, axis=0).tolist())
 
 
-def prepared(
-    directory: Path, data: Samples | Records, validation: Samples | None, seed: int, ranks: tuple[int, int] | None
-) -> Path:
-    """The directory of a search, after a check that it was not started for other data."""
-    directory.mkdir(parents=True, exist_ok=True)
+def request(
+    data: Samples | Records, validation: Samples | None, seed: int, ranks: tuple[int, int] | None
+) -> dict[str, Any]:
+    """What the trials of a search depend on."""
     digests = {"data": data_digest(data), "validation": None if validation is None else data_digest(validation)}
-    request = {"provenance": {}, **digests, "seed": seed, "ranks": ranks and list(ranks)}
-    if not is_started(directory, request):
-        write_request(directory, request)
-    return directory
+    return {**digests, "seed": seed, "ranks": ranks and list(ranks)}
+
+
+def write_trials(path: Path, trials: Sequence[Trial]) -> None:
+    """Write one line of JSON for every trial."""
+    rows = [trial._asdict() | {"hyperparameters": dataclasses.asdict(trial.hyperparameters)} for trial in trials]
+    write_atomically(path, lambda file: file.writelines(json.dumps(row).encode() + b"\n" for row in rows))
 
 
 def folds(data: Samples, validation: Samples | None) -> list[Fold]:
@@ -183,7 +246,8 @@ def folds(data: Samples, validation: Samples | None) -> list[Fold]:
         return [Fold(data, validation.take(jnp.arange(min(HELD, len(validation)))))]
     rows = np.arange(len(data))
     held = [rows[i::3] for i in range(3)] if len(data) < FEW else [rows[-min(HELD, len(data) // 5) :]]
-    return [Fold(data.take(jnp.asarray(np.setdiff1d(rows, each))), data.take(jnp.asarray(each))) for each in held]
+    split = [(jnp.asarray(np.setdiff1d(rows, each)), jnp.asarray(each)) for each in held]
+    return [Fold(data.take(train), data.take(each)) for train, each in split]
 
 
 def stages(data: Samples, ranks: Ranks, functions: int) -> list[Stage]:

@@ -14,18 +14,18 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
 from loca.devices import FUNCTIONS, pad_to_multiple
-from loca.gaussian.labels import Labels, Values
+from loca.gaussian.labels import LabelMap, Values
 from loca.typing import PyTree
 
 Unknowns = Float[Array, "S r_u r_y"]
-Report = Callable[[int, float], object]
+IterationCallback = Callable[[int, float], object]
 """Called after every iteration with its number and the largest residual; its result is ignored."""
 
 
 class Block(NamedTuple):
     """Some functions: where they are labeled, and the values of their labels."""
 
-    labels: Labels
+    labels: LabelMap
     values: Values
 
 
@@ -41,7 +41,7 @@ class System:
     """
 
     def __init__(self, blocks: Iterable[Block], noise: float, mesh: Mesh | None = None):
-        self.noise, self.mesh = noise, mesh
+        self.noise, self.mesh, self.given = noise, mesh, blocks
         self.blocks = blocks if mesh is None else OnMesh(blocks, mesh)
         self.power = self._sum(squares)
         """diag A − λ."""
@@ -54,13 +54,14 @@ class System:
     def __call__(self, c: Unknowns) -> Unknowns:
         return self._sum(normal, c) + self.noise * c
 
-    def solve(self, tolerance: float, limit: int, report: Report | None = None) -> Solution:
+    def solve(self, tolerance: float, limit: int, report: IterationCallback | None = None) -> Solution:
         """The coefficients for the values of the labels."""
         return conjugate_gradients(self, self._sum(adjoint), self.preconditioner, tolerance, limit, report)
 
-    def misfit(self, c: Unknowns) -> Float[Array, " S"]:
-        """Σ (s − f(u)ᵀ C h(y))² over all labels."""
-        return self._sum(misfit, c)
+    def variance(self, c: Unknowns) -> Float[Array, " S"]:
+        """σ² of maximum likelihood: sᵀ(K + λ)⁻¹s/n for n labels with covariance K + λ, without cancellation."""
+        labels = sum(block.values[0].size for block in self.given)
+        return (self._sum(misfit, c) / self.noise + jnp.sum(c**2, axis=(1, 2))) / labels
 
     def _sum(self, function: Callable[..., Array], *arguments: Array) -> Array:
         total = None
@@ -90,7 +91,7 @@ def misfit(block: Block, c: Unknowns) -> Float[Array, " S"]:
 
 def squares(block: Block) -> Float[Array, "r_u r_y"]:
     """Σ f_a(uₙ)² h_b(yₙₚ)², the diagonal of Fᵀ (F · Hᵀ) H."""
-    return (block.labels.f**2).T @ block.labels.squares
+    return (block.labels.f**2).T @ block.labels.squares()
 
 
 @eqx.filter_jit
@@ -111,7 +112,7 @@ class StoredBlocks:
 
     def __init__(self, directory: Path):
         self.directory, self.count = directory, 0
-        self.first: Labels | None = None
+        self.first: LabelMap | None = None
 
     def append(self, block: Block) -> None:
         """Write a block; arrays that all blocks share stay in memory."""
@@ -173,7 +174,7 @@ class Solution(NamedTuple):
     residual: float
 
 
-class State(NamedTuple):
+class Iterate(NamedTuple):
     """Unknowns, residuals, directions, and the product of residuals with preconditioned residuals."""
 
     x: Unknowns
@@ -188,7 +189,7 @@ def conjugate_gradients(
     preconditioner: Float[Array, "r_u r_y"],
     tolerance: float,
     limit: int,
-    report: Report | None = None,
+    report: IterationCallback | None = None,
 ) -> Solution:
     """Solve A x = b for every right-hand side at once, until all residuals are below the tolerance.
 
@@ -202,7 +203,7 @@ def conjugate_gradients(
     - `report`: called after every iteration.
     """
     z = preconditioner * b
-    state, count = State(jnp.zeros_like(b), b, z, dot(b, z)), 0
+    state, count = Iterate(jnp.zeros_like(b), b, z, dot(b, z)), 0
     size = jnp.where(state.rz > 0.0, state.rz, 1.0)
     residual = 1.0 if b.any() else 0.0
     while count < limit and residual > tolerance:
@@ -215,15 +216,15 @@ def conjugate_gradients(
 
 @jax.jit
 def update(
-    state: State, product: Unknowns, preconditioner: Float[Array, "r_u r_y"], size: Float[Array, " S"]
-) -> tuple[State, Float[Array, ""]]:
+    state: Iterate, product: Unknowns, preconditioner: Float[Array, "r_u r_y"], size: Float[Array, " S"]
+) -> tuple[Iterate, Float[Array, ""]]:
     """One iteration, given A p; also the largest residual."""
     x, r, p, rz = state
     alpha = ratio(rz, dot(p, product))
     x, r = x + alpha * p, r - alpha * product
     z = preconditioner * r
     next_rz = dot(r, z)
-    return State(x, r, z + ratio(next_rz, rz) * p, next_rz), jnp.sqrt(jnp.max(next_rz / size))
+    return Iterate(x, r, z + ratio(next_rz, rz) * p, next_rz), jnp.sqrt(jnp.max(next_rz / size))
 
 
 def dot(a: Unknowns, b: Unknowns) -> Float[Array, " S"]:

@@ -1,14 +1,12 @@
-"""The data of a solve, and the operator for given hyperparameters."""
+"""From data and hyperparameters to the equation of the coefficients, and from its solution to the operator."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,14 +15,24 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from loca.data import Free, Indexed, Normalization, OutputNormalization, Queries, Records, Samples, Shared
+from loca.data import (
+    Free,
+    Indexed,
+    Normalization,
+    OutputNormalization,
+    Queries,
+    Records,
+    Samples,
+    Shared,
+    check_finite,
+)
 from loca.domains import area_weights
 from loca.encoders import Encoder, Joined, PrincipalComponents
-from loca.gaussian.correlated import correlated
 from loca.gaussian.features import InputFeatures, InputKernel, LocationFeatures, location_features
-from loca.gaussian.labels import KEPT, Values, labels_at
+from loca.gaussian.hyperparameters import Hyperparameters
+from loca.gaussian.labels import KEPT, Values, label_map, with_nugget
 from loca.gaussian.operator import Conditions, GaussianOperator
-from loca.gaussian.system import Block, Report, Solution, StoredBlocks, System
+from loca.gaussian.system import Block, IterationCallback, Solution, StoredBlocks, System
 from loca.models import Signature, projection
 from loca.typing import Input, Measurements, MultiInput, PyTree
 
@@ -41,88 +49,10 @@ STREAMED = 2048
 """Functions that are read from files at once."""
 
 RECENT = 4
-"""Features of inputs and of locations that a problem keeps, each: trials share those that they do not change."""
+"""Features of inputs and of locations that are kept, each: trials share those that they do not change."""
 
 SOME = 8192
 """Free locations over which features are orthogonal."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Hyperparameters:
-    """What `solve` chooses on held-out functions.
-
-    **Arguments:**
-
-    - `length`: of the kernel on inputs, whose codes have mean square length 1.
-    - `damping`: every component of a code is multiplied by its root mean square to this power. Damping −1 makes all
-      components equal, 0 leaves them as they are.
-    - `linear`: the weight of linear operators relative to the Matérn term.
-    - `noise`: λ, the variance of the noise of labels relative to that of the prior.
-    - `nugget`: the variance of the error that each function has of its own, for example because its input is noisy,
-      relative to that of the prior. It is correlated over locations as the prior is.
-    - `location_lengths`: of the kernel on locations: for each coordinate, a fraction of its extent; on a sphere one
-      number, in units of the radius.
-    - `transforms`: of the variables, as pairs (name, transform).
-    - `amplitudes`: σ² of each channel relative to that of maximum likelihood; 1 if there are none.
-    """
-
-    length: float = 2.0
-    damping: float = 0.0
-    linear: float = 0.3
-    noise: float = 1e-4
-    location_lengths: tuple[float, ...] = (0.5,)
-    transforms: tuple[tuple[str, str], ...] = ()
-    amplitudes: tuple[float, ...] = ()
-    nugget: float = 0.0
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Hyperparameters:
-        """The hyperparameters that `dataclasses.asdict` described."""
-        tuples = {"location_lengths": tuple(content["location_lengths"]),
-                  "transforms": tuple(map(tuple, content["transforms"])),
-                  "amplitudes": tuple(content.get("amplitudes", ()))}  # fmt: skip
-        return cls(**content | tuples)
-
-    def moves(self, factor: float, *, few: bool) -> Iterator[list[dict[str, Any]]]:
-        """Lists of changes; in each list one number changes, in both directions.
-
-        **Arguments:**
-
-        - `factor`: by which a number grows or shrinks.
-        - `few`: only the noise and lengths, which depend on the number of functions and features.
-        """
-
-        def scaled(name: str) -> list[dict[str, Any]]:
-            return [{name: getattr(self, name) * by} for by in (factor, 1.0 / factor)]
-
-        def stretched(chosen: range) -> list[dict[str, Any]]:
-            both = []
-            for by in (factor, 1.0 / factor):
-                lengths = (each * by if i in chosen else each for i, each in enumerate(self.location_lengths))
-                both.append({"location_lengths": tuple(lengths)})
-            return both
-
-        axes = len(self.location_lengths)
-        yield scaled("noise")
-        yield scaled("length")
-        yield stretched(range(axes))
-        if not few:
-            yield [{"damping": self.damping + by * math.log2(factor)} for by in (0.25, -0.25)]
-            yield scaled("linear")
-            if axes > 1:
-                yield from (stretched(range(axis, axis + 1)) for axis in range(axes))
-            if self.nugget:
-                yield scaled("nugget")
-
-    @property
-    def ratio(self) -> float:
-        """The nugget relative to the noise."""
-        return self.nugget / self.noise if self.nugget else 0.0
-
-    def with_nugget(self) -> list[Hyperparameters]:
-        """The same with a nugget: as large as the noise, larger, or in place of most of the noise."""
-        sizes = (self.noise, self.noise), (16.0 * self.noise, self.noise), (self.noise, 0.1 * self.noise)
-        return [dataclasses.replace(self, nugget=nugget, noise=noise) for nugget, noise in sizes]
 
 
 class Ranks(NamedTuple):
@@ -147,7 +77,7 @@ class Features(NamedTuple):
     values: Float[Array, "N r_u"]
 
 
-class Problem:
+class PreparedData:
     """Functions with one choice of transforms and encoder: codes, standardized labels, queries.
 
     **Arguments:**
@@ -159,20 +89,25 @@ class Problem:
     def __init__(self, data: Samples, normalization: Normalization, encoder: Encoder):
         self.data, self.normalization, self.encoder = data, normalization, encoder
         self.codes, self.values = encoded(data, normalization, encoder)
+        scales = normalization.u_scale, normalization.s_scale
+        if not all(np.isfinite(each).all() for each in (self.codes, self.values, *scales)):
+            raise FloatingPointError(f"standardized data are not finite; {self._advice()}")
         self._input_features = functools.lru_cache(RECENT)(functools.partial(input_features, self.codes))
         self._label_features = functools.lru_cache(RECENT)(functools.partial(label_features, data))
 
     @classmethod
-    def fit(cls, data: Samples, transforms: tuple[tuple[str, str], ...], encoder: Encoder | None = None) -> Problem:
+    def fit(
+        cls, data: Samples, transforms: tuple[tuple[str, str], ...], encoder: Encoder | None = None
+    ) -> PreparedData:
         """Fit the transforms, and the principal components unless an encoder is given."""
         normalization = Normalization.fit(data, dict(transforms))
         return cls(data, normalization, encoder or principal_components(data, normalization))
 
-    def first(self, count: int) -> Problem:
+    def first(self, count: int) -> PreparedData:
         """The first functions, with the same normalization and encoder."""
         if count >= len(self.data):
             return self
-        return Problem(self.data.take(jnp.arange(count)), self.normalization, self.encoder)
+        return PreparedData(self.data.take(jnp.arange(count)), self.normalization, self.encoder)
 
     def features(self, hyper: Hyperparameters, ranks: Ranks) -> Features:
         """The features with given hyperparameters."""
@@ -182,44 +117,30 @@ class Problem:
             return Features(f, self._label_features(hyper.location_lengths, ranks.locations), values)
 
     def solve(
-        self, hyper: Hyperparameters, ranks: Ranks, accuracy: Accuracy, report: Report | None = None,
-        mesh: Mesh | None = None,
+        self, hyper: Hyperparameters, ranks: Ranks, accuracy: Accuracy, *, stored: tuple[Records, Path] | None = None,
+        report: IterationCallback | None = None, mesh: Mesh | None = None,
     ) -> tuple[GaussianOperator, Solution]:  # fmt: skip
-        """The operator with given hyperparameters."""
-        features = self.features(hyper, ranks)
-        blocks = list(in_blocks(features, features.values, self.data.y, self.values, hyper.ratio))
-        conditions = Conditions(in_precision(jnp.asarray(self.codes)), self.data.y)
-        return self.finish(features, blocks, conditions, hyper, accuracy, report, mesh)
+        """The operator with given hyperparameters.
 
-    def solve_streamed(
-        self, records: Records, scratch: Path, hyper: Hyperparameters, ranks: Ranks, accuracy: Accuracy,
-        report: Report | None = None, mesh: Mesh | None = None,
-    ) -> tuple[GaussianOperator, Solution]:  # fmt: skip
-        """The operator for functions in files, with normalization, encoder and landmarks from those in memory.
+        **Arguments:**
 
-        Features and labels are written to the directory `scratch` and read once per iteration.
+        - `hyper`, `ranks`, `accuracy`: of the features and of the solution.
+        - `stored`: functions in files to solve for in place of those in memory, and a directory for their features and
+          labels, which are read once per iteration.
+        - `report`: called after every iteration.
+        - `mesh`: devices that share the functions.
         """
-        features = self.features(hyper, ranks)
-        blocks = StoredBlocks(scratch)
-        for start in range(0, len(records), STREAMED):
-            data = records.load(slice(start, start + STREAMED))
-            codes, values = encoded(data, self.normalization, self.encoder)
-            with jax.enable_x64(True):
-                f = features_of(features.f, jnp.asarray(codes))
-            for block in in_blocks(features, f, data.y, values, hyper.ratio, keep=0):
-                blocks.append(block)
-        return self.finish(features, blocks, None, hyper, accuracy, report, mesh)
-
-    def finish(
-        self, features: Features, blocks: Iterable[Block], conditions: Conditions | None, hyper: Hyperparameters,
-        accuracy: Accuracy, report: Report | None, mesh: Mesh | None,
-    ) -> tuple[GaussianOperator, Solution]:  # fmt: skip
-        """Solve for the coefficients, and put the operator together."""
+        features, ratio = self.features(hyper, ranks), hyper.nugget / hyper.noise
+        if stored is None:
+            blocks = list(in_blocks(features, features.values, self.data.y, self.values, ratio))
+            conditions = Conditions(in_precision(jnp.asarray(self.codes)), self.data.y)
+        else:
+            blocks, conditions = self._stored_blocks(*stored, features, ratio), None
         system = System(blocks, hyper.noise, mesh)
         found = system.solve(*accuracy, report)
-        labels = sum(block.values[0].size for block in blocks)
-        # σ² of maximum likelihood, rᵀ(K + λ)⁻¹r/n, as a sum without cancellation
-        variance = (system.misfit(found.x) / hyper.noise + jnp.sum(found.x**2, axis=(1, 2))) / labels
+        variance = system.variance(found.x)  # σ²
+        if not np.isfinite([*np.asarray(variance), found.residual]).all():
+            raise FloatingPointError(f"the Gaussian operator is not finite; {self._advice()}")
         f, h = in_precision((features.f, features.h))
         found, power, variance = jax.tree.map(on_one_device, (found, system.power, variance))
         operator = GaussianOperator(
@@ -227,6 +148,32 @@ class Problem:
             jnp.asarray(hyper.nugget), signature=Signature.of(self.data),
         )  # fmt: skip
         return operator, found
+
+    def _stored_blocks(self, records: Records, scratch: Path, features: Features, ratio: float) -> StoredBlocks:
+        """Blocks of functions in files, in files themselves."""
+        blocks = StoredBlocks(scratch)
+        for start in range(0, len(records), STREAMED):
+            data = records.load(slice(start, start + STREAMED))
+            check_finite(data, f"the data from function {start} on")
+            codes, values = encoded(data, self.normalization, self.encoder)
+            with jax.enable_x64(True):
+                f = features_of(features.f, jnp.asarray(codes))
+            for block in in_blocks(features, f, data.y, values, ratio, keep=0):
+                blocks.append(block)
+        return blocks
+
+    def _advice(self) -> str:
+        """What to do if an operator is not finite."""
+        parts = self.data.u, self.data.s
+        u, s = (max(float(np.max(np.abs(leaf))) for leaf in jax.tree.leaves(part)) for part in parts)
+        return (
+            f"inputs have values up to {u:.3g} and outputs up to {s:.3g}, whose squares must not overflow in "
+            f"{self.data.s.dtype}. Use other units, or double precision (JAX_ENABLE_X64=1); if these values are "
+            "moderate, use less extreme hyperparameters"
+        )
+
+
+# ---- data ------------------------------------------------------------------------------------------------------------
 
 
 def encoded(data: Samples, normalization: Normalization, encoder: Encoder) -> tuple[Float[np.ndarray, "N d"], Values]:
@@ -263,6 +210,9 @@ def field_components(data: Samples, u: Input, x: Float[Array, "m d_x"] | None) -
     if x is not None and data.domain.is_geographic and x.shape[1] == data.domain.dimension:
         weights = area_weights(data.domain, x)
     return PrincipalComponents.fit(u, COMPONENTS, weights)
+
+
+# ---- features --------------------------------------------------------------------------------------------------------
 
 
 def input_features(
@@ -302,6 +252,9 @@ def label_features(data: Samples, lengths: tuple[float, ...], rank: int) -> Loca
     return location_features(data.domain, jnp.asarray(y), lengths, rank).turned(jnp.asarray(y), counts)
 
 
+# ---- blocks ----------------------------------------------------------------------------------------------------------
+
+
 def in_blocks(
     features: Features, f: Float[Array, "N r_u"], queries: Queries, values: Values, ratio: float, keep: int = KEPT
 ) -> Iterator[Block]:
@@ -321,9 +274,9 @@ def in_blocks(
         rows = slice(start, min(start + size, functions))
         with jax.enable_x64(True):
             places = in_precision(queries.each(itemgetter(rows)), jnp.float64)
-            labels = labels_at(f[rows], features.h, places, keep * (rows.stop - start) // functions)
+            labels = label_map(f[rows], features.h, places, keep * (rows.stop - start) // functions)
             if ratio:
-                labels = correlated(labels, jnp.asarray(ratio))
+                labels = with_nugget(labels, jnp.asarray(ratio))
         labels = in_precision(labels)
         yield Block(labels, labels.whiten(values[:, rows]))
 

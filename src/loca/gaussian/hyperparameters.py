@@ -1,0 +1,106 @@
+"""The numbers of a Gaussian operator that are chosen on held-out functions, and those that differ by one move."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Hyperparameters:
+    """What `solve` chooses on held-out functions.
+
+    **Arguments:**
+
+    - `length`: of the kernel on inputs, whose codes have mean square length 1.
+    - `damping`: every component of a code is multiplied by its root mean square to this power. Damping −1 makes all
+      components equal, 0 leaves them as they are.
+    - `linear`: the weight of linear operators relative to the Matérn term.
+    - `noise`: λ, the variance of the noise of labels relative to that of the prior.
+    - `location_lengths`: of the kernel on locations: for each coordinate, a fraction of its extent; on a sphere one
+      number, in units of the radius.
+    - `transforms`: of the variables, as pairs (name, transform).
+    - `amplitudes`: σ² of each channel relative to that of maximum likelihood. Without them, `solve` chooses them on
+      held-out functions; (1.0,) is maximum likelihood.
+    - `nugget`: the variance of the error that each function has of its own, for example because its input is noisy,
+      relative to that of the prior. It is correlated over locations as the prior is.
+    """
+
+    length: float = 2.0
+    damping: float = 0.0
+    linear: float = 0.3
+    noise: float = 1e-4
+    location_lengths: tuple[float, ...] = (0.5,)
+    transforms: tuple[tuple[str, str], ...] = ()
+    amplitudes: tuple[float, ...] = ()
+    nugget: float = 0.0
+
+    def __post_init__(self):
+        positive = self.length, self.noise, *self.location_lengths, *self.amplitudes
+        if not (all(each > 0.0 for each in positive) and self.linear >= 0.0 and self.nugget >= 0.0):
+            raise ValueError(
+                "expected length, noise, location_lengths and amplitudes above 0, and linear and nugget of at least 0, "
+                f"got {self}"
+            )
+
+    @classmethod
+    def of(cls, given: Any) -> Hyperparameters:
+        """Hyperparameters from a dictionary of them, or from a line of `trials.jsonl`; those of a report unchanged."""
+        if isinstance(given, Hyperparameters):
+            return given
+        content = given.get("hyperparameters", given) if isinstance(given, Mapping) else None
+        names = [field.name for field in dataclasses.fields(cls)]
+        if not isinstance(content, Mapping) or not set(content) <= set(names):
+            raise TypeError(
+                f"expected Hyperparameters, a dictionary of them or a line of trials.jsonl, got {given!r}; the names "
+                f"are {', '.join(names)}"
+            )
+        tuples = {name: tuple(content[name]) for name in ("location_lengths", "amplitudes") if name in content}
+        pairs = dict(content.get("transforms", ())).items()
+        return cls(**{**content, **tuples, "transforms": tuple(pairs)})
+
+
+Pair = tuple[Hyperparameters, Hyperparameters]
+"""Hyperparameters in which one number is larger, and the same in which it is smaller."""
+
+
+def moves(hyper: Hyperparameters, factor: float, few: bool) -> list[Pair]:
+    """All hyperparameters that differ from the given ones by one move.
+
+    **Arguments:**
+
+    - `factor`: by which a number grows or shrinks.
+    - `few`: only the noise and lengths, which depend on the number of functions and features.
+    """
+
+    def scaled(name: str) -> Pair:
+        value = getattr(hyper, name)
+        return changed(**{name: value * factor}), changed(**{name: value * (1.0 / factor)})
+
+    def stretched(*axes: int) -> Pair:
+        up, down = (
+            tuple(each * by if i in axes else each for i, each in enumerate(hyper.location_lengths))
+            for by in (factor, 1.0 / factor)
+        )
+        return changed(location_lengths=up), changed(location_lengths=down)
+
+    def changed(**change: Any) -> Hyperparameters:
+        return dataclasses.replace(hyper, **change)
+
+    axes = range(len(hyper.location_lengths))
+    found = [scaled("noise"), scaled("length"), stretched(*axes)]
+    if not few:
+        step = 0.25 * math.log2(factor)
+        found += [(changed(damping=hyper.damping + step), changed(damping=hyper.damping - step)), scaled("linear")]
+        found += [stretched(axis) for axis in axes] if len(axes) > 1 else []
+        found += [scaled("nugget")] if hyper.nugget else []
+    return found
+
+
+def with_nugget(hyper: Hyperparameters) -> list[Hyperparameters]:
+    """The same with a nugget: as large as the noise, larger, or in place of most of the noise."""
+    noise = hyper.noise
+    sizes = (noise, noise), (16.0 * noise, noise), (noise, 0.1 * noise)
+    return [dataclasses.replace(hyper, nugget=nugget, noise=noise) for nugget, noise in sizes]
