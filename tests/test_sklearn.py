@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 from loca.data import Samples
+from loca.gaussian import Hyperparameters
 from loca.models import DeepONet
 from loca.sklearn import OperatorRegressor
 from loca.training import default_optimizer, fit
@@ -27,7 +28,7 @@ from loca.training import default_optimizer, fit
 TINY = {"num_features": 4, "branch_widths": (4,), "trunk_widths": (4,)}
 """Sizes of a DeepONet."""
 
-RIDGE = OperatorRegressor("ridge", sizes={"strength": 1e-6})
+RIDGE = OperatorRegressor("ridge", options={"strength": 1e-6})
 
 EXPECTED_FAILURES = {"check_do_not_raise_errors_in_init_or_set_params": "tests check types at run time"}
 """Checks of scikit-learn that do not apply to functional data, and why."""
@@ -42,7 +43,7 @@ def linear(count=30, sensors=6, locations=5):
 
 def test_ridge_recovers_a_linear_operator():
     X, y = linear()
-    regressor = OperatorRegressor("ridge", sizes={"strength": 1e-9}).fit(X[:25], y[:25])
+    regressor = OperatorRegressor("ridge", options={"strength": 1e-9}).fit(X[:25], y[:25])
     np.testing.assert_allclose(regressor.predict(X[25:]), y[25:], rtol=1e-3, atol=1e-3)
     assert regressor.score(X[25:], y[25:]) > 0.999
     assert regressor.predict(X[:3], at=[0.0, 0.26]) == pytest.approx(regressor.predict(X[:3])[:, :2])  # the nearest
@@ -51,7 +52,7 @@ def test_ridge_recovers_a_linear_operator():
 @pytest.mark.slow
 def test_training_is_that_of_the_package():
     X, y = linear(count=8)
-    regressor = OperatorRegressor("deeponet", sizes=TINY, steps=3, batch_size=4, rate=1e-2, seed=5).fit(X, y)
+    regressor = OperatorRegressor("deeponet", options=TINY, steps=3, batch_size=4, rate=1e-2, seed=5).fit(X, y)
     u, s, places = (jnp.asarray(a, jnp.float32) for a in (X[..., None], y[..., None], np.linspace(0, 1, 5)[:, None]))
     data = Samples(u, places, s)
     start = DeepONet.create(data, key=jax.random.key(5), **TINY)
@@ -78,17 +79,41 @@ def test_pipelines_and_searches_work():
     X, y = linear()
     pipeline = make_pipeline(StandardScaler(), OperatorRegressor("ridge"))
     sizes = [{"strength": strength} for strength in (1e-8, 10.0)]
-    search = GridSearchCV(pipeline, {"operatorregressor__sizes": sizes}, cv=2).fit(X, y)
-    assert search.best_params_ == {"operatorregressor__sizes": sizes[0]}
+    search = GridSearchCV(pipeline, {"operatorregressor__options": sizes}, cv=2).fit(X, y)
+    assert search.best_params_ == {"operatorregressor__options": sizes[0]}
     copy = clone(search.best_estimator_[-1])
-    assert copy.sizes == sizes[0]
+    assert copy.options == sizes[0]
     assert not hasattr(copy, "operator_")
+
+
+@pytest.mark.slow
+def test_the_gaussian_operator_knows_its_error():
+    X, y = linear(count=60)
+    regressor = OperatorRegressor("gaussian", options={"hyperparameters": Hyperparameters(length=20.0)}).fit(X, y)
+    mean, std = regressor.predict(X, return_std=True)
+    np.testing.assert_allclose(mean, regressor.predict(X), rtol=1e-4, atol=1e-4)
+    locations = regressor.locations_
+    np.testing.assert_allclose(std[3], regressor.operator_.std(X[3], locations)[:, 0], rtol=1e-2, atol=1e-4)
+    far = regressor.predict(10.0 * X[:2], [0.1, 0.6], return_std=True)[1]
+    assert far.shape == (2, 2)
+    assert np.all(far > 2.0 * std[:2].max())
+    assert regressor.report_.iterations > 0
+    with pytest.raises(ValueError, match="Regression does not know its error; use model='gaussian'"):
+        clone(RIDGE).fit(X, y).predict(X, return_std=True)
+
+
+@pytest.mark.slow
+def test_the_best_model_is_chosen():
+    X, y = linear(count=12)
+    regressor = OperatorRegressor("best", options={"minutes": 1e-3}).fit(X, y)
+    assert regressor.report_.winner.model in ("ridge", "Gaussian")
+    assert regressor.predict(X).shape == y.shape
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model": "transformer"}, "expected model to be one of 'loca', 'deeponet', 'fno', 'ridge', got 'transformer'"),
+        ({"model": "transformer"}, "expected model to be one of .*'ridge', 'gaussian', .*'best', got 'transformer'"),
         ({"locations": [0.0, 1.0]}, "y has 5 values of 1 channels per function but there are 2 locations"),
         ({"input_channels": 4}, "X has 6 values per function, which is no multiple of input_channels=4"),
         ({"model": "fno"}, "an FNO needs sensors on a grid"),
@@ -116,7 +141,7 @@ def test_every_check_of_scikit_learn(estimator, check):
 
 @pytest.mark.full
 @parametrize_with_checks(
-    [OperatorRegressor("deeponet", sizes=TINY, steps=300)], expected_failed_checks=lambda _: EXPECTED_FAILURES
+    [OperatorRegressor("deeponet", options=TINY, steps=300)], expected_failed_checks=lambda _: EXPECTED_FAILURES
 )
 def test_every_check_with_a_trained_model(estimator, check):
     check(estimator)

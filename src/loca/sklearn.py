@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from loca.choosing import ChoiceReport, choose
 from loca.data import Samples, Shared
 from loca.domains import Box, Domain
-from loca.models import FNO, LOCA, DeepONet, Operator, Predictor, Regression
+from loca.gaussian import SolveReport, solve
+from loca.models import MODELS, Operator, Predictor, Uncertain, predict_error_bars
 from loca.training import History, default_optimizer, fit
 
 try:
@@ -24,8 +26,11 @@ except ModuleNotFoundError as missing:
 
 __all__ = ["OperatorRegressor"]
 
-MODELS = {"loca": LOCA.create, "deeponet": DeepONet.create, "fno": FNO.create, "ridge": Regression.fit}
-"""What makes each kind of model from data."""
+BEST = "best"
+"""The name of the model that `loca.choose` chooses."""
+
+Predicted = Float[np.ndarray, "N values"] | Float[np.ndarray, " N"]
+"""Rows of output values."""
 
 BLOCK = 64
 """Number of functions that are predicted at once. Fewer are padded, so that a prediction does not depend on them."""
@@ -37,27 +42,30 @@ class OperatorRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     A row of `X` has the values of an input function at its sensors, a row of `y` those of an output function at P fixed
     locations. The fitted operator also predicts at other locations: `predict(X, at=points)`.
 
-    After `fit`, `operator_` is the trained operator for everything else in this package, `locations_` are the locations
-    of the outputs, and `history_` is the history of the training, or None if there was none.
+    After `fit`, `operator_` is the operator for everything else in this package, and `locations_` are the locations of
+    the outputs. `history_` is the history of the training and `report_` that of `loca.solve` or `loca.choose`; both are
+    None for models without one.
 
     **Arguments:**
 
-    - `model`: "loca", "deeponet", "fno" or "ridge", a linear regression in closed form.
+    - `model`: a name of `loca.models.MODELS`, such as "loca", "ridge" or "gaussian", which is solved for by
+      `loca.solve` and knows its error; or "best", the one that `loca.choose` chooses.
     - `locations`: where the outputs are, shape (P, d_y) or (P,); by default even steps from 0 to 1.
     - `sensors`: where the inputs are, shape (m, d_x) or (m,); unknown by default. An FNO needs them on a grid, and LOCA
       uses a scattering transform if they form one.
     - `domain`: Y, see `loca.domains`; by default the smallest box that contains the locations.
     - `input_channels`, `output_channels`: number of values at each sensor and at each location. Channels vary fastest:
       a row of `X` is (u₁(x₁), u₂(x₁), u₁(x₂), …).
-    - `sizes`: options of the model by name, such as `{"num_features": 50}` for `LOCA.create`, or
-      `{"components": 40, "strength": 1e-3}` for `Regression.fit`.
-    - `steps`, `batch_size`, `rate`: of the training: number of steps, functions per step at most, and highest learning
-      rate. "ridge" needs none of them.
+    - `options`: of the model by name, such as `{"num_features": 50}` for `LOCA.create`, `{"components": 40}` for
+      `Regression.fit`, `{"ranks": (500, 100)}` for `loca.solve`, or `{"minutes": 1.0}` for `loca.choose`.
+    - `steps`, `batch_size`, `rate`: of models that are trained: number of steps, functions per step at most, and
+      highest learning rate.
     - `seed`: of initial weights and batches. The same seed gives the same model.
     """
 
     operator_: Operator
     history_: History | None
+    report_: SolveReport | ChoiceReport | None
     locations_: Float[np.ndarray, "P d_y"]
     is_single_: bool
     n_features_in_: int
@@ -71,7 +79,7 @@ class OperatorRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         domain: Domain | None = None,
         input_channels: int = 1,
         output_channels: int = 1,
-        sizes: dict[str, Any] | None = None,
+        options: dict[str, Any] | None = None,
         steps: int = 2000,
         batch_size: int = 100,
         rate: float = 4e-3,
@@ -83,7 +91,7 @@ class OperatorRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.domain = domain
         self.input_channels = input_channels
         self.output_channels = output_channels
-        self.sizes = sizes
+        self.options = options
         self.steps = steps
         self.batch_size = batch_size
         self.rate = rate
@@ -98,8 +106,8 @@ class OperatorRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         - `y`: output functions, shape (N, P·channels), or (N,) for one number each.
         """
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, allow_nd=True, dtype=np.float32)
-        if self.model not in MODELS:
-            raise ValueError(f"expected model to be one of {', '.join(map(repr, MODELS))}, got {self.model!r}")
+        if self.model not in (*MODELS, BEST):
+            raise ValueError(f"expected model to be one of {', '.join(map(repr, (*MODELS, BEST)))}, got {self.model!r}")
         s = channels_last(np.asarray(y, np.float32), self.output_channels, "y", "output_channels")
         self.is_single_ = y.ndim == 1
         self.locations_ = self._output_locations(s.shape[1])
@@ -110,23 +118,28 @@ class OperatorRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             x=None if self.sensors is None else jnp.asarray(as_points(self.sensors)),
             domain=self._output_domain(),
         )
-        sizes = self.sizes or {}
-        self.history_ = None
-        if self.model == "ridge":
-            self.operator_ = MODELS["ridge"](data, **sizes)
+        self.history_ = self.report_ = None
+        options = self.options or {}
+        if self.model == BEST:
+            self.operator_, self.report_ = choose(data, seed=self.seed, progress=False, **options)
             return self
-        start = MODELS[self.model](data, key=jax.random.key(self.seed), **sizes)
-        self.operator_, self.history_ = fit(
-            start,
-            data,
-            steps=self.steps,
-            optimizer=default_optimizer(self.steps, self.rate),
-            batch_size=min(self.batch_size, len(data)),
-            seed=self.seed,
-        )
+        create, fitting = MODELS[self.model].create, MODELS[self.model].fitting
+        if create is None:
+            self.operator_, self.report_ = solve(data, seed=self.seed, progress=False, **options)
+        elif fitting == "trained":
+            self.operator_, self.history_ = fit(
+                create(data, key=jax.random.key(self.seed), **options),
+                data,
+                steps=self.steps,
+                optimizer=default_optimizer(self.steps, self.rate),
+                batch_size=min(self.batch_size, len(data)),
+                seed=self.seed,
+            )
+        else:
+            self.operator_ = create(data, **options)
         return self
 
-    def predict(self, X: Any, at: Any = None) -> Float[np.ndarray, "N values"] | Float[np.ndarray, " N"]:
+    def predict(self, X: Any, at: Any = None, return_std: bool = False) -> Predicted | tuple[Predicted, Predicted]:
         """Predict output functions.
 
         The result has the shape that `y` had in `fit`, or (N, P·channels) for P other locations.
@@ -135,15 +148,33 @@ class OperatorRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         - `X`: input functions, as for `fit`.
         - `at`: locations, shape (P, d_y) or (P,); by default those of the training data.
+        - `return_std`: also return the standard deviation of the error, of models that know it, such as "gaussian".
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, allow_nd=True, dtype=np.float32)
         u = channels_last(X, self.input_channels, "X", "input_channels")
         queries = Shared(jnp.asarray(self.locations_ if at is None else as_points(at)))
-        block = Predictor(self.operator_, queries, BLOCK)
-        s = np.concatenate([block(jnp.asarray(u[i : i + BLOCK]), queries) for i in range(0, len(u), BLOCK)])
-        s = s.astype(np.float64)  # as other estimators return
-        return s.ravel() if self.is_single_ and at is None else s.reshape(len(s), -1)
+
+        def as_rows(s: Float[np.ndarray, "N P d_s"]) -> Predicted:
+            s = s.astype(np.float64)  # as other estimators return
+            return s.ravel() if self.is_single_ and at is None else s.reshape(len(s), -1)
+
+        blocks = [u[i : i + BLOCK] for i in range(0, len(u), BLOCK)]
+        if not return_std:
+            predict = Predictor(self.operator_, queries, BLOCK)
+            return as_rows(np.concatenate([predict(jnp.asarray(block), queries) for block in blocks]))
+        if not isinstance(self.operator_, Uncertain):
+            raise ValueError(
+                f"{type(self.operator_).__name__} does not know its error; use model='gaussian', or calibrate the "
+                "operator on held-out functions: loca.calibrate(regressor.operator_, held)"
+            )
+        found = []
+        for block in blocks:
+            full = jnp.asarray(block[np.arange(BLOCK) % len(block)])
+            bars = predict_error_bars(self.operator_, full, queries, jnp.zeros(self.output_channels))
+            found.append(np.stack([bars.mean, bars.std])[:, : len(block)])
+        mean, std = np.concatenate(found, axis=1)
+        return as_rows(mean), as_rows(std)
 
     def _output_locations(self, count: int) -> Float[np.ndarray, "P d_y"]:
         if self.locations is None:
