@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from loca.data import Samples, Shared
-from loca.models import LOCA
+from loca.data import Shared
 from loca.training import Encoded, Progress, fit, paper_optimizer
-from loca_reproduction.benchmarks.step import STEP_SETTINGS, bare_step, median_ratio, random_functions
+from loca_reproduction.benchmarks.step import STEP_SETTINGS, RepeatedStep, bare_step, median_ratio, random_functions
 
 FUNCTIONS, VALIDATION = 2000, 200
 """Number of training functions, at most, and of validation functions."""
 
 BARE_SECONDS = 2.0
 """Duration of one timed loop of bare steps."""
-
-LOOP = "jit(loop)"
-"""The name under which JAX compiles the training loop of `fit`."""
 
 
 def measure_fit(name: str, *, seconds: float = 65.0, turns: int = 3, every: int = 1000) -> dict[str, Any]:
@@ -42,21 +36,24 @@ def measure_fit(name: str, *, seconds: float = 65.0, turns: int = 3, every: int 
     test = random_functions(dataclasses.replace(setting, queries=setting.locations), jax.random.key(1), VALIDATION)
     test = dataclasses.replace(test, y=Shared(train.y.points))
     model = setting.loca(train, key=jax.random.key(2))
-    bare = BareSteps(model, train, setting.batch_size)
-    steps = max(1, round(seconds / bare.seconds_per_step()))
+    bare = bare_step(model, Encoded.of(model, train.batch(0, 0, setting.batch_size)))
+    bare.run(1)
+    loop = max(1, round(BARE_SECONDS / bare.seconds_per_step(1)))
+    bare.run(loop)
+    steps = max(1, round(seconds / bare_seconds(bare, loop)))
     fit_times: list[float] = []
     bare_times: list[float] = []
-    validations = checkpoints = compiled_steps = 0
+    validations = checkpoints = 0
     for turn in range(turns):
         if turn % 2:
-            bare_times.append(bare.seconds_per_step(seconds))
+            bare_times.append(bare_seconds(bare, loop, seconds))
         began: list[tuple[float, int]] = []
 
         def mark(progress: Progress, began: list[tuple[float, int]] = began) -> None:
             if not began:  # after the first step, everything is compiled
                 began.append((time.perf_counter(), progress.step))
 
-        with tempfile.TemporaryDirectory() as directory, compilations() as compiled:
+        with tempfile.TemporaryDirectory() as directory:
             _, history = fit(
                 model,
                 train,
@@ -72,9 +69,9 @@ def measure_fit(name: str, *, seconds: float = 65.0, turns: int = 3, every: int 
             checkpoints = sum(1 for path in (Path(directory) / "checkpoints").iterdir() if path.name.isdigit())
         start, done = began[0]
         fit_times.append((ended - start) / (steps - done))
-        validations, compiled_steps = len(history), max(compiled_steps, compiled.count(LOOP))
+        validations = len(history)
         if not turn % 2:
-            bare_times.append(bare.seconds_per_step(seconds))
+            bare_times.append(bare_seconds(bare, loop, seconds))
     throughputs = tuple(b / a for a, b in zip(fit_times, bare_times, strict=True))
     return {
         "setting": name,
@@ -86,39 +83,13 @@ def measure_fit(name: str, *, seconds: float = 65.0, turns: int = 3, every: int 
         "throughputs": throughputs,
         "validations": validations,
         "checkpoints": checkpoints,
-        "step_compilations": compiled_steps,
     }
 
 
-class BareSteps:
-    """The bare step of `bench step`, on the first batch."""
-
-    def __init__(self, model: LOCA, samples: Samples, size: int):
-        self.step = bare_step(model, Encoded.of(model, samples.batch(0, 0, size)))
-        self.step.run(1)
-        self.count = max(1, round(BARE_SECONDS / self.step.seconds_per_step(1)))
-        self.step.run(self.count)
-
-    def seconds_per_step(self, seconds: float = 0.0) -> float:
-        """Seconds per step, timed for at least `seconds` and at least one compiled loop."""
-        start, done = time.perf_counter(), 0
-        while not done or time.perf_counter() - start < seconds:
-            self.step.run(self.count)
-            done += self.count
-        return (time.perf_counter() - start) / done
-
-
-@contextlib.contextmanager
-def compilations() -> Iterator[list[str]]:
-    """Record the names of all functions that JAX compiles within the `with` block."""
-    names: list[str] = []
-
-    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
-        if event == "/jax/core/compile/backend_compile_duration":
-            names.append(str(kwargs.get("fun_name")))
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield names
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
+def bare_seconds(bare: RepeatedStep, count: int, seconds: float = 0.0) -> float:
+    """Seconds per bare step in loops of `count` steps, timed for at least `seconds` and at least one loop."""
+    start, loops = time.perf_counter(), 0
+    while not loops or time.perf_counter() - start < seconds:
+        bare.run(count)
+        loops += 1
+    return (time.perf_counter() - start) / (loops * count)
