@@ -200,8 +200,6 @@ class RunPool:
 
     def run_all(self, runs: Sequence[Run]) -> dict[Run, RunResult]:
         """Carry out all runs that are not finished yet, and return the results of all."""
-        for source in dict.fromkeys(run.source for run in runs):
-            source.prepare(self.directory / "data")
         different = list(dict.fromkeys(runs))
         if self.workers == 1:
             done = zip(different, map(self.result, different), strict=True)

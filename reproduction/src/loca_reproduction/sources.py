@@ -72,9 +72,6 @@ class DataSource(abc.ABC):
     def load(self, seed: int, cache: Path) -> RunData:
         """Load the functions of a seed; `cache` is a directory for functions that are expensive to compute."""
 
-    def prepare(self, cache: Path) -> None:  # noqa: B027
-        """Compute what is expensive before several runs need it at once; by default nothing is."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Drawn(DataSource):
@@ -113,10 +110,6 @@ class Drawn(DataSource):
             "test": self.test,
             "same": self.same,
         }
-
-    def prepare(self, cache: Path) -> None:
-        if self.same:
-            self.load(0, cache)
 
     def load(self, seed: int, cache: Path) -> RunData:
         label_key, noise_key = jax.random.split(jax.random.key(seed))

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.data import Records, Samples, Variable, samples_from_arrays, samples_to_arrays
+from loca.data import Samples, Shared, Variable
 from loca.domains import domain_from_json
-from loca.evaluation import BLOCK, MEASURES, Report
+from loca.evaluation import MEASURES, Report
 from loca.figures import INK, draw_boxes, draw_line, draw_predictions, line_styles, log_axis, style
-from loca.models import Operator, Predictor
+from loca.models import Operator
 from loca_reproduction.runs import Run, RunResult
 
 if TYPE_CHECKING:
@@ -123,56 +123,44 @@ class Example:
     predictions: Mapping[str, Float[Array, "1 P d_s"]]
 
     @classmethod
-    def of(cls, models: Mapping[str, Operator], test: Samples | Records, number: int) -> Example:
+    def of(cls, models: Mapping[str, Operator], test: Samples, number: int) -> Example:
         """The function with this number; only at the last time, if outputs depend on time and inputs do not."""
-        # predicted within a block of the same size as in evaluation, because another size would have to be compiled
-        rows = (number + np.arange(min(BLOCK, len(test)))) % len(test)
-        block = test.take(jnp.asarray(rows)) if isinstance(test, Samples) else test.load(rows)
-        predictions = {
-            name: jnp.asarray(Predictor(model, block.y)(block.u, block.y)[:1]) for name, model in models.items()
-        }
-        samples = block.take(jnp.array([0]))
+        samples = test.take(jnp.array([number]))
         y = samples.y.points
-        if samples.x is not None and not isinstance(samples.x, tuple) and y.shape[1] > samples.x.shape[1]:
+        if y.shape[1] > arrays_of(samples)["x"].shape[1]:
             last = jnp.flatnonzero(y[:, 0] == y[:, 0].max())
-            samples = Samples(
-                samples.u, y[last], samples.s[:, last],
-                x=samples.x, domain=samples.domain, inputs=samples.inputs, outputs=samples.outputs,
-                sensor_coordinates=samples.sensor_coordinates, query_coordinates=samples.query_coordinates,
-            )  # fmt: skip
-            predictions = {name: values[:, last] for name, values in predictions.items()}
-        return cls(samples, predictions)
+            samples = dataclasses.replace(samples, y=Shared(y[last]), s=samples.s[:, last])
+        return cls(samples, {name: model.predict(samples.u, samples.y) for name, model in models.items()})
 
     def to_json(self) -> dict[str, Any]:
         """The example as JSON content, rounded."""
-        once, each = ({k: rounded(v).tolist() for k, v in part.items()} for part in samples_to_arrays(self.samples))
+        arrays = {name: rounded(values).tolist() for name, values in arrays_of(self.samples).items()}
         return {
             "domain": self.samples.domain.to_json(),
             "inputs": [variable._asdict() for variable in self.samples.inputs],
             "outputs": [variable._asdict() for variable in self.samples.outputs],
-            "once": once,
-            "each": each,
+            "once": {name: arrays[name] for name in ("x", "y")},
+            "each": {name: arrays[name] for name in ("s", "u")},
             "answers": {name: rounded(values).tolist() for name, values in self.predictions.items()},
         }
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Example:
         """The example that `to_json` described."""
-
-        def arrays(part: Mapping[str, Any]) -> dict[str, Any]:
-            return {name: np.array(values, np.float32) for name, values in part.items()}
-
         inputs, outputs = (tuple(Variable(**v) for v in content[which]) for which in ("inputs", "outputs"))
-        samples = samples_from_arrays(
-            {name: jnp.asarray(values) for name, values in arrays(content["once"]).items()},
-            arrays(content["each"]), domain=domain_from_json(content["domain"]), inputs=inputs, outputs=outputs,
-        )  # fmt: skip
-        return cls(samples, {name: jnp.asarray(values) for name, values in arrays(content["answers"]).items()})
+        arrays = {name: jnp.array(values) for name, values in (content["once"] | content["each"]).items()}
+        samples = Samples(**arrays, domain=domain_from_json(content["domain"]), inputs=inputs, outputs=outputs)
+        return cls(samples, {name: jnp.array(values) for name, values in content["answers"].items()})
 
     def figure(self) -> Figure:
         """Input, truth, prediction and error, in a row for each model."""
         rows = self.samples.take(jnp.zeros(len(self.predictions), int))
         return draw_predictions(rows, jnp.concatenate(list(self.predictions.values())), list(self.predictions))
+
+
+def arrays_of(samples: Samples) -> dict[str, Any]:
+    """Inputs and outputs with their locations, of data with common sensors and queries."""
+    return {"x": samples.x, "y": samples.y.points, "s": samples.s, "u": samples.u}
 
 
 def errors_only(report: Report) -> Report:
