@@ -16,7 +16,7 @@ from loca.checks import Forecast, check, check_memory, forecast
 from loca.checks.locations import check_locations, edge_jump, input_fields, rough_part
 from loca.checks.pairs import EFFECT, check_drift, critical_distance, distances, nearly_in, relation
 from loca.cli.app import app
-from loca.cli.arguments import Source, load
+from loca.cli.arguments import load
 from loca.data import Samples, Shared, Variable
 from loca.domains import Box, Sphere, Torus
 from loca.problems import PROBLEMS, Antiderivative, Climate
@@ -237,7 +237,35 @@ def test_a_season_against_another_is_drift():
 def test_edges_of_a_box_are_worth_a_note_only():
     report = check(dataclasses.replace(cut_off(pairs()), domain=Box((0.0,), (1.0,))))
     assert report.is_fine
-    assert report.names("note") == {"edges", "transform"}  # the outputs are squares, positive over decades
+    # the outputs are periodic, and squares, positive over decades
+    assert report.names("note") == {"edges", "periodic", "transform"}
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_a_periodic_axis_of_a_box_is_noticed(repeated):
+    data = pairs()
+    u, s, x = (np.asarray(each) for each in (data.u, data.s, data.x))
+    if repeated:  # the last point is the first one again
+        u, s = (np.concatenate([each, each[:, :1]], axis=1) for each in (u, s))
+        x = np.append(x, [[1.0]], axis=0)
+    (note,) = (f for f in check(Samples(u, x, s, x=x)).findings if f.name == "periodic")
+    assert "both ends of y in every function" in note.message
+    assert "with the period 1," in note.message
+
+
+@pytest.mark.parametrize("ends", ["open", "zero", "noise"])
+def test_open_or_fixed_ends_are_not_taken_for_a_period(ends):
+    data = edit(pairs(domain=Box((0.0,), (1.0,))), s=lambda s: s)
+    t, noise = np.arange(SENSORS)[:, None] / (SENSORS - 1), np.random.default_rng(0).normal(size=data.s.shape)
+    change = {"open": lambda s: s + t * s[:, :1], "zero": lambda s: s * np.sin(np.pi * t), "noise": lambda s: noise}
+    assert "periodic" not in check(edit(data, s=change[ends])).names()
+
+
+def test_a_handful_of_functions_is_too_few():
+    few = pairs().take(jnp.arange(3))
+    (finding,) = (f for f in check(few).findings if f.level == "warning")
+    assert finding.name == "few"
+    assert "only 3 functions" in finding.message
 
 
 def test_transforms_are_recommended_with_the_words_to_type():
@@ -273,7 +301,7 @@ def test_missing_values_are_not_repeated_functions():
 
 def test_levels_and_order():
     report = check(edit(cut_off(pairs(domain=Box((0.0,), (1.0,)))), u=put(np.nan, 0), s=put(0.0, slice(1, 4))))
-    assert [finding.level for finding in report.findings] == ["error", "warning", "note"]
+    assert list(dict.fromkeys(finding.level for finding in report.findings)) == ["error", "warning", "note"]
 
 
 def test_messages_say_where():
@@ -423,16 +451,16 @@ def test_exit_code_of_a_defect_is_1_and_json_says_what(tmp_path):
 
 
 def test_test_data_of_a_problem_begins_where_training_data_ends():
-    source = Source("antiderivative", arguments=("sensors=20", "queries=7"))
-    both, _ = load(source, 5)
-    test, _ = load(source._replace(skip=3), 2)
+    arguments = ("sensors=20", "queries=7")
+    both, _ = load("antiderivative", {}, 5, arguments=arguments)
+    test, _ = load("antiderivative", {}, 2, arguments=arguments, skip=3)
     assert both.s.shape == (5, 7, 1)
     np.testing.assert_array_equal(test.u, both.u[3:])
 
 
 def test_functions_of_a_file_are_spread_over_it(tmp_path):
     path, _, inputs, _, outputs, _, sample = write(tmp_path / "pairs.nc", pairs())
-    few, total = load(Source(path, inputs, outputs, sample), 3, spread=True)
+    few, total = load(path, {"inputs": inputs, "outputs": outputs, "sample": sample}, 3, spread=True)
     assert total == 200
     np.testing.assert_array_equal(few.u, pairs().u[jnp.array([0, 100, 199])])
 

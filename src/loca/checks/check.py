@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from loca.checks import locations, pairs, values
-from loca.checks.findings import CheckReport, Finding, inputs_of, outputs_of, sort
-from loca.data import Samples
+from loca.checks.findings import CheckReport, Finding
+from loca.data import Samples, channels
 from loca.typing import Measurements, values_of
 
 
@@ -32,24 +32,28 @@ def check(train: Samples, test: Samples | None = None) -> CheckReport:
         else:
             findings += pairs.check_shared(train, test)
             findings += pairs.check_drift(train, test)
-    return CheckReport(sort(iter(findings)))
+    return CheckReport.of(findings)
 
 
 def one_part(samples: Samples, part: str) -> Iterator[Finding]:
     """The findings in training data alone, or in test data alone."""
-    found = list(_one_part(samples, part))
+    for finding in checks(samples, part):
+        if part == "training":
+            yield finding
+        elif finding.level != "note":  # the notes have already been made about the training data
+            yield Finding(finding.level, finding.name, f"test data: {finding.message}")
+
+
+def checks(samples: Samples, part: str) -> Iterator[Finding]:
+    """All checks of one data set."""
+    every = list(channels(samples))
     if part == "training":
-        yield from found
-    else:  # the notes have already been made about the training data
-        yield from (Finding(f.level, f.name, f"test data: {f.message}") for f in found if f.level != "note")
-
-
-def _one_part(samples: Samples, part: str) -> Iterator[Finding]:
-    yield from values.check_finite([*inputs_of(samples), *outputs_of(samples)])
+        yield from values.check_number(len(samples))
+    yield from values.check_finite(every)
     yield from locations.check_locations(samples)
     yield from locations.check_repeated_queries(samples)
-    for side in (inputs_of(samples), outputs_of(samples)):
-        finite = [channel for channel in (each.finite() for each in side) if len(channel.values)]
+    for side in ("input", "output"):
+        finite = [channel for channel in (each.finite() for each in every if each.side == side) if len(channel.values)]
         yield from values.check_fill_values(finite)
         yield from values.check_constant(finite)
         yield from values.check_precision(finite)
@@ -59,6 +63,7 @@ def _one_part(samples: Samples, part: str) -> Iterator[Finding]:
     yield from pairs.check_copy(samples)
     yield from pairs.check_related(samples)
     yield from locations.check_edges(samples)
+    yield from locations.check_periodic(samples)
     yield from locations.check_resolution(samples)
     yield from values.check_transforms(samples)
 

@@ -6,13 +6,11 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from loca.checks.findings import Finding
-from loca.data import Indexed, Samples, Shared, grid_shape
-from loca.domains import Domain
+from loca.checks.findings import FEW, Finding
+from loca.data import Indexed, Samples, Shared, grid_axes
 from loca.typing import Measurements
 
 TOLERANCE = 1e-5
@@ -80,82 +78,73 @@ def neighbors_equal(values: np.ndarray) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
-class Axis:
-    """One axis of a grid: the spacing of its points, and the gap from the last point across the edge to the first.
+class GridField:
+    """One channel of all functions on a grid.
 
-    The spacing is None if it is uneven, and the gap is None if the axis does not close.
+    **Arguments:**
+
+    - `name`, `letter`: of the channel, and of its coordinates, for messages.
+    - `values`: without functions that contain NaN or Inf.
+    - `axes`, `periods`: of the grid.
     """
 
-    label: str
-    spacing: float | None
-    closing: float | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Field:
-    """One channel of all functions on a grid."""
-
     name: str
+    letter: str
     values: Float[np.ndarray, "N ..."]
-    axes: tuple[Axis, ...]
+    axes: tuple[Float[np.ndarray, " _"], ...]
+    periods: tuple[float | None, ...]
 
     def lines(self, axis: int) -> Float[np.ndarray, "N lines k"]:
         """The values along one axis, line by line."""
         moved = np.moveaxis(self.values, axis + 1, -1)
         return moved.reshape(len(moved), -1, moved.shape[-1])
 
+    def label(self, axis: int) -> str:
+        """The name of an axis."""
+        return self.letter if len(self.axes) == 1 else f"{self.letter}{axis + 1}"
 
-def input_fields(samples: Samples) -> Iterator[Field]:
+    def spacing(self, axis: int) -> float | None:
+        """The spacing of the points along an axis; None if it is uneven."""
+        steps = np.abs(np.diff(self.axes[axis].astype(np.float64)))
+        even = len(steps) > 0 and np.ptp(steps) <= EVEN * steps.mean()
+        return float(steps.mean()) if even else None
+
+    def closes(self, axis: int) -> bool:
+        """Whether the points go once around a period: a gap of several spacings would leave no edge to close."""
+        spacing, period = self.spacing(axis), self.periods[axis]
+        return None not in (spacing, period) and period - float(np.ptp(self.axes[axis])) < 1.5 * spacing
+
+
+def input_fields(samples: Samples) -> Iterator[GridField]:
     """The channels of u, if the sensors form a grid."""
     for part in samples.parts:
         if not isinstance(part.u, Measurements) and part.x is not None:
             x = np.asarray(part.x)
-            domain = samples.domain if samples.domain.dimension == x.shape[1] else None
+            periods = samples.domain.periods if samples.domain.dimension == x.shape[1] else (None,) * x.shape[1]
             names = [f"input `{variable.name}`" for variable in part.inputs]
-            yield from fields(names, x, np.asarray(part.u), domain, "x")
+            yield from fields(names, x, np.asarray(part.u), periods, "x")
 
 
-def output_fields(samples: Samples) -> Iterator[Field]:
+def output_fields(samples: Samples) -> Iterator[GridField]:
     """The channels of s, if all functions share queries that form a grid."""
     if isinstance(samples.y, Shared):
         names = [f"output `{variable.name}`" for variable in samples.outputs]
-        yield from fields(names, np.asarray(samples.y.y), np.asarray(samples.s), samples.domain, "y")
+        yield from fields(names, np.asarray(samples.y.y), np.asarray(samples.s), samples.domain.periods, "y")
 
 
 def fields(
     names: list[str],
     points: Float[np.ndarray, "P d"],
     values: Float[np.ndarray, "N P c"],
-    domain: Domain | None,
+    periods: tuple[float | None, ...],
     letter: str,
-) -> Iterator[Field]:
-    """One field per channel, without the functions that contain NaN or Inf."""
-    shape = grid_shape(jnp.asarray(points))
-    if shape is None:
-        return
-    grid = points.astype(np.float64).reshape(*shape, len(shape))
-    periods = (None,) * len(shape) if domain is None else domain.periods
-    axes = []
-    for i in range(len(shape)):
-        along = grid[(0,) * i + (slice(None),) + (0,) * (len(shape) - 1 - i) + (i,)]
-        label = letter if len(shape) == 1 else f"{letter}{i + 1}"
-        axes.append(axis_of(along, periods[i], label))
-    for c, name in enumerate(names):
-        kept = values[np.isfinite(values[..., c]).all(axis=1), :, c]
-        if len(kept):
-            yield Field(name, kept.astype(np.float64).reshape(len(kept), *shape), tuple(axes))
-
-
-def axis_of(along: Float[np.ndarray, " k"], period: float | None, label: str) -> Axis:
-    """The axis with these points."""
-    steps = np.abs(np.diff(along))
-    even = len(steps) > 0 and np.ptp(steps) <= EVEN * steps.mean()
-    spacing = float(steps.mean()) if even else None
-    if period is None or spacing is None:
-        return Axis(label, spacing, None)
-    gap = period - float(np.ptp(along))
-    # A gap of several spacings means that the points cover only part of the period: there is no edge to close.
-    return Axis(label, spacing, max(gap, 0.0) if gap < 1.5 * spacing else None)
+) -> Iterator[GridField]:
+    """One field per channel."""
+    axes = grid_axes(points)
+    for c, name in enumerate(names if axes is not None else []):
+        kept = values[np.isfinite(values[..., c]).all(axis=1), :, c].astype(np.float64)
+        if len(kept) and axes is not None:
+            yield GridField(name, letter, kept.reshape(len(kept), *map(len, axes)), axes, tuple(periods))
 
 
 def check_edges(samples: Samples) -> Iterator[Finding]:
@@ -163,24 +152,51 @@ def check_edges(samples: Samples) -> Iterator[Finding]:
     open_edges: list[str] = []
     for field in itertools.chain(input_fields(samples), output_fields(samples)):
         for i, axis in enumerate(field.axes):
-            lines = field.lines(i)
-            if lines.shape[-1] < FEWEST:
-                continue
-            jump = edge_jump(lines)
-            if axis.closing is not None and axis.spacing is not None and jump > JUMP:
+            jump = edge_jump(field.lines(i)) if len(axis) >= FEWEST else 0.0
+            if jump > JUMP and field.closes(i):
                 message = (
-                    f"{field.name} changes {jump:.0f} times as much across the edge of {axis.label} as between "
+                    f"{field.name} changes {jump:.0f} times as much across the edge of {field.label(i)} as between "
                     "neighbors, but its domain is periodic there; use a Box, or look for a wrong period"
                 )
                 yield Finding("warning", "edges", message)
             elif jump > JUMP:
-                open_edges.append(f"{field.name} along {axis.label}")
+                open_edges.append(f"{field.name} along {field.label(i)}")
     if open_edges:
         message = (
             f"not periodic: {', '.join(open_edges)}; FNO and Fourier encoders ring at such edges, so give an FNO "
             "padding. LOCA's other encoders are not affected"
         )
         yield Finding("note", "edges", message)
+
+
+def check_periodic(samples: Samples) -> Iterator[Finding]:
+    """Coordinates that are not declared periodic, but along which all outputs close."""
+    every = list(output_fields(samples))
+    if not every or len(samples) < FEW:
+        return
+    for i, axis in enumerate(every[0].axes):
+        seams = [seam(field.lines(i)) for field in every]
+        if len(axis) < FEWEST or samples.domain.periods[i] is not None or None in seams:
+            continue
+        spacing = every[0].spacing(i)
+        if spacing is None:
+            continue
+        # a last point that repeats the first is one period away from it, otherwise one spacing before that
+        period = float(np.ptp(axis)) + (0.0 if max(each or 0.0 for each in seams) < 0.1 else spacing)
+        message = (
+            f"the outputs have the same values at both ends of {every[0].label(i)} in every function: if this "
+            f"coordinate is periodic, pass domain=Torus(low, high, periodic) with the period {period:.6g}, which also "
+            "makes predictions periodic"
+        )
+        yield Finding("note", "periodic", message)
+
+
+def seam(lines: Float[np.ndarray, "N lines k"]) -> float | None:
+    """`edge_jump` of smooth functions that close; None if they do not, or if all have the same value at the ends."""
+    jump, deviation = edge_jump(lines), lines.std()
+    between = np.sqrt(np.mean(np.diff(lines, axis=-1) ** 2))
+    is_smooth, differs = 0.0 < between < 0.7 * deviation, lines[..., 0].std(axis=0).mean() > 0.3 * deviation
+    return jump if jump < 1.5 and is_smooth and differs else None
 
 
 def edge_jump(lines: Float[np.ndarray, "N lines k"]) -> float:
@@ -194,19 +210,18 @@ def check_resolution(samples: Samples) -> Iterator[Finding]:
     """Energy of u near the highest frequency that its sensors resolve: a sign of more beyond, aliased into the rest."""
     for field in input_fields(samples):
         for i, axis in enumerate(field.axes):
-            if axis.spacing is None or field.values.shape[i + 1] < FEWEST:
+            if len(axis) < FEWEST or field.spacing(i) is None:
                 continue
             part = rough_part(field, i)
             if part > ROUGH:
                 message = (
                     f"{field.name} has {part:.0%} of its variance in the upper third of the frequencies that its "
-                    f"{field.values.shape[i + 1]} sensors along {axis.label} resolve: it is noise, or there are too "
-                    "few sensors"
+                    f"{len(axis)} sensors along {field.label(i)} resolve: it is noise, or there are too few sensors"
                 )
                 yield Finding("warning", "resolution", message)
 
 
-def rough_part(field: Field, axis: int) -> float:
+def rough_part(field: GridField, axis: int) -> float:
     """The share of a field's variance in the upper third of the frequencies along an axis, averaged over functions.
 
     Before the Fourier transform, every line is detrended and tapered towards its ends: open edges would otherwise

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float
 
-from loca.checks.findings import Channel, Finding, inputs_of, outputs_of, rows
-from loca.data import Samples, Shared
+from loca.checks.findings import Finding, rows
+from loca.data import ChannelValues, Samples, Shared, channels
 from loca.typing import Measurements, MultiInput
 
 NEAR = 1e-3
@@ -116,7 +116,7 @@ def check_drift(train: Samples, test: Samples) -> Iterator[Finding]:
     """Two-sample Kolmogorov–Smirnov tests of the mean, the spread and the roughness of functions, by channel."""
     from scipy.stats import ks_2samp
 
-    before, after = ([*inputs_of(part), *outputs_of(part)] for part in (train, test))
+    before, after = (list(channels(part)) for part in (train, test))
     found = []
     for old, new in zip(before, after, strict=True):
         old, new = old.finite(), new.finite()
@@ -134,7 +134,7 @@ def check_drift(train: Samples, test: Samples) -> Iterator[Finding]:
         yield Finding("warning", "drift", message)
 
 
-def statistics(channel: Channel) -> dict[str, Float[np.ndarray, " N"]]:
+def statistics(channel: ChannelValues) -> dict[str, Float[np.ndarray, " N"]]:
     """The mean, the spread and the roughness of each function: how much neighbors differ relative to the spread."""
     values, counted = channel.values, channel.counted
     mean = np.mean(values, axis=1, where=counted)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from loca.checks.findings import Channel, Finding, rows
-from loca.data import Samples, recommend
+from loca.checks.findings import FEW, Finding, rows
+from loca.data import ChannelValues, Samples, recommend
 
 SINGLE = np.finfo(np.float32)
 
@@ -28,7 +28,14 @@ FILL_GAP = 3.0
 """A fill value is at least this many ranges of the other values away from them; anything nearer may be data."""
 
 
-def check_finite(channels: Sequence[Channel]) -> Iterator[Finding]:
+def check_number(count: int) -> Iterator[Finding]:
+    """Too few functions."""
+    if count < FEW:
+        message = f"there are only {count} functions; models need dozens at least, and most problems hundreds"
+        yield Finding("warning", "few", message)
+
+
+def check_finite(channels: Sequence[ChannelValues]) -> Iterator[Finding]:
     """NaN and Inf: a single one turns all parameters into NaN in the first step that meets it."""
     for channel in channels:
         for what, is_wrong in (("NaN", np.isnan), ("Inf", np.isinf)):
@@ -40,19 +47,15 @@ def check_finite(channels: Sequence[Channel]) -> Iterator[Finding]:
                 yield Finding("error", "not-finite", message)
 
 
-def check_constant(channels: Sequence[Channel]) -> Iterator[Finding]:
+def check_constant(channels: Sequence[ChannelValues]) -> Iterator[Finding]:
     """Constant channels, and single constant functions in channels where other functions vary."""
     for channel in channels:
-        # the same test by which `Normalization` decides that a deviation is only rounding error
-        if channel.deviation() <= 10.0 * SINGLE.eps * abs(channel.mean()):
+        if channel.is_constant():
+            what = f"{channel} is {channel.mean():.6g} everywhere"
             if channel.side == "input":
-                message = f"{channel} is {channel.mean():.6g} everywhere and carries no information; leave it out"
-                yield Finding("warning", "constant", message)
+                yield Finding("warning", "constant", f"{what} and carries no information; leave it out")
             else:
-                message = (
-                    f"{channel} is {channel.mean():.6g} everywhere: there is nothing to learn; check the data source"
-                )
-                yield Finding("error", "constant", message)
+                yield Finding("error", "constant", f"{what}: there is nothing to learn; check the data source")
             continue
         if channel.values.shape[1] < 2:
             continue
@@ -64,11 +67,11 @@ def check_constant(channels: Sequence[Channel]) -> Iterator[Finding]:
             yield Finding("warning", "constant-function", message)
 
 
-def check_precision(channels: Sequence[Channel]) -> Iterator[Finding]:
+def check_precision(channels: Sequence[ChannelValues]) -> Iterator[Finding]:
     """Variation that single precision cannot represent: below its spacing at the mean, or with squares out of range."""
     for channel in channels:
         mean, deviation = abs(channel.mean()), channel.deviation()
-        if deviation <= 10.0 * SINGLE.eps * mean:
+        if channel.is_constant():
             continue
         if mean * SINGLE.eps > GOOD_ERROR * deviation:
             message = (
@@ -85,12 +88,12 @@ def check_precision(channels: Sequence[Channel]) -> Iterator[Finding]:
             yield Finding("error", "range", message)
 
 
-def check_scales(channels: Sequence[Channel]) -> Iterator[Finding]:
+def check_scales(channels: Sequence[ChannelValues]) -> Iterator[Finding]:
     """Channels among the inputs, or among the outputs, so different in scale that one is lost beside the other."""
-    varying = [channel for channel in channels if channel.deviation() > 10.0 * SINGLE.eps * abs(channel.mean())]
+    varying = [channel for channel in channels if not channel.is_constant()]
     if len(varying) < 2:
         return
-    small, large = min(varying, key=Channel.deviation), max(varying, key=Channel.deviation)
+    small, large = min(varying, key=ChannelValues.deviation), max(varying, key=ChannelValues.deviation)
     ratio = large.deviation() / small.deviation()
     if ratio <= LOST:
         return
@@ -104,10 +107,11 @@ def check_scales(channels: Sequence[Channel]) -> Iterator[Finding]:
         yield Finding("note", "scales", message)
 
 
-def check_outliers(channels: Sequence[Channel]) -> Iterator[Finding]:
+def check_outliers(channels: Sequence[ChannelValues]) -> Iterator[Finding]:
     """A few functions that make up most of the variance by which all functions are standardized."""
     for channel in channels:
-        sizes = channel.sizes()
+        squares = (channel.values - channel.mean()) ** 2
+        sizes = np.sqrt(np.mean(squares, axis=1, where=channel.counted))  # root mean squares about the common mean
         if len(sizes) < 8 or not sizes.any():  # quartiles of fewer are meaningless
             continue
         logs = np.log10(np.maximum(sizes, sizes[sizes > 0.0].min()))
@@ -134,7 +138,7 @@ def check_transforms(samples: Samples) -> Iterator[Finding]:
             yield Finding("note", "transform", message)
 
 
-def check_fill_values(channels: Sequence[Channel]) -> Iterator[Finding]:
+def check_fill_values(channels: Sequence[ChannelValues]) -> Iterator[Finding]:
     """Numbers that stand for missing values."""
     for channel in channels:
         magnitude = np.abs(channel.values)

@@ -1,8 +1,9 @@
 """Functions as data: samples in memory, records in files, query forms, transforms and streams of batches."""
 
+from loca.data.channels import ChannelValues as ChannelValues
+from loca.data.channels import channels as channels
 from loca.data.choices import Recommendation as Recommendation
 from loca.data.choices import TransformNames as TransformNames
-from loca.data.choices import columns as columns
 from loca.data.choices import recommend as recommend
 from loca.data.digest import arrays_digest as arrays_digest
 from loca.data.digest import data_digest as data_digest
@@ -92,7 +93,6 @@ __all__ = [
     "as_queries",
     "batch_rows",
     "check_finite",
-    "columns",
     "convert",
     "cut",
     "grid_shape",

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Float
 
-from loca.data.queries import Indexed, Shared
-from loca.data.samples import Samples, Variable
+from loca.data.channels import ChannelValues, channels
+from loca.data.samples import Samples
 from loca.data.transforms import Affine, Asinh, Chain, Identity, Log, PerLocation, Transform, location_moments
-from loca.typing import Measurements, values_of
 
 TransformNames = str | Mapping[str, str] | None
 """A transform by the name of its variable, such as `{"permeability": "log", "pressure": "per-location"}`.
@@ -46,62 +45,6 @@ class Recommendation(NamedTuple):
     reason: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Column:
-    """All values of one variable, which of them count, and their locations if these are common to all functions."""
-
-    side: str
-    variable: Variable
-    values: Float[np.ndarray, "N m"]
-    counted: Bool[np.ndarray, "N m"] | None = None
-    places: Int[np.ndarray, "N m"] | None = None
-    locations: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.side} `{self.variable.name}`"
-
-    def flat(self) -> Float[np.ndarray, " n"]:
-        """The values that count."""
-        return self.values.reshape(-1) if self.counted is None else self.values[self.counted]
-
-    def finite(self) -> Column:
-        """The variable without functions that contain NaN or Inf."""
-        counted = self.values if self.counted is None else np.where(self.counted, self.values, 0.0)
-        fine = np.isfinite(counted).all(axis=1)
-        parts = {name: getattr(self, name) for name in ("values", "counted", "places")}
-        return dataclasses.replace(self, **{n: None if part is None else part[fine] for n, part in parts.items()})
-
-
-def columns(samples: Samples) -> Iterator[Column]:
-    """The variables of u, then those of s."""
-    y = samples.y
-    for part in samples.parts:
-        (u,) = values_of(part.u)
-        if isinstance(part.u, Measurements):
-            yield from _columns("input", part.inputs, u, counted=np.asarray(part.u.mask))
-        else:
-            yield from _columns("input", part.inputs, u, places=_same_places(u), locations=u.shape[1])
-    match y:
-        case Shared():
-            yield from _columns("output", samples.outputs, samples.s, places=_same_places(samples.s), locations=y.count)
-        case Indexed():
-            index = np.asarray(y.index)
-            yield from _columns("output", samples.outputs, samples.s, places=index, locations=len(y.points))
-        case _:
-            yield from _columns("output", samples.outputs, samples.s)
-
-
-def _columns(
-    side: str, variables: Sequence[Variable], values: Array, *, counted: np.ndarray | None = None, **where
-) -> Iterator[Column]:
-    for i, variable in enumerate(variables):
-        yield Column(side, variable, np.asarray(values[..., i], np.float64), counted, **where)
-
-
-def _same_places(values: Array) -> np.ndarray:
-    return np.broadcast_to(np.arange(values.shape[1]), values.shape[:2])
-
-
 def recommend(samples: Samples) -> tuple[Recommendation, ...]:
     """The transform of every variable by simple rules, first of u and then of s.
 
@@ -113,10 +56,10 @@ def recommend(samples: Samples) -> tuple[Recommendation, ...]:
 
     Functions with NaN or Inf are left out.
     """
-    return tuple(recommended(column.finite()) for column in columns(samples))
+    return tuple(recommended(column.finite()) for column in channels(samples))
 
 
-def recommended(column: Column) -> Recommendation:
+def recommended(column: ChannelValues) -> Recommendation:
     """The transform of one variable."""
     names, reasons, values = [], [], column.flat()
     if values.size and np.ptp(values) > 0.0:
@@ -142,7 +85,7 @@ def kurtosis(values: Float[np.ndarray, " n"]) -> float:
     return float(np.mean(squares**2) / np.mean(squares) ** 2)
 
 
-def mean_field_share(column: Column) -> float:
+def mean_field_share(column: ChannelValues) -> float:
     """The share of the variance of the mean field; 0 if it cannot be known."""
     if column.places is None or column.locations < 2:
         return 0.0
@@ -163,7 +106,7 @@ def fit_transforms(samples: Samples, names: TransformNames) -> tuple[tuple[Trans
     given = dict.fromkeys(variables, names) if isinstance(names, str) else dict(names)
     check_names(given, variables)
     fitted: dict[str, list[Transform]] = {"input": [], "output": []}
-    for column in columns(samples):
+    for column in channels(samples):
         name = given.get(column.variable.name, Identity.name)
         if name == "auto":
             _, _, name, reason = recommended(column.finite())
@@ -188,14 +131,13 @@ def check_names(given: Mapping[str, str], variables: Sequence[str]) -> None:
             raise ValueError(f"the transform of {variable} is {name!r}; choose one of {', '.join(KNOWN)}")
 
 
-def fit_transform(name: str, column: Column, samples: Samples) -> Transform:
+def fit_transform(name: str, column: ChannelValues, samples: Samples) -> Transform:
     """Fit the transform with this name to the values of a variable."""
     pointwise, _, rest = name.partition("+")
     transform: Transform = Identity()
     if pointwise == Log.name:
         transform = Log()
-        counted = column.values if column.counted is None else np.where(column.counted, column.values, 1.0)
-        transform.check(counted, str(column))
+        transform.check(np.where(column.counted, column.values, 1.0), str(column))
     elif pointwise == Asinh.name:
         transform = Asinh.fit(column.flat())
     if PerLocation.name not in (pointwise, rest) or (column.side == "input" and column.locations == 1):
@@ -213,7 +155,7 @@ def transformed(transform: Transform, values: Float[np.ndarray, "N m"]) -> Float
     return np.asarray(transform.apply(jnp.asarray(values, jnp.float32)), np.float64)
 
 
-def fit_moments(values: Float[np.ndarray, "N m"], column: Column) -> Affine:
+def fit_moments(values: Float[np.ndarray, "N m"], column: ChannelValues) -> Affine:
     """Means and scales at every location; raise if they cannot be known."""
     if column.places is None:
         raise ValueError(

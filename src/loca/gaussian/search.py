@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.data import Indexed, Queries, Samples, Shared, columns
+from loca.data import Indexed, Queries, Samples, Shared, channels
 from loca.durable import Resumable, json_digest
 from loca.encoders import Encoder
 from loca.gaussian.equation import Accuracy, PreparedData, Ranks
@@ -272,7 +272,7 @@ def table_row(trial: Trial) -> str:
 def transforms_to_try(data: Samples) -> list[Mapping[str, str]]:
     """Logarithms of positive inputs, and means and scales per location of outputs."""
     found: list[Mapping[str, str]] = []
-    of_inputs = (column for column in columns(data) if column.side == "input")
+    of_inputs = (column for column in channels(data) if column.side == "input")
     positive = [column.variable.name for column in of_inputs if is_positive(column.flat())]
     if positive:
         found.append(dict.fromkeys(positive, "log"))
