@@ -56,7 +56,7 @@ def test_files_hold_error_bars_and_p_values(model, tmp_path, queries):
     np.testing.assert_allclose(found["in_distribution"], model.in_distribution(data.load().u), atol=1e-6)
     stored = predict_to(model, data, tmp_path / "found.zarr", queries=grid, level=0.8)
     xarray.testing.assert_allclose(stored.load(), found)
-    with pytest.raises(FileExistsError, match="another prediction"):
+    with pytest.raises(FileExistsError, match=r"holds something else .provenance.level is 0.8"):
         predict_to(model, data, tmp_path / "found.zarr", queries=grid, level=0.9)
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pathlib
 import random
 import shutil
 import signal
@@ -19,13 +20,15 @@ import xarray
 from typer.testing import CliRunner
 
 from crashing import Crash, crash_at, find_unsynced
+from loca import durable, uncertainty
 from loca.cli.app import app
-from loca.data import Free, Indexed, Labeled, Part, Records, Samples, Shared, convert
+from loca.data import Free, Indexed, Labeled, Part, Samples, Shared, Variable, convert
 from loca.domains import Box, Sphere, Torus
 from loca.durable import lock
 from loca.encoders import Sensors
 from loca.models import FNO, LOCA, DeepONet
-from loca.prediction import QueryGrid, predict, predict_to, tiles
+from loca.prediction import QueryGrid, predict, predict_dataset, predict_to, read_points, tiles, write_dataset
+from loca.prediction.labels import InMemory
 from loca.rules import MonteCarlo, OwnQueries
 from loca.saving import save
 from loca.typing import Measurements
@@ -53,23 +56,6 @@ def weather(days=7, dims=("time", "lat", "lon"), latitudes=8, longitudes=16):
         },
         {"title": "daily"},
     )
-
-
-class InMemory(Records):
-    """Samples that pretend to be in a file."""
-
-    def __init__(self, samples):
-        self.samples, self.source = samples, "memory"
-        self.inputs, self.outputs, self.domain = samples.inputs, samples.outputs, samples.domain
-
-    def __len__(self):
-        return len(self.samples)
-
-    def load(self, rows=slice(None)):
-        return self.samples.take(jnp.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)])
-
-    def label(self, s, rows=slice(None)):
-        raise AssertionError("nobody asks")
 
 
 def flat(queries, functions=11):
@@ -161,6 +147,72 @@ def test_what_is_missing_in_the_data_is_missing_in_the_prediction(tmp_path, smal
     assert np.array_equal(np.isnan(found.pres), np.isnan(dataset.pres))
     assert np.isnan(found.pres).any()
     assert_same(found, expected(model, data))
+
+
+def test_a_grid_with_holes_is_restored_from_its_points(tmp_path, small_tiles):
+    """Stores and models know a list of places; predictions are on the grid again, with the attributes of outputs."""
+    dataset = weather()
+    dataset["pres"] = dataset.pres.where((dataset.lat > 0.0) | (dataset.lon > 200.0))  # latitudes fall
+    data = Labeled(dataset, "air", "pres", "time")
+    model, wanted = deeponet(data.load()), predict_dataset(deeponet(data.load()), data)
+    inputs = Labeled(dataset[["air"]], "air", (), "time")
+    for name, records in {
+        "store": convert(data, tmp_path / "data.zarr"),
+        "inputs": inputs,
+        "samples": data.load(),
+    }.items():
+        for found in (predict_to(model, records, tmp_path / f"{name}.zarr"), predict_dataset(model, records)):
+            assert found.pres.dims[1:] == ("lat", "lon")
+            assert found.pres.attrs["units"] == "Pascals"
+            np.testing.assert_allclose(found.lat, dataset.lat, rtol=1e-6)
+            np.testing.assert_allclose(found.lon, dataset.lon, rtol=1e-6)
+            np.testing.assert_allclose(found.pres, wanted.pres, rtol=1e-5, atol=1e-5)
+
+
+def test_samples_have_predictions_as_files_do(tmp_path):
+    y = jax.random.uniform(jax.random.key(3), (11, 9, 2))
+    for form, queries in {"free": Free(y), "points": Shared(y[0])}.items():
+        samples = flat(queries)
+        model = deeponet(samples)
+        found = predict_dataset(model, samples)
+        assert dict(found.sizes) == {"sample": 11, "query": 9}
+        np.testing.assert_allclose(found.s2, answers(model, samples.u, samples.y)[..., 1], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(found.y1, y[..., 0] if form == "free" else y[0, :, 0])
+        assert_same(predict_to(model, samples, tmp_path / f"{form}.zarr"), found)
+
+
+def test_functions_are_read_once(tmp_path):
+    """Besides the first and the last, which are compared with the model; also for p-values."""
+    data = Labeled(weather(days=40), "air", "pres", "time")
+    samples, asked = data.load(), []
+
+    class Watched(InMemory):
+        def load(self, rows=slice(None)):
+            asked.append(np.arange(40)[rows].tolist())
+            return super().load(rows)
+
+    calibrated = uncertainty.calibrate(deeponet(samples), samples)
+    found = predict_to(calibrated, Watched(samples), tmp_path / "p.zarr")
+    blocks = [numbers for numbers in asked if len(numbers) > 1]
+    assert blocks == [list(range(40))]
+    np.testing.assert_allclose(found.in_distribution, calibrated.in_distribution(samples.u), atol=1e-6)
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr", ".csv"])
+def test_data_sets_are_written_to_files_given_by_name(suffix, tmp_path):
+    data = Labeled(weather(days=2), "air", "pres", "time")
+    found, path = predict_dataset(deeponet(data.load()), data), str(tmp_path / f"p{suffix}")
+    write_dataset(found, path)
+    if suffix == ".csv":
+        assert len(pathlib.Path(path).read_text().splitlines()) == 1 + found.pres.size
+        return
+    xarray.testing.assert_equal(xarray.open_dataset(path), found)
+    axes = read_points(path, [Variable("lat"), Variable("lon")])
+    np.testing.assert_array_equal(axes.axes[1], found.lon)
+    if suffix == ".zarr":
+        with pytest.raises(FileExistsError, match="choose another name"):
+            write_dataset(found, path)
+    assert [each.name for each in tmp_path.iterdir()] == [f"p{suffix}"]
 
 
 @pytest.mark.parametrize("build", [loca, pytest.param(deeponet, marks=pytest.mark.full)])
@@ -277,7 +329,7 @@ def content(path):
     return {str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-CHANGES = ((predict, "sync"), (predict, "sync_tree"), (xarray.Dataset, "to_zarr"))
+CHANGES = ((predict, "sync"), (durable, "sync_tree"), (durable, "sync"), (xarray.Dataset, "to_zarr"))
 """What changes the disk here, besides moving and removing files."""
 
 STRIDE = 1 if os.environ.get("LOCA_FULL") else 11
@@ -351,12 +403,12 @@ def test_other_requests_are_refused(tmp_path):
     predict_to(model, data, path)
     before = content(path)
     for arguments, more, said in others:
-        with pytest.raises(FileExistsError, match=rf"holds another prediction .*{said}.*choose another name"):
+        with pytest.raises(FileExistsError, match=rf"holds something else .*{said}.*choose another name"):
             predict_to(*arguments, path, **more)
     assert_same(predict_to(model, data, path), expected(model, data))  # it is there already
     assert content(path) == before
     (tmp_path / "else.zarr").mkdir()
-    with pytest.raises(FileExistsError, match="is not a prediction of loca"):
+    with pytest.raises(FileExistsError, match="holds something else"):
         predict_to(model, data, tmp_path / "else.zarr")
     with pytest.raises(ValueError, match=r"outputs pres .*, air .*, but the model was made for pres"):
         predict_to(model, Labeled(weather(), "air", ["pres", "air"], "time"), tmp_path / "q.zarr")
@@ -393,7 +445,7 @@ def test_the_command(place):
     xarray.testing.assert_allclose(xarray.open_zarr(place / "p.zarr", chunks=None), at_once, rtol=1e-5, atol=1e-5)
     command(*asked, place / "g.zarr", "--grid", "5x6")
     assert xarray.open_zarr(place / "g.zarr", chunks=None).sizes == {"sample": 7, "lat": 5, "lon": 6}
-    assert "holds another prediction" in command(*asked, place / "g.zarr", "--grid", "5x7", code=1)
+    assert "holds something else" in command(*asked, place / "g.zarr", "--grid", "5x7", code=1)
     assert "needs 2 numbers" in command(*asked, place / "h.zarr", "--grid", "5", code=1)
     assert "such as 721x1440" in command(*asked, place / "h.zarr", "--grid", "5by6", code=2)
     command(*asked, place / "h.nc", "--grid", "5x6")
@@ -425,7 +477,7 @@ def test_killed_at_random_moments(place, tmp_path):
     path, log, rng = tmp_path / "killed.zarr", tmp_path / "log", random.Random(0)
 
     def done():
-        return len(list(tmp_path.glob("killed.zarr.partial/marks/*")))
+        return len(list(tmp_path.glob("killed.zarr.partial/pieces-*/[0-9]*")))
 
     start = [sys.executable, "-W", "ignore", "-c", DRIVER, str(log)]
     with subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as driver:

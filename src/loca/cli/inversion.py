@@ -60,7 +60,7 @@ def invert(
     figure: Annotated[Path | None, typer.Option(help="Also draw mean and standard deviation: .png or .pdf.")] = None,
     classes: ClassOption = None,
 ) -> None:
-    """Find the inputs that explain observations, with their uncertainty, and write them as NetCDF.
+    """Find the inputs that explain observations, with their uncertainty, and write them as NetCDF or Zarr.
 
     The file of observations has one row per location. A value that is empty or NaN was not observed. Columns
     NAME_noise hold the standard deviation of the noise of single values, instead of --noise.
@@ -73,7 +73,7 @@ def invert(
     from loca.inversion import invert as invert_observations
     from loca.prediction import write_dataset
 
-    check_suffix(out, ".nc")
+    check_suffix(out, ".nc", ".zarr")
     if figure is not None:
         check_suffix(figure, ".png", ".pdf", hint="--figure")
     for path in filter(None, (out, figure)):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import abc
+import functools
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -16,17 +17,10 @@ from jaxtyping import Array, Float
 
 from loca.data import Records, Samples
 from loca.models import Operator, TilePredictor, Uncertain, encode_functions, predict_encoded, predict_error_bars
-from loca.prediction.grid import (
-    ERROR_BARS,
-    Labels,
-    QueryGrid,
-    QueryPoints,
-    StoredArray,
-    Tile,
-    TileValues,
-    with_error_bars,
-)
+from loca.prediction.labels import ERROR_BARS, Labels, StoredArray, TileValues, with_error_bars
+from loca.prediction.queries import QueryGrid, QueryPoints, Tile
 from loca.typing import PyTree
+from loca.uncertainty import Calibrated
 
 if TYPE_CHECKING:
     import xarray
@@ -50,38 +44,33 @@ MOST_OWN_NODES = 4096
 class Tiles(abc.ABC):
     """A prediction as a sequence of tiles, each a pure function of model, data and queries."""
 
-    arrays: Mapping[str, StoredArray]
+    arrays: dict[str, StoredArray]
     moving: tuple[str, ...] = ()
     """The arrays that are coordinates: they differ between functions."""
 
-    labels: Labels
-    p_values: Float[np.ndarray, " N"] | None = None
-    """How familiar every input function is to the model; None if unknown."""
-
-    @property
     @abc.abstractmethod
-    def names(self) -> list[str]:
-        """The names of the tiles, in the order in which they are computed."""
-
-    @abc.abstractmethod
-    def compute(self, done: Collection[str]) -> Iterator[tuple[str, TileValues]]:
-        """The names and values of all tiles that are not done yet."""
+    def __iter__(self) -> Iterator[tuple[str, Callable[[], TileValues]]]:
+        """The names of the tiles, each with a function that computes its values."""
 
     @abc.abstractmethod
     def coordinates(self) -> xarray.Dataset:
         """The coordinates that are not written in tiles."""
 
-    def complete_coordinates(self) -> xarray.Dataset:
-        """The coordinates, and the p-values of the input functions if they are known."""
-        if self.p_values is None:
-            return self.coordinates()
-        title = "p-value of the input among the calibration functions; small if it is unlike them"
-        values = self.labels.sample, self.p_values.astype(np.float32), {"long_name": title}
-        return self.coordinates().assign({"in_distribution": values})
-
     def description(self) -> dict[str, Any]:
         """The arrays of the prediction as JSON values."""
         return {name: array._asdict() for name, array in self.arrays.items()}
+
+
+P_VALUE = "in_distribution"
+"""The array with the p-values of input functions."""
+
+
+def p_values(model: Operator, sample: str, count: int, rows: int) -> dict[str, StoredArray]:
+    """How familiar every input function is to a calibrated model, as an array in tiles of some functions."""
+    if not isinstance(model, Calibrated):
+        return {}
+    title = "p-value of the input among the calibration functions; small if it is unlike them"
+    return {P_VALUE: StoredArray((sample,), (count,), (rows,), "float32", {"long_name": title})}
 
 
 class SharedQueryTiles(Tiles):
@@ -95,6 +84,7 @@ class SharedQueryTiles(Tiles):
 
     - `model`, `data`: the operator and its input functions.
     - `first`: the first function.
+    - `labels`: the arrangement of the data.
     - `queries`: a grid or points; by default the queries of the data.
     - `level`: of bands, for a model that knows its error.
     """
@@ -104,33 +94,33 @@ class SharedQueryTiles(Tiles):
         model: Operator,
         data: Records,
         first: Samples,
+        labels: Labels,
         queries: QueryGrid | QueryPoints | None,
         level: float | None = None,
     ):
-        self.data, self.count, self.num_queries, self.grid = data, len(data), first.y.count, queries
-        check_nodes(model, queries.count if queries else self.num_queries)
-        self.labels = Labels.of(data, self.num_queries)
-        y = np.asarray(first.y.points)
-        self.queries = queries or self.labels.queries(y)
+        self.model, self.data, self.count, self.labels = model, data, len(data), labels
+        self.num_queries, self.is_chosen = first.y.count, queries is not None
+        self.queries = labels.queries(np.asarray(first.y.points)) if queries is None else queries
+        check_nodes(model, self.queries.count)
         shape = self.queries.shape
-        if queries is not None:
-            y = queries.points(tuple(slice(0, 1 if model.is_pointwise else n) for n in shape))
+        all_queries = tuple(slice(0, 1 if model.is_pointwise else n) for n in shape)
+        y = np.asarray(first.y.points) if queries is None else queries.points(all_queries)
         self.predictor = TilePredictor(model, jnp.asarray(y), level)
         each_function = bytes_after(self.predictor.of_functions, first.u)
         each_query = bytes_after(self.predictor.of_queries, jnp.asarray(y[:1]))
-        most = within(HALF_BYTES // each_query, 1, MOST_QUERIES)
-        self.sides = tile_sides(shape, most)
+        self.sides = tile_sides(shape, within(HALF_BYTES // each_query, 1, MOST_QUERIES))
         size = 4 * len(data.outputs) * math.prod(self.sides) * (1 if level is None else len(ERROR_BARS))
         rows = within(min(TILE_BYTES // size, HALF_BYTES // each_function), 1, self.count)
         self.rows = tile_sides((self.count,), rows)[0]
         self.group = self.rows * max(1, HALF_BYTES // (each_function * self.rows))
-        self.batch = within(TILE_BYTES // bytes_of(first), 1, MOST_FUNCTIONS)
-        self.arrays = with_error_bars({each.name: self.stored(each.name) for each in data.outputs}, level)
+        self.block = max(1, TILE_BYTES // bytes_of(first))
+        outputs = with_error_bars({each.name: self.stored(each.name) for each in data.outputs}, level)
+        self.arrays = {**outputs, **p_values(model, labels.sample, self.count, self.rows)}
 
     def stored(self, name: str) -> StoredArray:
         """An output as it is stored, with the data's order of dimensions."""
         own = (self.labels.sample, *self.queries.dims)
-        dims = own if self.grid else tuple(str(dim) for dim in self.labels.example[name].dims)
+        dims = own if self.is_chosen else tuple(str(dim) for dim in self.labels.example[name].dims)
         order = [own.index(dim) for dim in dims]
         shape, chunks = (self.count, *self.queries.shape), (self.rows, *self.sides)
         return StoredArray(
@@ -141,35 +131,45 @@ class SharedQueryTiles(Tiles):
             self.labels.attributes(name),
         )
 
-    @property
-    def names(self) -> list[str]:
-        places = list(tiles_of(self.queries.shape, self.sides))
-        return [
-            name_of((slice(rows.start, rows.stop), *place))
-            for group in pieces(range(self.count), self.group)
-            for place in places
-            for rows in pieces(group, self.rows)
-        ]
-
-    def compute(self, done: Collection[str]) -> Iterator[tuple[str, TileValues]]:
+    def __iter__(self) -> Iterator[tuple[str, Callable[[], TileValues]]]:
         for group in pieces(range(self.count), self.group):
-            features: Array | None = None
-            for place in tiles_of(self.queries.shape, self.sides):
-                regions = [(slice(rows.start, rows.stop), *place) for rows in pieces(group, self.rows)]
-                todo = [region for region in regions if name_of(region) not in done]
-                if not todo:
-                    continue
-                if features is None:
-                    features = self.of_functions(group)
-                at = self.predictor.of_queries(jnp.asarray(self.queries.points(place)))
-                for region in todo:
-                    own = features[region[0].start - group.start : region[0].stop - group.start]
-                    yield name_of(region), self.arrange(self.predictor.together(own, at), region)
+            of_functions = functools.cache(functools.partial(self.of_functions, group))
+            for number, place in enumerate(tiles_of(self.queries.shape, self.sides)):
+                of_queries = functools.cache(functools.partial(self.of_queries, place))
+                for rows in pieces(group, self.rows):
+                    region = (slice(rows.start, rows.stop), *place)
+                    compute = functools.partial(self.values, region, of_functions, of_queries, is_first=number == 0)
+                    yield ".".join(str(along.start) for along in region), compute
 
-    def of_functions(self, group: range) -> Array:
-        """What depends on u alone, for a group of functions."""
-        batches = pieces(group, self.batch)
-        return jnp.concatenate([self.predictor.of_functions(self.data.load(slice(b.start, b.stop)).u) for b in batches])
+    def values(
+        self,
+        region: Tile,
+        of_functions: Callable[[], tuple[Array, Float[np.ndarray, " G"], int]],
+        of_queries: Callable[[], list[PyTree]],
+        *,
+        is_first: bool,
+    ) -> TileValues:
+        """The values of a tile; the first ones of each function include its p-value."""
+        features, familiar, start = of_functions()
+        own = slice(region[0].start - start, region[0].stop - start)
+        found = self.arrange(self.predictor.together(features[own], of_queries()), region)
+        return {**found, P_VALUE: (region[:1], familiar[own])} if is_first and P_VALUE in self.arrays else found
+
+    def of_functions(self, group: range) -> tuple[Array, Float[np.ndarray, " G"], int]:
+        """What depends on u alone for a group of functions, their p-values, and the number of the first."""
+        features, familiar = [], []
+        for block in pieces(group, self.block):
+            u = self.data.load(slice(block.start, block.stop)).u
+            for batch in pieces(range(len(block)), MOST_FUNCTIONS):
+                part = jax.tree.map(lambda array, batch=batch: array[batch.start : batch.stop], u)
+                features.append(self.predictor.of_functions(part))
+            if isinstance(self.model, Calibrated):
+                familiar.append(np.asarray(self.model.in_distribution(u), np.float32))
+        return jnp.concatenate(features), np.concatenate(familiar or [np.empty(0)]), group.start
+
+    def of_queries(self, place: Tile) -> list[PyTree]:
+        """What depends on y alone, for a tile of queries."""
+        return self.predictor.of_queries(jnp.asarray(self.queries.points(place)))
 
     def arrange(self, s: Float[np.ndarray, "B P d_s"], region: Tile) -> TileValues:
         """The values of a tile as they are stored."""
@@ -179,7 +179,7 @@ class SharedQueryTiles(Tiles):
         values = s.reshape(*extent(region), s.shape[-1])
         own = (self.labels.sample, *self.queries.dims)
         parts = {}
-        for i, (name, array) in enumerate(self.arrays.items()):
+        for i, (name, array) in enumerate(list(self.arrays.items())[: values.shape[-1]]):
             order = [own.index(dim) for dim in array.dims]
             single = [axis for axis in range(len(own)) if axis not in order]  # dimensions that only other outputs have
             place = tuple(region[axis] for axis in order)
@@ -188,9 +188,9 @@ class SharedQueryTiles(Tiles):
 
     def coordinates(self) -> xarray.Dataset:
         found = self.labels.coordinates(self.num_queries)
-        if self.grid is None:
+        if not self.is_chosen:
             return found
-        own = self.grid.coordinates()
+        own = self.queries.coordinates()
         others = [n for n, c in found.coords.items() if set(c.dims) - {self.labels.sample} or n in own]
         return found.drop_vars(others).assign_coords(own)
 
@@ -204,13 +204,14 @@ class OwnQueryTiles(Tiles):
 
     - `model`, `data`: the operator and its input functions.
     - `first`: the first function.
+    - `labels`: the arrangement of the data.
     - `level`: of bands, for a model that knows its error.
     """
 
-    def __init__(self, model: Operator, data: Records, first: Samples, level: float | None = None):
-        self.model, self.data, self.num_queries, self.level = model, data, first.y.count, level
+    def __init__(self, model: Operator, data: Records, first: Samples, labels: Labels, level: float | None = None):
+        self.model, self.data, self.labels, self.level = model, data, labels, level
+        self.num_queries = first.y.count
         check_nodes(model, self.num_queries)
-        self.labels = Labels.of(data, self.num_queries)
         self.at_once = self.num_queries
         rows = 1
         if model.is_pointwise:
@@ -221,7 +222,9 @@ class OwnQueryTiles(Tiles):
         self.rows = tile_sides((len(data),), rows)[0]
         self.moving = self.labels.moving()
         outputs = {variable.name: self.stored(variable.name) for variable in data.outputs}
-        self.arrays = {**with_error_bars(outputs, level), **{name: self.stored(name) for name in self.moving}}
+        moving = {name: self.stored(name) for name in self.moving}
+        familiar = p_values(model, labels.sample, len(data), self.rows)
+        self.arrays = {**with_error_bars(outputs, level), **moving, **familiar}
 
     def stored(self, name: str) -> StoredArray:
         """An output or a coordinate as it is stored: as in the data, divided along the functions only."""
@@ -242,29 +245,28 @@ class OwnQueryTiles(Tiles):
             attributes,
         )
 
-    @property
-    def names(self) -> list[str]:
-        return [str(rows.start) for rows in pieces(range(len(self.data)), self.rows)]
-
-    def compute(self, done: Collection[str]) -> Iterator[tuple[str, TileValues]]:
+    def __iter__(self) -> Iterator[tuple[str, Callable[[], TileValues]]]:
         for rows in pieces(range(len(self.data)), self.rows):
-            if str(rows.start) in done:
-                continue
-            taken = slice(rows.start, rows.stop)
-            found = self.predictions(self.data.load(taken))
-            kinds = zip(ERROR_BARS, np.split(found, found.shape[-1] // len(self.data.outputs), axis=-1), strict=False)
-            by_kind = {ending: self.data.label(values, taken) for ending, values in kinds}
-            labeled = {name: by_kind[""][name] for name in self.moving}
-            for ending, values in by_kind.items():
-                labeled |= {each.name + ending: values[each.name] for each in self.data.outputs}
-            parts = {}
-            for name, array in self.arrays.items():
-                region = tuple(
-                    taken if dim == self.labels.sample else slice(0, n)
-                    for dim, n in zip(array.dims, array.shape, strict=True)
-                )
-                parts[name] = region, labeled[name].to_numpy()
-            yield str(rows.start), parts
+            yield str(rows.start), functools.partial(self.values, slice(rows.start, rows.stop))
+
+    def values(self, rows: slice) -> TileValues:
+        """The predictions for some functions, and their own coordinates."""
+        samples = self.data.load(rows)
+        found = self.predictions(samples)
+        kinds = zip(ERROR_BARS, np.split(found, found.shape[-1] // len(self.data.outputs), axis=-1), strict=False)
+        by_kind = {ending: self.data.label(values, rows) for ending, values in kinds}
+        labeled = {name: by_kind[""][name].to_numpy() for name in self.moving}
+        for ending, values in by_kind.items():
+            labeled |= {each.name + ending: values[each.name].to_numpy() for each in self.data.outputs}
+        if isinstance(self.model, Calibrated):
+            labeled[P_VALUE] = np.asarray(self.model.in_distribution(samples.u))
+        regions = {
+            name: tuple(
+                rows if dim == self.labels.sample else slice(0, n) for dim, n in zip(a.dims, a.shape, strict=True)
+            )
+            for name, a in self.arrays.items()
+        }
+        return {name: (region, labeled[name]) for name, region in regions.items()}
 
     def predictions(self, samples: Samples) -> Float[np.ndarray, "B P kinds_d_s"]:
         """The predictions at all queries of some functions, with error bars along the channels if there are any."""
@@ -323,11 +325,6 @@ def pieces(rows: range, size: int) -> list[range]:
 def extent(tile: Tile) -> tuple[int, ...]:
     """The sides of a tile."""
     return tuple(along.stop - along.start for along in tile)
-
-
-def name_of(tile: Tile) -> str:
-    """The name of a tile: its first indices."""
-    return ".".join(str(along.start) for along in tile)
 
 
 def bytes_of(tree: PyTree) -> int:

@@ -1,8 +1,11 @@
-"""Files of predictions and of query points: NetCDF, and tables with one row per function and query."""
+"""Files of predictions and of query points: NetCDF, Zarr, and tables with one row per function and query."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import tempfile
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from loca.data import Variable
-from loca.durable import write_atomically
+from loca.durable import sync, sync_tree, write_atomically
 from loca.models import canonical_name
-from loca.prediction.grid import QueryGrid, QueryPoints, names_and_attributes
+from loca.prediction.queries import QueryGrid, QueryPoints, names_and_attributes
 
 if TYPE_CHECKING:
     import pandas
@@ -22,21 +25,47 @@ SUFFIXES = (".nc", ".zarr", ".csv", ".parquet")
 """The endings of files that predictions are written to."""
 
 
-def write_dataset(found: xarray.Dataset, path: Path) -> None:
-    """Write a prediction at once, atomically: as NetCDF, or as a table with one row per function and query.
+def write_dataset(found: xarray.Dataset, path: str | os.PathLike[str]) -> None:
+    """Write a prediction at once, atomically: as NetCDF or Zarr, or as a table with one row per function and query.
 
     **Arguments:**
 
     - `found`: the prediction, from `predict_dataset`.
-    - `path`: FILE.nc, FILE.csv or FILE.parquet; the last needs the package pyarrow.
+    - `path`: FILE.nc, FILE.zarr, FILE.csv or FILE.parquet; the last needs the package pyarrow. An existing file is
+      replaced, but not an existing directory FILE.zarr.
     """
-    check_suffix(path, (".nc", ".csv", ".parquet"))
+    path = Path(path)
+    check_suffix(path)
     if path.suffix == ".nc":
         write_atomically(path, lambda file: found.to_netcdf(file.name, engine="h5netcdf"))
-        return
-    table = as_table(found)
-    write = table.to_csv if path.suffix == ".csv" else table.to_parquet
-    write_atomically(path, lambda file: write(file, index=False))
+    elif path.suffix == ".zarr":
+        write_zarr(found, path)
+    else:
+        table = as_table(found)
+        write = table.to_csv if path.suffix == ".csv" else table.to_parquet
+        write_atomically(path, lambda file: write(file, index=False))
+
+
+def write_zarr(found: xarray.Dataset, path: Path) -> None:
+    """Write a Zarr group, which gets its name when it is on the disk."""
+    if path.exists():
+        raise FileExistsError(f"{path} already exists; choose another name, or delete it first")
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as place:
+        group = Path(place) / "data"
+        found.to_zarr(group, zarr_format=3, consolidated=False)
+        consolidate(group)
+        sync_tree(group)
+        group.rename(path)
+    sync(path.parent)
+
+
+def consolidate(path: Path) -> None:
+    """Write the metadata of all arrays of a Zarr group to one file."""
+    import zarr
+
+    with warnings.catch_warnings():  # not yet part of the Zarr v3 standard, but without it xarray warns its users
+        warnings.filterwarnings("ignore", "Consolidated metadata")
+        zarr.consolidate_metadata(path)
 
 
 def check_suffix(path: Path, accepted: Sequence[str] = SUFFIXES) -> None:
@@ -57,17 +86,18 @@ def as_table(found: xarray.Dataset) -> pandas.DataFrame:
     located = {str(dim) for name, c in found.coords.items() for dim in c.dims if name not in dims}
     numbers = [dim for dim in order if dim not in found.coords and dim in located]  # places in a list, no coordinates
     columns = [str(name) for name in table.columns if name not in (*outputs, *numbers)]
-    return table.reindex(columns=[*columns, *outputs])
+    table = table.reindex(columns=[*columns, *outputs])
+    return table.dropna(subset=outputs, how="all")  # where the data has no locations
 
 
-def read_points(path: Path, coordinates: Sequence[Variable]) -> QueryPoints | QueryGrid:
-    """Read query locations from a table, or from variables of a NetCDF file.
+def read_points(path: str | os.PathLike[str], coordinates: Sequence[Variable]) -> QueryPoints | QueryGrid:
+    """Read query locations from a table, or from variables of a NetCDF or Zarr file.
 
     Variables along one dimension are points; if each has a dimension of its own, they are the axes of a grid.
 
     **Arguments:**
 
-    - `path`: FILE.csv, FILE.parquet or FILE.nc with a column or variable for each coordinate.
+    - `path`: FILE.csv, FILE.parquet, FILE.nc or FILE.zarr with a column or variable for each coordinate.
     - `coordinates`: names and units of the coordinates, such as `model.signature.query_coordinates`.
     """
     columns = read_columns(path)
@@ -90,15 +120,16 @@ def read_points(path: Path, coordinates: Sequence[Variable]) -> QueryPoints | Qu
     return QueryPoints(names, np.stack(values, axis=-1), attributes)
 
 
-def read_columns(path: Path) -> dict[str, tuple[str, np.ndarray]]:
-    """The columns of a table, or the one-dimensional variables of a NetCDF file, that hold numbers.
+def read_columns(path: str | os.PathLike[str]) -> dict[str, tuple[str, np.ndarray]]:
+    """The columns of a table, or the one-dimensional variables of a NetCDF or Zarr file, that hold numbers.
 
     Each comes with the dimension that it is along.
     """
-    if path.suffix == ".nc":
+    path = Path(path)
+    if path.suffix in (".nc", ".zarr"):
         import xarray
 
-        with xarray.open_dataset(path, engine="h5netcdf") as found:
+        with xarray.open_dataset(path, engine="h5netcdf" if path.suffix == ".nc" else "zarr") as found:
             variables = [(str(name), each) for name, each in found.variables.items() if each.ndim == 1]
             arrays = {name: (str(each.dims[0]), each.to_numpy()) for name, each in variables}
     elif path.suffix in (".csv", ".parquet"):
@@ -108,5 +139,5 @@ def read_columns(path: Path) -> dict[str, tuple[str, np.ndarray]]:
         table = pandas.read_csv(path, skipinitialspace=True) if path.suffix == ".csv" else pandas.read_parquet(path)
         arrays = {str(name).strip(): ("row", table[name].to_numpy()) for name in table.columns}
     else:
-        raise ValueError(f"expected points in a file that ends in .csv, .parquet or .nc, got {path.name}")
+        raise ValueError(f"expected points in a file that ends in .csv, .parquet, .nc or .zarr, got {path.name}")
     return {name: (dim, a.astype(np.float64)) for name, (dim, a) in arrays.items() if a.dtype.kind in "fiu"}
