@@ -87,7 +87,8 @@ def as_table(found: xarray.Dataset) -> pandas.DataFrame:
     numbers = [dim for dim in order if dim not in found.coords and dim in located]  # places in a list, no coordinates
     columns = [str(name) for name in table.columns if name not in (*outputs, *numbers)]
     table = table.reindex(columns=[*columns, *outputs])
-    return table.dropna(subset=outputs, how="all")  # where the data has no locations
+    functions = [name for name in outputs if found[name].ndim > 1]
+    return table.dropna(subset=functions, how="all")  # where the data has no locations
 
 
 def read_points(path: str | os.PathLike[str], coordinates: Sequence[Variable]) -> QueryPoints | QueryGrid:
