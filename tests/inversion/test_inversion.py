@@ -10,7 +10,7 @@ import pytest
 from linear import PROBLEM, SENSORS, closed_form, matrix, operator
 
 import loca
-from loca.data import Normalization, Samples
+from loca.data import Normalization, Samples, Shared
 from loca.inversion import InversionWarning, Prior, surrogate_covariance
 from loca.inversion.design import greedy_inputs, greedy_locations
 from loca.inversion.errors import shrunk_covariance
@@ -326,6 +326,17 @@ def test_acquired_inputs_leave_the_least_variance():
         assert found.variances[i - 1] == pytest.approx(left(found.rows[:i]), rel=1e-6)
     best = min(left(some) for some in itertools.combinations(range(8), 2))
     assert left(found.rows[:2]) < 1.2 * best
+
+
+def test_an_ensemble_acquires_inputs_that_its_members_disagree_about(train):
+    members = [loca.DeepONet.create(train, key=jax.random.key(i), num_features=4) for i in range(3)]
+    u = train.u[:10]
+    each = np.stack([np.asarray(member.predict(u, Shared(jnp.asarray(Y)))) for member in members])
+    departures = np.moveaxis(each - each.mean(axis=0), 1, 0).reshape(10, -1)
+    expected = greedy_inputs(departures @ departures.T, 3)
+    found = loca.acquire(loca.Ensemble.of(members), u, count=3, y=Y)
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    np.testing.assert_allclose(found.variances / found.before, expected.variances / expected.before, rtol=1e-3)
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------

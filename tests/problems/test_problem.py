@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 from loca.data import grid_shape
-from loca.problems import Antiderivative, Darcy, ShallowWater
+from loca.problems import Antiderivative, Darcy, ShallowWater, generate
 
 PROBLEMS = [
     Antiderivative(),
@@ -44,6 +44,18 @@ def test_samples_are_the_pairs_with_names_and_places(problem):
     assert grid_shape(samples.x) is not None
     assert type(problem)(**problem.arguments) == problem
     assert json.loads(json.dumps(problem.arguments)).keys() == problem.arguments.keys()
+
+
+def test_generated_files_name_the_coordinates(tmp_path):
+    """They once had no names, while `sample` returned them."""
+    problem = ShallowWater(resolution=8, times=(0.11, 0.16))
+    store, samples = generate(problem, 1, tmp_path / "waves.zarr"), problem.sample(jax.random.key(0), 1)
+    assert [each.name for each in store.query_coordinates] == ["t", "x1", "x2"]
+    assert (store.query_coordinates, store.sensor_coordinates) == (
+        problem.query_coordinates,
+        problem.sensor_coordinates,
+    )
+    assert samples.query_coordinates == problem.query_coordinates
 
 
 def test_a_seed_gives_the_same_functions_for_ever():

@@ -170,6 +170,8 @@ def generate(
         problem.outputs,
         once={"x": np.asarray(problem.x), "y": np.asarray(problem.y)},
         each={"u": np.empty((m, d_u), np.float32), "s": np.empty((M, d_s), np.float32)},
+        sensor_coordinates=problem.sensor_coordinates,
+        query_coordinates=problem.query_coordinates,
     )
     provenance = {
         "problem": type(problem).__qualname__,
