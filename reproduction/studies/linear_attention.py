@@ -1,9 +1,7 @@
 """What do the linear ways of coupling cost, and how far are they from the dense one?
 
 Change: the relative L2 difference of a trained model's predictions from its dense ones, over functions and queries, for
-more and more landmarks or features. The rule has 2048 nodes here, so that landmarks are few among them.
-Learned: the same after the features, and nothing else, were trained to answer as the dense model does for the training
-functions at other points.
+more and more landmarks. The rule has 2048 nodes here, so that landmarks are few among them.
 Training: Darcy with `Dense` and with `Nystrom`, same data, steps and seed; errors on test functions.
 Cost: seconds and the compiler's temporary bytes of φ at P = Q locations, untrained model at default sizes.
 
@@ -22,10 +20,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 import loca
-from loca.attention import Attention, Blocked, Dense, Nystrom, RandomFeatures
+from loca.attention import Attention, Blocked, Dense, Nystrom
 from loca.problems import Darcy, Problem, ShallowWater
 from loca.rules import MonteCarlo, QuasiMonteCarlo
 from loca_reproduction.machine import commit, hardware
@@ -37,7 +34,6 @@ SEED = 0
 COUNTS = (32, 64, 128, 256, 512)
 NODES, QUERIES, FUNCTIONS = 2048, 1024, 50
 SIZES = (1_000, 10_000, 100_000)
-LESSONS, STEPS, RATE = 1024, 1500, 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,49 +110,11 @@ def change(name: str, models: Path) -> dict:
     x = jnp.sqrt(2.0 * model.k.rate()) * (q_z - q_z.mean(axis=0))
     rows = []
     for count in COUNTS:
-        size = q_z.shape[1]
-        features = [
-            change_by(RandomFeatures(size, count, key=jax.random.key(seed), orthogonal=orthogonal))
-            for orthogonal in (True, False)
-            for seed in range(3)
-        ]
-        row = {
-            "count": count,
-            "nystrom": change_by(Nystrom(count)),
-            "features": float(np.mean(features[:3])),
-            "features_independent": float(np.mean(features[3:])),
-        }
+        row = {"count": count, "nystrom": change_by(Nystrom(count))}
         print(name, row, flush=True)
         rows.append(row)
     square = jnp.sum(x**2, axis=1)
     return {"squared_extent": {"mean": float(square.mean()), "max": float(square.max())}, "rows": rows}
-
-
-def learned(name: str, models: Path) -> dict:
-    """Changes of the output with features as they were drawn, and as they were learned from the dense model."""
-    model, (_, train) = with_more_nodes(name, models), untrained(name)
-    change_by = against_dense(name, model)
-    y = QuasiMonteCarlo(model.rule.domain, LESSONS, key=keys()[3]).z
-    lessons = loca.Samples(train.u, y, predict(model, train.u, y), x=train.x, domain=train.domain)
-    drawn = RandomFeatures(model.lift(model.rule.z).shape[1], COUNTS[-1], key=jax.random.key(SEED), trainable=True)
-    pupil = dataclasses.replace(model, attention=drawn)
-
-    def labels(parameters: loca.LOCA) -> loca.LOCA:
-        still = jax.tree.map(lambda _: "still", parameters)
-        return eqx.tree_at(lambda m: m.attention.noise, still, "features")
-
-    rate = optax.cosine_decay_schedule(RATE, STEPS)
-    optimizer = optax.partition({"features": optax.adam(rate), "still": optax.set_to_zero()}, labels)
-    began = time.perf_counter()
-    pupil, _ = loca.fit(pupil, lessons, steps=STEPS, batch_size=min(100, len(train)), optimizer=optimizer)
-    found = {
-        "count": COUNTS[-1],
-        "drawn": change_by(drawn),
-        "learned": change_by(pupil.attention),
-        "seconds": time.perf_counter() - began,
-    }
-    print(name, found, flush=True)
-    return found
 
 
 def training() -> dict:
@@ -177,12 +135,7 @@ def training() -> dict:
 def cost() -> list[dict]:
     """Time and memory of φ with as many nodes as queries."""
     model, _ = untrained("darcy")
-    size = SETTINGS["darcy"].lift_size
-    ways = {
-        "nystrom_256": Nystrom(256),
-        "features_256": RandomFeatures(size, 256, key=keys()[4]),
-        "blocked_512": Blocked(512),
-    }
+    ways = {"nystrom_256": Nystrom(256), "blocked_512": Blocked(512)}
     rows = []
     for label, attention in ways.items():
         for count in SIZES:
@@ -216,13 +169,12 @@ def save(results: dict) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=Path, required=True, help="where trained models are kept")
-    parser.add_argument("--only", choices=["change", "learned", "training", "cost"], help="one of the parts")
+    parser.add_argument("--only", choices=["change", "training", "cost"], help="one of the parts")
     asked = parser.parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     results |= {"command": "python studies/linear_attention.py --models runs/linear", "seed": SEED}
     parts = {
         "change": lambda: {name: change(name, asked.models) for name in CASES},
-        "learned": lambda: {name: learned(name, asked.models) for name in CASES},
         "training": training,
         "cost": cost,
     }

@@ -8,38 +8,20 @@ import jax
 import jax.numpy as jnp
 import jax.scipy as jsp
 import numpy as np
-import optax
 import pytest
 from coupled import D_S, KERNELS, MORE_KERNELS, L, N, P, Q, Scores, each_kernel, example
 from hypothesis import given
 from hypothesis import strategies as st
 from jax.test_util import check_grads
 
-from loca.attention import Dense, Nystrom, RandomFeatures
-from loca.attention.linear import CANDIDATES, cholesky, gaussian_features, landmarks, orthogonal_normal
+from loca.attention import Dense, Nystrom
+from loca.attention.linear import CANDIDATES, cholesky, landmarks
 from loca.domains import Box
-from loca.kernels import RBF, Matern
+from loca.kernels import RBF
 from loca.nets import MLP
-from loca.parameters import count as parameter_count
 from loca.rules import GaussLegendre
 
-GAUSSIAN = {
-    "rbf": RBF(0.5),
-    "scaled": 3.0 * RBF(0.5),
-    "product": RBF(0.5) * RBF(0.2),
-    "sum": RBF(0.5) * RBF(0.2) + 2.0 * RBF(0.1),
-}
-
 scores = eqx.filter_jit(coupled.scores)
-
-
-def methods():
-    return [Nystrom(5), RandomFeatures(L, 8, key=jax.random.key(5))]
-
-
-def each_method(*, features=()):
-    """Both approximations; `features` marks the tests of random features."""
-    return pytest.mark.parametrize("index", [0, pytest.param(1, marks=features)], ids=["nystrom", "features"])
 
 
 # exact limits
@@ -83,13 +65,11 @@ def test_an_approximation_is_exact_where_one_of_two_points_is_a_landmark(getkey)
         assert jnp.abs(approximation - exact)[others][:, others].max() > 1e-3
 
 
-@each_method()
-def test_a_flat_kernel_averages_the_proposals(index):
-    """Closed form: k → 1 gives κ = 1/∫1, so g̃ is the average of g; one landmark or feature is then enough."""
+def test_a_flat_kernel_averages_the_proposals():
+    """Closed form: k → 1 gives κ = 1/∫1, so g̃ is the average of g; one landmark is then enough."""
     with jax.enable_x64(True):
         rule = GaussLegendre(Box((0.0, 1.0), (2.0, 4.0)), 4)
-        method = [Nystrom(1), RandomFeatures(2, 1, key=jax.random.key(0))][index]
-        g_tilde = scores(method, RBF(1e-14), lambda z: (z, z**2), rule.z[:3], rule.z, rule.w)
+        g_tilde = scores(Nystrom(1), RBF(1e-14), lambda z: (z, z**2), rule.z[:3], rule.z, rule.w)
         assert jnp.allclose(g_tilde[0], jnp.array([1.0, 2.5]), atol=1e-6)
         assert jnp.allclose(g_tilde[1], jnp.array([4.0 / 3.0, 7.0]), atol=1e-6)
 
@@ -106,21 +86,19 @@ def test_a_local_kernel_leaves_the_proposals_of_landmarks_alone(getkey):
         assert jnp.allclose(jnp.delete(g_tilde, chosen, axis=1), 0.0)
 
 
-@each_method()
-def test_amplitude_and_a_common_factor_of_the_weights_cancel(index, getkey):
+def test_amplitude_and_a_common_factor_of_the_weights_cancel(getkey):
     with jax.enable_x64(True):
-        method = methods()[index]
+        method = Nystrom(5)
         g, q_y, q_z, w = example(getkey())
         expected = scores(method, RBF(0.5), g, q_y, q_z, w)
         assert jnp.allclose(scores(method, 37.0 * RBF(0.5), g, q_y, q_z, w), expected, rtol=1e-9)
         assert jnp.allclose(scores(method, RBF(0.5), g, q_y, q_z, 37.0 * w), expected, rtol=1e-9)
 
 
-@each_method()
-def test_moving_all_points_changes_nothing(index, getkey):
-    """k knows differences only, and so must its approximations, though features are not made of differences."""
+def test_moving_all_points_changes_nothing(getkey):
+    """k knows differences only, and so must its approximations."""
     with jax.enable_x64(True):
-        method = methods()[index]
+        method = Nystrom(5)
         g, q_y, q_z, w = example(getkey())
         g_z, shift = g(q_z), jnp.array([5.0, -3.0, 20.0])
         fixed = lambda _: g_z  # noqa: E731
@@ -128,10 +106,9 @@ def test_moving_all_points_changes_nothing(index, getkey):
         assert jnp.allclose(there, here, rtol=1e-9, atol=1e-12)
 
 
-@each_method(features=pytest.mark.full)
-def test_a_score_does_not_depend_on_its_company(index, getkey):
+def test_a_score_does_not_depend_on_its_company(getkey):
     with jax.enable_x64(True):
-        method = methods()[index]
+        method = Nystrom(5)
         g, q_y, q_z, w = example(getkey())
         nodes = method.nodes(RBF(0.5), g, q_z, w)
         alone = [jnp.stack(method.scores(RBF(0.5), g, q_y[i : i + 1], nodes)) for i in range(P)]
@@ -184,100 +161,6 @@ def test_the_error_falls_with_the_eigenvalues(getkey):
         assert errors[2] < errors[1] / 100.0
 
 
-def kernel_estimates(k, size, count, keys, a, q_l, orthogonal=True):
-    """ψ(a)·ψ(b) for all pairs, one matrix per key."""
-
-    def one(key):
-        method = RandomFeatures(size, count, key=key, orthogonal=orthogonal)
-        psi = method.features(k, a, q_l)
-        return psi @ psi.T
-
-    return jax.vmap(one)(keys)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "sum" else [pytest.mark.full]) for name in GAUSSIAN]
-)
-def test_features_are_unbiased(name, getkey):
-    """The mean over n independent sets of r features is k, up to O((n r)^(−1/2)). The sum has all combinations."""
-    k = GAUSSIAN[name]
-    with jax.enable_x64(True):
-        a, q_l = (0.5 * jax.random.normal(getkey(), (n, L)) for n in (6, 8))
-        exact, most = k.matrix(a, a), 4096
-        work, errors = [], []
-        for count in (8, 32):
-            estimates = kernel_estimates(k, L, count, jax.random.split(getkey(), most), a, q_l)
-            for keys in (16, 64, 256):
-                means = estimates.reshape(-1, keys, *exact.shape).mean(axis=1)
-                errors.append(float(jnp.sqrt(jnp.mean((means - exact) ** 2))))
-                work.append(keys * count)
-            spread = estimates.std(axis=0) / np.sqrt(most)
-            assert (jnp.abs(estimates.mean(axis=0) - exact) < 5.0 * spread).all()
-        slope, _ = np.polyfit(np.log(work), np.log(errors), 1)
-        assert slope == pytest.approx(-0.5, abs=0.1)
-
-
-@pytest.mark.full
-def test_the_variance_around_one_landmark_is_as_derived(getkey):
-    """One landmark: the relative variance of a single feature is exp(‖x + x′ − 2x_l‖²) − 1, x = √(2β) q."""
-    with jax.enable_x64(True):
-        beta = jnp.asarray(0.5)
-        a = jnp.array([[0.3, 0.1, -0.2], [0.0, 0.4, 0.1]])
-        q_l = jnp.array([[0.1, -0.1, 0.2]])
-        draws = jax.random.normal(getkey(), (400_000, 1, L))
-        psi = jax.vmap(lambda noise: gaussian_features(beta, noise, a, q_l)[:, 0])(draws)
-        estimates = psi[:, 0] * psi[:, 1]
-        relative = jnp.var(estimates) / RBF(0.5).matrix(a[:1], a[1:])[0, 0] ** 2
-        expected = jnp.exp(2.0 * 0.5 * jnp.sum((a[0] + a[1] - 2.0 * q_l[0]) ** 2)) - 1.0
-        assert float(relative) == pytest.approx(float(expected), rel=0.05)
-
-
-@pytest.mark.full
-def test_landmarks_save_the_features_of_points_far_from_each_other(getkey):
-    """With one landmark in the middle the derived variance is e^(4‖x‖²), and no count of features is enough; with
-    landmarks everywhere the error falls as r^(−1/2)."""
-    with jax.enable_x64(True):
-        k, a = RBF(1.0), jnp.linspace(-8.0, 8.0, 50)[:, None]
-        keys, exact = jax.random.split(getkey(), 60), k.matrix(a, a)
-
-        def error(q_l, count):
-            estimates = kernel_estimates(k, 1, count, keys, a, q_l)
-            relative = jnp.linalg.norm(estimates - exact, axis=(1, 2)) / jnp.linalg.norm(exact)
-            return float(jnp.median(relative))
-
-        around, middle = a[landmarks(k, a, 25)], a.mean(axis=0)[None]
-        assert error(around, 1600) / error(around, 100) == pytest.approx(1.0 / 4.0, rel=0.15)
-        assert error(around, 100) < 0.5 < error(middle, 1600)
-
-
-@pytest.mark.full
-def test_right_angles_lower_the_variance(getkey):
-    """Of features that share a landmark; Choromanski et al. (2021), theorem 2."""
-    with jax.enable_x64(True):
-        size = 8
-        a = 0.3 * jax.random.normal(getkey(), (10, size))
-        k, keys = RBF(0.5), jax.random.split(getkey(), 4000)
-        variances = [
-            jnp.var(kernel_estimates(k, size, size, keys, a, a[:1], orthogonal), axis=0).mean()
-            for orthogonal in (True, False)
-        ]
-        assert variances[0] < 0.95 * variances[1]
-
-
-@pytest.mark.full
-def test_orthogonal_draws_are_normal_and_at_right_angles(getkey):
-    size, count = 5, 13
-    draws = jax.vmap(lambda key: orthogonal_normal(key, count, size))(jax.random.split(getkey(), 4000))
-    products = draws[:, :5] @ jnp.swapaxes(draws[:, :5], 1, 2)
-    off_diagonal = products * (1.0 - jnp.eye(5))
-    assert jnp.abs(off_diagonal).max() < 1e-4
-    covariance = jnp.einsum("nri,nrj->ij", draws, draws) / (4000 * count)
-    assert jnp.allclose(covariance, jnp.eye(size), atol=5.0 / np.sqrt(4000 * count / 2))
-    fourth = jnp.mean(draws**4)
-    assert float(fourth) == pytest.approx(3.0, abs=5.0 * np.sqrt(96.0 / draws.size))
-
-
 # positivity and stability
 
 
@@ -289,25 +172,15 @@ def value_and_gradient(method, k, g_z, q_y, q_z, w):
     return jax.value_and_grad(total)((q_y, q_z))
 
 
-@each_method(features=pytest.mark.full)
 @given(seed=st.integers(0, 2**32 - 1), scale=st.floats(-4.0, 4.0), rate=st.floats(-4.0, 4.0))
-def test_wild_points_give_finite_scores_and_gradients(index, seed, scale, rate):
+def test_wild_points_give_finite_scores_and_gradients(seed, scale, rate):
     """In single precision, from nodes that are all alike to nodes that are all out of each other's reach."""
-    method = [Nystrom(Q), methods()[1]][index]
+    method = Nystrom(Q)
     g, q_y, q_z, w = example(jax.random.key(seed))
     g_z = g(q_z)
     q_y, q_z = 10.0**scale * q_y, 10.0**scale * q_z.at[1].set(q_z[0])  # two nodes in one place: k_ll is singular
     found = value_and_gradient(method, RBF(10.0**rate), g_z, q_y, q_z, w)
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
-
-
-@pytest.mark.full
-@given(seed=st.integers(0, 2**32 - 1), scale=st.floats(0.01, 100.0))
-def test_features_are_positive(seed, scale):
-    _, q_y, q_z, _ = example(jax.random.key(seed), scale)
-    psi = RandomFeatures(L, 16, key=jax.random.key(seed)).features(RBF(1.0), q_y, q_z)
-    assert jnp.isfinite(psi).all()
-    assert (psi >= 0.0).all()
 
 
 @pytest.mark.parametrize("rate", [10.0, 1000.0, pytest.param(0.1, marks=pytest.mark.full)])
@@ -359,10 +232,9 @@ def test_of_many_nodes_a_subset_is_looked_at(getkey):
 # training
 
 
-@each_method(features=pytest.mark.full)
-def test_gradients_are_those_of_finite_differences(index, getkey):
+def test_gradients_are_those_of_finite_differences(getkey):
     with jax.enable_x64(True):
-        method = methods()[index]
+        method = Nystrom(5)
         g, q_y, q_z, w = example(getkey())
         parts, static = eqx.partition((RBF(0.5), g, q_y, q_z, w), eqx.is_inexact_array)
 
@@ -372,9 +244,8 @@ def test_gradients_are_those_of_finite_differences(index, getkey):
         check_grads(jax.jit(function), (parts,), order=1, modes=["rev"], rtol=1e-6, atol=1e-6)
 
 
-@each_method(features=pytest.mark.full)
-def test_batches_of_nodes_are_mapped(index, getkey):
-    method = methods()[index]
+def test_batches_of_nodes_are_mapped(getkey):
+    method = Nystrom(5)
     g, _, _, w = example(getkey())
     q_y, q_z = jax.random.normal(getkey(), (4, P, L)), jax.random.normal(getkey(), (4, Q, L))
     mapped = jax.jit(jax.vmap(lambda q_y, q_z: scores(method, RBF(0.5), g, q_y, q_z, w)))(q_y, q_z)
@@ -382,51 +253,14 @@ def test_batches_of_nodes_are_mapped(index, getkey):
     assert jnp.allclose(mapped, one_by_one, atol=1e-4)
 
 
-def test_draws_are_trained_only_if_asked_for(getkey):
-    fixed, free = (RandomFeatures(L, 8, key=jax.random.key(0), trainable=trainable) for trainable in (False, True))
-    assert (parameter_count(fixed), parameter_count(free)) == (0, 8 * L)
-    g, q_y, q_z, w = example(getkey())
-    assert jnp.array_equal(scores(fixed, RBF(), g, q_y, q_z, w), scores(free, RBF(), g, q_y, q_z, w))
-
-
-@pytest.mark.full
-def test_features_that_learn_from_dense_scores_come_closer_at_other_points(getkey):
-    """By an order of magnitude: the draw is a start, and its r^(−1/2) no bound."""
-    g, *_ = example(getkey())
-    t = 3.0 * jax.random.uniform(getkey(), (240,))
-    q_z, seen, unseen = jnp.split(2.0 * jnp.stack([jnp.sin(t), jnp.cos(t), t], axis=1), [40, 140])  # lifted, a curve
-    w = jnp.ones(len(q_z))
-    drawn = RandomFeatures(L, 32, key=getkey(), trainable=True)
-    k, optimizer = RBF(0.5), optax.adam(0.03)
-    truth = {name: scores(Dense(), k, g, y, q_z, w) for name, y in (("seen", seen), ("unseen", unseen))}
-
-    def change(method, name, y):
-        return jnp.linalg.norm(scores(method, k, g, y, q_z, w) - truth[name]) / jnp.linalg.norm(truth[name])
-
-    @jax.jit
-    def learn(method):
-        def step(_, carry):
-            method, state = carry
-            updates, state = optimizer.update(jax.grad(change)(method, "seen", seen), state)
-            return eqx.apply_updates(method, updates), state
-
-        return jax.lax.fori_loop(0, 300, step, (method, optimizer.init(method)))[0]
-
-    before, after = (
-        float(jax.jit(lambda method: change(method, "unseen", unseen))(method)) for method in (drawn, learn(drawn))
-    )
-    assert after < 0.1 * before
-
-
 # cost
 
 
 @pytest.mark.full
-@each_method()
 @pytest.mark.parametrize("training", [False, pytest.param(True, marks=pytest.mark.full)], ids=["values", "gradients"])
-def test_operations_and_memory_grow_linearly(index, training):
+def test_operations_and_memory_grow_linearly(training):
     """From 10⁴ to 10⁶ locations and as many nodes, as the compiler plans it; it may treat fewer differently."""
-    method = [Nystrom(16), RandomFeatures(L, 16, key=jax.random.key(0))][index]
+    method = Nystrom(16)
     g = Scores(MLP((L, D_S * N), key=jax.random.key(0)))
 
     def total(k, q_y, q_z, w):
@@ -448,18 +282,6 @@ def test_operations_and_memory_grow_linearly(index, training):
 # mistakes
 
 
-def test_a_kernel_without_features_says_what_to_use(getkey):
-    g, q_y, q_z, w = example(getkey())
-    message = "`RBF` and for sums, products and multiples of it, not for Matern; use `Nystrom`"
-    with pytest.raises(TypeError, match=message):
-        scores(methods()[1], RBF() + Matern(), g, q_y, q_z, w)
-
-
-def test_sizes_that_do_not_fit_are_named(getkey):
-    g, q_y, q_z, w = example(getkey())
-    with pytest.raises(ValueError, match="in 5 dimensions, but these have 3; pass the model's `lift_size`"):
-        scores(RandomFeatures(5, 8, key=getkey()), RBF(), g, q_y, q_z, w)
+def test_no_landmarks_are_refused():
     with pytest.raises(ValueError, match="at least one landmark, got 0"):
         Nystrom(0)
-    with pytest.raises(ValueError, match="got size=3 and count=0"):
-        RandomFeatures(3, 0, key=getkey())

@@ -17,7 +17,7 @@ import safetensors
 import safetensors.numpy
 
 import loca
-from loca.attention import Attention, Blocked, Dense, Nystrom, RandomFeatures, Sharded, Uncoupled
+from loca.attention import Attention, Blocked, Dense, Nystrom, Sharded, Uncoupled
 from loca.data import Normalization, Transform, Variable
 from loca.domains import Box, Domain, Mesh, Sphere, Torus
 from loca.encoders import Encoder, Fourier, HarmonicSensors, Projection, Scattering1D, Scattering2D, Sensors
@@ -120,7 +120,6 @@ MODELS = {
     "Dense": lambda: loca_with(attention=Dense()),
     "Blocked": lambda: loca_with(attention=Blocked(7)),
     "Nystrom": lambda: loca_with(attention=Nystrom(7)),
-    "RandomFeatures": lambda: loca_with(attention=RandomFeatures(SMALL["lift_size"], 7, key=key())),
     "Sharded": lambda: loca_with(attention=Sharded()),
     "Uncoupled": lambda: loca_with(attention=Uncoupled()),
     "Harmonic": lambda: loca_with(position=Harmonic(BOX, 4, start=1, include_raw=False)),
@@ -193,7 +192,7 @@ def test_a_loaded_model_predicts_the_same_bits(name, tmp_path):
 
 NAMES_OF_0_1_0 = {
     "attention": [
-        "Blocked", "Dense", "Nystrom", "RandomFeatures", "RandomFeatures.FixedNoise", "Sharded", "Uncoupled",
+        "Blocked", "Dense", "Nystrom", "Sharded", "Uncoupled",
     ],
     "data": [
         "Normalization",

@@ -123,8 +123,8 @@ def scale(
 ) -> None:
     """Measure time and memory of one training step as queries, nodes, functions or dimensions grow.
 
-    Four methods evaluate the coupling: dense, in blocks, with landmarks, with random features. Memory is what the
-    compiler plans; a step that would take more than 4 GB is not run. Growth is the exponent of seconds and megabytes.
+    Three methods evaluate the coupling: dense, in blocks, with landmarks. Memory is what the compiler plans; a step
+    that would take more than 4 GB is not run. Growth is the exponent of seconds and megabytes.
     """
     from loca_reproduction.benchmarks.scale import AXES, measure_scale
 

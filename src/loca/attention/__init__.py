@@ -12,20 +12,16 @@ from loca.attention.coupling import couple as couple
 from loca.attention.coupling import coupling as coupling
 from loca.attention.coupling import expectation as expectation
 from loca.attention.coupling import inverse_root as inverse_root
-from loca.attention.linear import FixedNoise as FixedNoise
 from loca.attention.linear import Nystrom as Nystrom
-from loca.attention.linear import RandomFeatures as RandomFeatures
 
 __all__ = [
     "Attention",
     "Blocked",
     "Channels",
     "Dense",
-    "FixedNoise",
     "Nodes",
     "Nystrom",
     "Proposal",
-    "RandomFeatures",
     "Sharded",
     "Uncoupled",
     "couple",

@@ -42,7 +42,6 @@ PARTS = (
 """The parts of the package that models are made of."""
 
 HISTORICAL = {
-    "attention.FixedNoise": "attention.RandomFeatures.FixedNoise",
     "encoders.Axis": "encoders.Scattering2D.Axis",
     "encoders.Band": "encoders.Scattering1D.Band",
     "models.Grid": "models.FNO.Grid",

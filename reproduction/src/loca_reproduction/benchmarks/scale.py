@@ -17,7 +17,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from loca.attention import Attention, Blocked, Dense, Nystrom, RandomFeatures
+from loca.attention import Attention, Blocked, Dense, Nystrom
 from loca.data import Samples
 from loca.devices import complete, constrain
 from loca.domains import Box
@@ -45,7 +45,7 @@ AXES: dict[str, tuple[int, ...]] = {
 Row = dict[str, Any]
 """What was measured, by name."""
 
-ATTENTIONS = ("Dense", "Blocked", "Nystrom", "RandomFeatures")
+ATTENTIONS = ("Dense", "Blocked", "Nystrom")
 """The names of the attention classes that are compared."""
 
 MEMORY_MAX = 4e9
@@ -56,16 +56,14 @@ LONG = 10.0
 
 
 def attention_of(name: str) -> Attention:
-    """An attention by the name of its class, with 256 landmarks or features, or blocks of 512 nodes."""
+    """An attention by the name of its class, with 256 landmarks, or blocks of 512 nodes."""
     match name:
         case "Dense":
             return Dense()
         case "Blocked":
             return Blocked(512)
-        case "Nystrom":
-            return Nystrom(LANDMARKS)
         case _:
-            return RandomFeatures(LIFT, LANDMARKS, key=jax.random.key(0))
+            return Nystrom(LANDMARKS)
 
 
 def measure_scale(axis: str, *, attentions: Sequence[str] = ATTENTIONS, repeats: int = 3) -> Iterator[Row]:
