@@ -16,22 +16,12 @@ from loca.parameters import trainable
 from loca.typing import Array, PyTree
 
 __all__ = [
-    "AXES",
     "FUNCTIONS",
     "NODES",
     "QUERIES",
-    "SINGLE_PROCESS",
-    "ProcessGroup",
     "ShardingRule",
     "complete",
     "constrain",
-    "from_process_rows",
-    "local_copy",
-    "pad_to_multiple",
-    "place",
-    "process_part",
-    "replicated",
-    "shard_functions",
     "shard_large",
 ]
 

@@ -14,8 +14,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 __all__ = [
-    "BAND_EDGES",
-    "Bands",
     "crps",
     "max_absolute",
     "overall_skill",
@@ -25,7 +23,6 @@ __all__ = [
     "rmse_bands",
     "skill",
     "spectral",
-    "wavenumbers",
 ]
 
 Values: TypeAlias = Float[Array, "N P d_s"] | Float[np.ndarray, "N P d_s"]

@@ -5,7 +5,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-__all__ = ["Fixed", "Held", "Positive", "count", "positive", "trainable"]
+__all__ = [
+    "Fixed",
+    "Held",
+    "Positive",
+    "count",
+    "trainable",
+]
 
 
 class Fixed(eqx.Module):

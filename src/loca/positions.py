@@ -11,7 +11,12 @@ from jaxtyping import Array, Float
 from loca.domains import Domain, unit_vectors
 from loca.parameters import Fixed
 
-__all__ = ["Harmonic", "Periodic", "Position", "Spherical", "check_even", "octaves", "position_on"]
+__all__ = [
+    "Harmonic",
+    "Periodic",
+    "Position",
+    "Spherical",
+]
 
 
 class Position(Fixed):

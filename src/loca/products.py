@@ -15,8 +15,6 @@ import jax.numpy as jnp
 from jax.experimental.layout import Layout, with_layout_constraint
 from jaxtyping import Array, Float
 
-__all__ = ["matmul", "matmul_transposed"]
-
 
 def matmul(a: Float[Array, "*N q"], b: Float[Array, "q r"]) -> Float[Array, "*N r"]:
     """A B."""

@@ -25,7 +25,6 @@ __all__ = [
     "Rule",
     "SphereProduct",
     "Trapezoid",
-    "rule_on",
 ]
 
 

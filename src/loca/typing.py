@@ -18,18 +18,12 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 __all__ = [
     "Array",
-    "Field",
     "Input",
     "Key",
-    "Keys",
     "Measurements",
     "MultiInput",
     "Numbers",
     "PyTree",
-    "SensorLocations",
-    "SupportsDLPack",
-    "values_of",
-    "with_values",
 ]
 
 Key = PRNGKeyArray

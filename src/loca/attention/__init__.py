@@ -17,15 +17,10 @@ from loca.attention.linear import Nystrom as Nystrom
 __all__ = [
     "Attention",
     "Blocked",
-    "Channels",
     "Dense",
-    "Nodes",
     "Nystrom",
-    "Proposal",
     "Sharded",
     "Uncoupled",
-    "couple",
     "coupling",
     "expectation",
-    "inverse_root",
 ]

@@ -14,10 +14,7 @@ __all__ = [
     "ALARM",
     "Calibrated",
     "Ensemble",
-    "Familiarity",
     "Probabilistic",
-    "Quantiles",
     "UnfamiliarInputWarning",
     "calibrate",
-    "warn_unfamiliar",
 ]
