@@ -33,8 +33,7 @@ from loca.losses import mean_squared  # noqa: E402
 from loca.models import LOCA, DeepONet, shard  # noqa: E402
 from loca.problems import Antiderivative  # noqa: E402
 from loca.rules import GaussLegendre, OwnQueries  # noqa: E402
-from loca.training import Encoded, State  # noqa: E402
-from loca.training.steps import StepConfig  # noqa: E402
+from loca.training import Encoded, State, advance  # noqa: E402
 
 ONE_AXIS = [{axis: count} for axis in ("functions", "queries", "nodes") for count in (1, 2, 4, 8)]
 ALL_AXES = {"nodes": 2, "functions": 2, "queries": 2}
@@ -65,12 +64,12 @@ def example(dtype):
 
 def step(model, encoded, mesh):
     """Gradient and loss of the step that `fit` takes."""
-    config = StepConfig(SHOW, mean_squared, len(encoded.s), 0, None, None if mesh is None else complete(mesh))
-    state, encoded = place((State.start(model, SHOW), encoded), config.mesh)
+    mesh = None if mesh is None else complete(mesh)
+    state, encoded = place((State.start(model, SHOW), encoded), mesh)
 
     @eqx.filter_jit
     def one(state, encoded):
-        after, loss = config.advance(state, encoded)
+        after, loss = advance(state, encoded, SHOW, mean_squared, mesh)
         return after.optimizer_state, loss
 
     gradient, loss = one(state, encoded)

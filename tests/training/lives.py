@@ -10,8 +10,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint  # noqa: F401  # here, once, and not in each life
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from orbax.checkpoint import v1  # noqa: F401  # here, once, and not in each life
 
 from loca.data import open as open_data
 from loca.devices import ProcessGroup, complete, local_copy, place, process_part, replicated, shard_large
@@ -19,7 +19,6 @@ from loca.problems import Antiderivative
 from loca.saving import load
 from loca.training import State, StoppedError, default_optimizer, fit
 from loca.training.checkpoints import Checkpoints
-from loca.training.recovery import Best, Saved
 
 PROBLEM = Antiderivative(length=0.3, sensors=20, queries=10)
 
@@ -36,7 +35,9 @@ def train(report, directory, model, steps, seconds):
     except StoppedError as stopped:
         report(stopped=str(stopped))
         return
-    last, _ = Checkpoints(directory / "checkpoints").restore(saved(State.start(model, default_optimizer(steps))))
+    start = State.start(model, default_optimizer(steps))
+    with Checkpoints(directory / "checkpoints") as checkpoints:
+        last = checkpoints.restore((start, start))
     report(sha256=digest(last), history=[(m.step, m.loss, m.validation) for m in history])
 
 
@@ -64,19 +65,14 @@ def train_together(report, _, run, model, store, steps, seconds, rank, ranks, po
     except StoppedError as stopped:
         report(stopped=str(stopped))
         return
-    state, _ = Checkpoints(Path(run) / "checkpoints", processes=ProcessGroup.of(mesh)).restore(
-        saved(place(State.start(model, default_optimizer(steps)), mesh))
-    )
+    start = place(State.start(model, default_optimizer(steps)), mesh)
+    with Checkpoints(Path(run) / "checkpoints", processes=ProcessGroup.of(mesh)) as checkpoints:
+        state = checkpoints.restore((start, start))
     report(
         sha256=digest(local_copy(state)),
         model=digest(trained),
         history=[(m.step, m.loss, m.validation) for m in history],
     )
-
-
-def saved(state: State) -> Saved:
-    """A state as checkpoints have it, with the best state."""
-    return Saved(state.model, state.optimizer_state, state.step, Best(state))
 
 
 def digest(tree) -> str:
@@ -94,16 +90,16 @@ def numbers(step: int, size: int = 1000) -> dict[str, jax.Array]:
 
 def save_for_ever(report, directory, size):
     """Save after save, on from what the last life has left; each is reported when it has been waited for."""
-    with Checkpoints(directory, keep=2) as checkpoints:
+    with Checkpoints(directory) as checkpoints:
         step = -1
-        if checkpoints.latest() is not None:
-            restored, extras = checkpoints.restore(numbers(0, size))
+        if (extras := checkpoints.extras()) is not None:
+            restored = checkpoints.restore(numbers(0, size))
             step = int(restored["step"])
-            assert step == checkpoints.latest() == extras["step"]
+            assert step == checkpoints.steps()[-1] == extras["step"]
             assert np.asarray(restored["w"]).tobytes() == np.asarray(numbers(step, size)["w"]).tobytes()
         while True:
             step += 1
-            checkpoints.save(numbers(step, size), step, extras={"step": step}, metric=step % 7)
+            checkpoints.save(numbers(step, size), step, extras={"step": step})
             report(step=step - 1)
 
 
@@ -116,14 +112,16 @@ def hold(report, directory):
 
 
 def save_on(report, directory, devices):
+    arrays = layout(devices)
     with Checkpoints(directory) as checkpoints:
-        checkpoints.save(layout(devices), 1)
+        checkpoints.save(arrays, 1)
 
 
 def restore_on(report, directory, devices):
     truth = layout(devices)
     like = {name: jax.device_put(np.zeros_like(array), array.sharding) for name, array in truth.items()}
-    restored, _ = Checkpoints(directory).restore(like)
+    with Checkpoints(directory) as checkpoints:
+        restored = checkpoints.restore(like)
     for name, array in truth.items():
         assert np.array_equal(np.asarray(restored[name]), np.asarray(array)), name
         assert restored[name].sharding == array.sharding
@@ -144,20 +142,20 @@ def layout(devices):
 
 
 def unwritable(report, directory):
+    me = os.geteuid()
     with Checkpoints(directory) as checkpoints:
         checkpoints.save(numbers(1, 10), 1)
-        checkpoints.wait()
-        directory.chmod(0o555)
-        me = os.geteuid()
-        if me == 0:
-            os.seteuid(65534)  # nobody, for whom permissions count
-        try:
+    try:
+        with Checkpoints(directory) as checkpoints:
+            directory.chmod(0o555)
+            if me == 0:
+                os.seteuid(65534)  # nobody, for whom permissions count
             checkpoints.save(numbers(2, 10), 2)
-            checkpoints.wait()
-        except OSError as error:
-            report(refused=str(error))
-        os.seteuid(me)
-        directory.chmod(0o755)
-        assert int(checkpoints.restore(numbers(0, 10))[0]["step"]) == 1
+    except OSError as error:
+        report(refused=str(error))
+    os.seteuid(me)
+    directory.chmod(0o755)
+    with Checkpoints(directory) as checkpoints:
+        assert int(checkpoints.restore(numbers(0, 10))["step"]) == 1
         checkpoints.save(numbers(3, 10), 3)
     report(steps=checkpoints.steps())

@@ -6,10 +6,12 @@ from pathlib import Path
 
 from zygote import PATIENCE
 
+from loca.durable import MANIFEST
+
 
 def is_saving(checkpoints: Path) -> bool:
-    """Whether a save was begun and has not ended, or an old one is being removed."""
-    return any(path.name.startswith(".") for path in checkpoints.iterdir())
+    """Whether a save was begun and has not ended."""
+    return any(path.name != "lock" and not (path / MANIFEST).exists() for path in checkpoints.iterdir())
 
 
 def wait_for_a_save(checkpoints: Path) -> None:

@@ -19,7 +19,7 @@ from loca.devices import complete, place, replicated, shard_large
 from loca.parameters import trainable
 from loca.problems import Antiderivative
 from loca.training import State, StoppedError, default_optimizer, fit
-from loca.training.steps import InMemoryTrainer, StepConfig
+from loca.training.steps import InMemoryLoop, StepConfig
 
 def mesh(count):
     if count == "mixed":
@@ -27,7 +27,7 @@ def mesh(count):
     return jax.sharding.Mesh(np.array(jax.devices()[:count]), ("functions",))
 
 compiled = []
-InMemoryTrainer.close = lambda self: compiled.append(self.loop._cache_size())
+InMemoryLoop.close = lambda self: compiled.append(self.loop._cache_size())
 
 problem = Antiderivative(length=0.3, sensors=40, queries=20)
 train, test = problem.sample(jax.random.key(0), 200), problem.sample(jax.random.key(1), 50)
@@ -73,10 +73,10 @@ def some_steps(rule):  # bytes of the learned numbers that the first device then
     config = StepConfig(optimizer, mean_squared, 40, 0, None, four, rule)
     own = jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, model)  # steps use buffers up
     state = place(State.start(own, optimizer), four, rule)
-    trainer = InMemoryTrainer(state, train, config)
-    limit = place((jnp.asarray(3, jnp.int32), jnp.zeros(2)), four)
-    program = trainer.loop.lower(eqx.filter(state, eqx.is_array), trainer.encoded, *limit).compile().as_text()
-    state, _ = trainer.run(state, 3)
+    loop = InMemoryLoop(state, train, config)
+    limit = place((jnp.asarray(3, jnp.int32), jnp.ones(())), four)
+    program = loop.loop.lower(eqx.filter(state, eqx.is_array), loop.encoded, *limit).compile().as_text()
+    state, _ = loop.run(state, 3)
     arrays = jax.tree.leaves(eqx.filter(state, trainable(state)))
     kept = sum(s.data.nbytes for a in arrays for s in a.addressable_shards if s.device == jax.devices()[0])
     return {"bytes": kept, "collectives": tally(program)[0]}

@@ -33,7 +33,7 @@ from loca.training import (
     trained,
 )
 from loca.training.fit import default_every
-from loca.training.steps import InMemoryTrainer, StepConfig, StreamingTrainer
+from loca.training.steps import InMemoryLoop, StepConfig, StreamingLoop
 
 PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
 
@@ -178,9 +178,9 @@ def test_cutting_a_run_up_changes_no_bit_and_compiles_nothing(model, data):
             traced.append(truth)
             return mean_squared(prediction, truth)
 
-        trainer = InMemoryTrainer(state, data, StepConfig(OPTIMIZER, loss, 30, 5))
+        loop = InMemoryLoop(state, data, StepConfig(OPTIMIZER, loss, 30, 5))
         for stop in stops:
-            state, _ = trainer.run(state, stop)
+            state, _ = loop.run(state, stop)
             seen.append(len(traced))
         assert len(set(seen)) == 1
         return state
@@ -191,16 +191,16 @@ def test_cutting_a_run_up_changes_no_bit_and_compiles_nothing(model, data):
 def test_a_resumed_stream_continues_with_the_next_batch(model, store):
     state, seen = State.start(model, OPTIMIZER), []
 
-    def one(variable, tally, batch):  # takes no step
+    def one(variable, batch, factor):  # takes no step
         seen.append(batch.u)
-        return variable, tally
+        return variable, jnp.zeros(())
 
     resumed = eqx.tree_at(lambda state: state.step, state, jnp.asarray(2, jnp.int32))
     for start, until in [(state, 2), (resumed, 4)]:
-        trainer = StreamingTrainer(state, store, StepConfig(OPTIMIZER, mean_squared, 30, 5))
-        trainer.one = one
-        trainer.run(start, until)
-        trainer.close()
+        loop = StreamingLoop(state, store, StepConfig(OPTIMIZER, mean_squared, 30, 5))
+        loop.one = one
+        loop.run(start, until)
+        loop.close()
     rows = [np.asarray(batch_rows(5, step, 30, 120)) for step in range(4)]
     np.testing.assert_array_equal(np.stack(seen), np.asarray(store.load().u)[np.stack(rows)])
 

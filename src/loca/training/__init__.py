@@ -13,13 +13,13 @@ from loca.training.optimizers import Averaged as Averaged
 from loca.training.optimizers import average_weights as average_weights
 from loca.training.optimizers import default_optimizer as default_optimizer
 from loca.training.optimizers import paper_optimizer as paper_optimizer
-from loca.training.optimizers import trained as trained
 from loca.training.run_directory import Interrupts as Interrupts
 from loca.training.run_directory import StoppedError as StoppedError
 from loca.training.steps import Encoded as Encoded
 from loca.training.steps import Loss as Loss
 from loca.training.steps import State as State
 from loca.training.steps import advance as advance
+from loca.training.steps import trained as trained
 
 __all__ = [
     "Averaged",

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import math
 import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -20,67 +19,66 @@ import jax.numpy as jnp
 import numpy as np
 
 from loca.devices import SINGLE_PROCESS, ProcessGroup
-from loca.durable import MANIFEST, CorruptDataError, Manifest, lock, sync
-from loca.parameters import Fixed
+from loca.durable import MANIFEST, CorruptDataError, Manifest, lock
 from loca.typing import Array, PyTree
+
+if TYPE_CHECKING:
+    import orbax.checkpoint as ocp
 
 T = TypeVar("T", bound=PyTree)
 
-ARRAYS = "arrays"
-"""The subdirectory of a step that Orbax writes."""
+KEEP = 3
+"""The number of states that are kept, the newest ones."""
 
 
 class Checkpoints:
-    """The newest states of a run and the best one, each in a directory `<directory>/<step>`.
+    """The newest states of a run, each in a directory `<directory>/<step>`.
 
-    Reading needs no lock. To save, use `with Checkpoints(directory) as checkpoints:`. This creates and locks the
-    directory, and removes what a killed process left unfinished. Leaving the block waits for the last save.
+    Orbax writes them in the background. Once a state is completely on the disk, it gets a manifest with the SHA-256 of
+    each of its files, without which it does not count: Orbax detects few of the bits that may change on a disk.
+
+    Use `with Checkpoints(directory) as checkpoints:`. This creates and locks the directory, and removes what a killed
+    process left unfinished. Leaving the block waits for the last save.
 
     **Arguments:**
 
-    - `keep`: number of the newest states to keep, in addition to the best one.
+    - `directory`: for the checkpoints of this run only.
     - `every_seconds`: time between two saves, for `due`.
     - `processes`: the processes that save and restore together; all of them must make the same calls. Each writes its
       part of the arrays, and the first does everything else.
     """
 
     def __init__(
-        self,
-        directory: str | Path,
-        *,
-        keep: int = 3,
-        every_seconds: float = 30.0,
-        processes: ProcessGroup = SINGLE_PROCESS,
+        self, directory: str | Path, *, every_seconds: float = 30.0, processes: ProcessGroup = SINGLE_PROCESS
     ) -> None:
-        if keep < 1:
-            raise ValueError(f"keep={keep} keeps no checkpoint; pass at least 1")
         self.directory = Path(directory).absolute()
-        self.keep = keep
-        self.every_seconds = every_seconds
-        self.processes = processes
-        self._held: contextlib.ExitStack | None = None
-        self._writer: ThreadPoolExecutor | None = None
-        self._saving: tuple[int, Future[None]] | None = None
+        self.every_seconds, self.processes = every_seconds, processes
+        self._held = contextlib.ExitStack()
+        self._manager: ocp.CheckpointManager | None = None
         self._began = time.monotonic()
+        self._saving: tuple[int, Future[None]] | None = None
 
     def __enter__(self) -> Checkpoints:
-        from orbax.checkpoint import v1  # noqa: F401  # takes a second: import here, not in the first save
+        import orbax.checkpoint as ocp  # takes a second
 
         with contextlib.ExitStack() as held:
             if self.processes.is_first:
                 held.enter_context(lock(self.directory))
-                self._tidy()
+                for path in self.directory.glob("[0-9]*"):
+                    if not (path / MANIFEST).is_file():  # unfinished
+                        shutil.rmtree(path)
             self.processes.barrier()
+            options = ocp.CheckpointManagerOptions(max_to_keep=KEEP, save_root_metadata=False)
+            self._manager = ocp.CheckpointManager(self.directory, options=options)
             held.enter_context(without_duplicate_errors(logging.getLogger("absl")))
+            held.callback(self._close)
             self._writer = held.enter_context(ThreadPoolExecutor(1, "checkpoints"))
             self._held = held.pop_all()
         self._began = time.monotonic()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        assert self._held is not None
         with self._held:
-            self._held = self._writer = None
             try:
                 self.wait()
             except OSError as late:
@@ -88,9 +86,12 @@ class Checkpoints:
                     raise
                 error.add_note(str(late))
             if error is None:
-                self.processes.barrier()  # wait until the first process has published the last save
-                if self.processes.is_first:
-                    self._tidy()  # a failed save may have written on while it was removed
+                self.processes.barrier()  # wait until the first process has sealed the last save
+
+    def _close(self) -> None:
+        with contextlib.suppress(Exception):  # errors of a save, which `wait` has raised
+            self._opened().close()
+        self._manager = None
 
     @property
     def due(self) -> bool:
@@ -98,52 +99,32 @@ class Checkpoints:
         busy = self._saving is not None and not self._saving[1].done()
         return not busy and time.monotonic() - self._began >= self.every_seconds
 
-    def save(
-        self, state: PyTree, step: int, *, extras: Mapping[str, Any] | None = None, metric: float | None = None
-    ) -> None:
-        """Copy the arrays of a state and write them in the background, replacing an earlier save of the same step.
-
-        Wait for the previous save first. If that failed, raise its error and write nothing; call again to retry.
+    def save(self, state: PyTree, step: int, *, extras: Mapping[str, Any] | None = None) -> None:
+        """Copy the arrays of a state and write them in the background; `OSError` if that or the previous save failed.
 
         **Arguments:**
 
         - `state`: a tree, of which only JAX arrays are written; `restore` takes everything else from its argument.
+        - `step`: the number of the step, larger than that of any checkpoint.
         - `extras`: a small JSON object to restore with the state, such as the history of the run.
-        - `metric`: the state with the lowest metric is the best. Metrics that are not finite are ignored.
         """
-        if self._writer is None:
-            raise RuntimeError("saving requires a lock; use `with Checkpoints(directory) as checkpoints: ...`")
-        from orbax.checkpoint import v1 as orbax
+        import orbax.checkpoint as ocp
 
+        manager = self._opened()
         self.wait()
-        plain = orbax.Context()
-        plain.array.saving.use_compression = False  # takes five times as long to save a tenth of the space
         arrays = arrays_of(state)
-        if not stored(arrays):
-            raise ValueError("the state has no JAX arrays, so nothing to save; pass the state of a training run")
-        about = {
-            "step": step,
-            "metric": None if metric is None or not math.isfinite(metric) else float(metric),
-            "extras": as_json(extras or {}),
-            "arrays": {name: kind_of(array) for name, array in arrays.items()},
-        }
+        about = {"extras": as_json(extras or {}), "arrays": {name: kind_of(array) for name, array in arrays.items()}}
         self._began = time.monotonic()
-        unfinished = self._hidden(step)
         try:
-            if self.processes.is_first:
-                shutil.rmtree(unfinished, ignore_errors=True)
-            with plain:
-                # Orbax copies before it returns, so the next training step may donate the state
-                written = orbax.save_async(str(unfinished / ARRAYS), stored(arrays))
+            # Orbax copies before it returns, so the next training step may donate the state
+            manager.save(step, args=ocp.args.StandardSave(stored(arrays)))
         except Exception as error:
             raise self._failure(step, error) from error
 
         def finish() -> None:
-            written.result()
+            manager.wait_until_finished()
             if self.processes.is_first:
-                Manifest.seal(unfinished, about)
-                self._publish(step)
-                self._retire()
+                Manifest.seal(self.directory / str(step), about)
 
         self._saving = step, self._writer.submit(finish)
 
@@ -158,117 +139,70 @@ class Checkpoints:
             raise self._failure(step, error) from error
 
     def steps(self) -> list[int]:
-        """The steps with a complete checkpoint, oldest first."""
+        """The steps with a complete checkpoint, oldest first; reading them needs no lock."""
         if not self.directory.is_dir():
             return []
         names = [path.name for path in self.directory.iterdir() if (path / MANIFEST).is_file()]
         return sorted(int(name) for name in names if re.fullmatch("[0-9]+", name))
 
-    def latest(self) -> int | None:
-        """The newest step with a complete checkpoint."""
-        return max(self.steps(), default=None)
+    def extras(self) -> dict[str, Any] | None:
+        """The extras of the newest checkpoint, verified; None if there is no checkpoint."""
+        self.processes.barrier()
+        steps = self.steps()
+        return self._manifest(steps[-1]).about["extras"] if steps else None
 
-    def best(self) -> int | None:
-        """The step with the lowest metric, and the newest of these; None if no step has a metric."""
-        metrics = {step: Manifest.read(self._path(step)).about["metric"] for step in self.steps()}
-        return lowest(metrics)
-
-    def restore(self, like: T, step: int | None = None) -> tuple[T, dict[str, Any]]:
-        """Load a state and its extras, and verify every bit on disk.
+    def restore(self, like: T) -> T:
+        """Load the newest state, and verify every bit on disk.
 
         Raises `CorruptDataError` with the name of the file if anything has changed; does not fall back to another step.
 
         **Arguments:**
 
-        - `like`: a state of the same run, such as its first. Provides everything that is not an array, the devices and
-          shardings of the arrays, which may differ from those they were saved from, and arrays of `Fixed` parts that
-          the checkpoint lacks because the model has gained them since.
-        - `step`: one of `steps`; the newest unless given.
+        - `like`: a state of the same run, such as its first. Provides everything that is not an array, and the devices
+          and shardings of the arrays, which may differ from those they were saved from.
         """
-        from orbax.checkpoint import v1 as orbax
+        import orbax.checkpoint as ocp
 
+        manager = self._opened()
         self.wait()
-        self.processes.barrier()
-        steps = self.steps()
-        if not steps:
-            raise FileNotFoundError(f"no complete checkpoint in {self.directory}; start a new run")
-        step = steps[-1] if step is None else step
-        if step not in steps:
-            raise FileNotFoundError(f"no checkpoint of step {step} in {self.directory}; choose one of {steps}")
-        path = self._path(step)
-        try:
-            checked = Manifest.read(path)
-            checked.verify(path)
-        except CorruptDataError as error:
-            earlier = [other for other in steps if other < step]
-            then = f"resume from step {earlier[-1]}" if earlier else "start again, as there is no earlier one"
-            raise CorruptDataError(f"{error}. Restore {path} from a copy, or delete it to {then}") from None
-
-        saved, arrays = checked.about["arrays"], arrays_of(like)
-        gained = {name for name in names_of_fixed(like) if name not in saved}
-        wanted = {name: array for name, array in arrays.items() if name not in gained}
-        difference = first_difference(saved, {name: kind_of(wanted[name]) for name in wanted})
-        if difference:
+        step = self.steps()[-1]
+        saved, arrays = self._manifest(step).about["arrays"], arrays_of(like)
+        if difference := first_difference(saved, {name: kind_of(array) for name, array in arrays.items()}):
             raise ValueError(
-                f"{path} does not match this run: {difference}. Resume with the model and optimizer that it was saved "
-                "with, or choose another directory"
+                f"{self.directory / str(step)} does not match this run: {difference}. Resume with the model and "
+                "optimizer that it was saved with, or choose another directory"
             )
         targets = {
             name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding)
-            for name, array in stored(wanted).items()
+            for name, array in stored(arrays).items()
         }
-        loaded = orbax.load(str(path / ARRAYS), targets)
-        placed = {name: commit_like(wanted[name], array) for name, array in loaded.items()}
-        return with_arrays(like, arrays | placed), checked.about["extras"]
+        loaded = manager.restore(step, args=ocp.args.StandardRestore(targets))
+        return with_arrays(like, arrays | {name: commit_like(arrays[name], array) for name, array in loaded.items()})
 
-    def _path(self, step: int) -> Path:
-        return self.directory / str(step)
+    def _opened(self) -> ocp.CheckpointManager:
+        if self._manager is None:
+            raise RuntimeError("checkpoints require a lock; use `with Checkpoints(directory) as checkpoints: ...`")
+        return self._manager
 
-    def _hidden(self, step: int, suffix: str = "") -> Path:
-        return self.directory / f".{step}{suffix}"
-
-    def _publish(self, step: int) -> None:
-        """Move a finished directory into place, replacing an older one of the same step."""
-        if step in self.steps():
-            self._set_aside(step)
-        self._hidden(step).rename(self._path(step))
-        sync(self.directory)
-        shutil.rmtree(self._hidden(step, ".old"), ignore_errors=True)
-
-    def _set_aside(self, step: int) -> None:
-        """Hide a step atomically; if this process is killed, `_tidy` removes what is left of it."""
-        shutil.rmtree(self._hidden(step, ".old"), ignore_errors=True)
-        self._path(step).rename(self._hidden(step, ".old"))
-
-    def _retire(self) -> None:
-        """Remove steps that are neither among the newest nor the best; keep damaged ones for inspection."""
-        metrics = {}
-        for step in self.steps():
-            with contextlib.suppress(CorruptDataError):
-                metrics[step] = Manifest.read(self._path(step)).about["metric"]
-        for step in sorted(metrics)[: -self.keep]:
-            if step != lowest(metrics):
-                self._set_aside(step)
-                shutil.rmtree(self._hidden(step, ".old"), ignore_errors=True)
-
-    def _tidy(self) -> None:
-        """Remove what a killed process left unfinished; publish what it had finished."""
-        for path in sorted(self.directory.iterdir()):  # .7 sorts before .7.old
-            if named := re.fullmatch(r"\.([0-9]+)(\.old)?", path.name):
-                if not named[2] and (path / MANIFEST).is_file():
-                    self._publish(int(named[1]))
-                else:
-                    shutil.rmtree(path, ignore_errors=True)
+    def _manifest(self, step: int) -> Manifest:
+        """The manifest of a step, after a check of all files that it lists."""
+        path = self.directory / str(step)
+        try:
+            manifest = Manifest.read(path)
+            manifest.verify(path)
+        except CorruptDataError as error:
+            earlier = [other for other in self.steps() if other < step]
+            then = f"resume from step {earlier[-1]}" if earlier else "start again, as there is no earlier one"
+            raise CorruptDataError(f"{error}. Restore {path} from a copy, or delete it to {then}") from None
+        return manifest
 
     def _failure(self, step: int, error: BaseException) -> OSError:
-        """Remove a failed save, and describe what is left."""
-        if self.processes.is_first:
-            shutil.rmtree(self._hidden(step), ignore_errors=True)
-        latest = self.latest()
-        intact = "there is no earlier one" if latest is None else f"the one of step {latest} is intact"
+        """Describe what is left after a save that failed."""
+        steps = self.steps()
+        intact = f"the one of step {steps[-1]} is intact" if steps else "there is no earlier one"
         return OSError(
             f"the checkpoint of step {step} could not be written to {self.directory}; {intact}. "
-            f"Free some space there, or make it writable, and save again. Cause: {error}"
+            f"Free some space there, or make it writable, and repeat the same call. Cause: {error}"
         )
 
 
@@ -276,14 +210,6 @@ def arrays_of(state: PyTree) -> dict[str, Array]:
     """The JAX arrays of a tree by name, which is their path in the tree."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(eqx.filter(state, eqx.is_array))
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
-
-
-def names_of_fixed(state: PyTree) -> set[str]:
-    """The names of the arrays in `Fixed` parts, which no step changes."""
-    others = jax.tree.map(
-        lambda part: None if isinstance(part, Fixed) else part, state, is_leaf=lambda part: isinstance(part, Fixed)
-    )
-    return arrays_of(state).keys() - arrays_of(others).keys()
 
 
 def with_arrays(like: T, arrays: Mapping[str, Array]) -> T:
@@ -321,18 +247,9 @@ def first_difference(saved: Mapping[str, str], wanted: Mapping[str, str]) -> str
     return None
 
 
-def lowest(metrics: Mapping[int, float | None]) -> int | None:
-    """The step with the lowest metric, and the newest of these."""
-    known = [(metric, -step) for step, metric in metrics.items() if metric is not None]
-    return -min(known)[1] if known else None
-
-
 def as_json(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the extras as `restore` will return them, unaffected by later changes."""
-    try:
-        return json.loads(json.dumps(dict(extras), allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"extras must be JSON with finite numbers: {error}") from error
+    """A copy of the extras as they will be restored, unaffected by later changes."""
+    return json.loads(json.dumps(dict(extras), allow_nan=False))
 
 
 @contextlib.contextmanager

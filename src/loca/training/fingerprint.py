@@ -18,12 +18,22 @@ from loca.data import Records, Samples, Shared, arrays_digest, data_digest
 from loca.models import Operator, Signature
 from loca.parameters import trainable
 from loca.training.checkpoints import arrays_of
-from loca.training.history import finite
 from loca.training.steps import State, StepConfig
 from loca.typing import Array, PyTree
 
 ROUND_OFF = 1e-4
 """Initial parameters of relative difference below this are the same: another processor rounds differently."""
+
+NAMES = {
+    "data": "other data",
+    "validation": "other validation data",
+    "weights": "other weights of locations",
+    "loss": "another loss",
+    "optimizer": "another optimizer",
+    "model": "another model",
+    "parameters": "other initial parameters",
+}
+"""What differs, for messages; other entries are arguments."""
 
 
 def fingerprint(
@@ -48,61 +58,48 @@ def fingerprint(
         "functions": len(data),
         "precision": jax.config.jax_default_matmul_precision,  # pyright: ignore[reportAttributeAccessIssue]
         "data": data_digest(data),
-        "validation": None if validate is None else data_digest(validate),
-        "weights": None if config.weights is None else f"arrays {arrays_digest(config.weights)}",
+        "validation": "none" if validate is None else data_digest(validate),
+        "weights": "none" if config.weights is None else f"arrays {arrays_digest(config.weights)}",
         "model": dict(structure(model)),
         "parameters": {name: summary(array) for name, array in arrays_of(model).items()},
-        "versions": {name: version(name) for name in ("jax", "optax")},
         "loss": program_digest(config.loss, batch, batch, *weights),
         "optimizer": program_digest(config.optimizer.update, learned, optimizer_state, learned),
     }
 
 
 def difference(saved: Mapping[str, Any], request: Mapping[str, Any], step: int) -> str | None:
-    """What makes a saved run another one than the requested; None if the request resumes or extends it.
-
-    Directories written by earlier versions lack most of a fingerprint; what they lack is not compared. Loss and
-    optimizer are compared if the versions of JAX and Optax are the same, since other versions trace other programs.
-    """
-
-    def differs(name: str) -> bool:
-        return name in saved and saved[name] != request[name]
-
-    for name in ("batch_size", "seed", "functions", "precision", "recover"):
-        if differs(name):
-            return f"has {name}={saved[name]}, but got {name}={request[name]}"
-    for name, what in (("data", "data"), ("validation", "validation data"), ("weights", "weights of locations")):
-        if differs(name) and are_comparable(saved[name], request[name]):
-            return f"has other {what} ({saved[name] or 'none'}; got {request[name] or 'none'})"
-    for name, text in request["model"].items():
-        if name in saved.get("model", {}) and saved["model"][name] != text:
-            return f"has another model ({name} is {saved['model'][name]}; got {text})"
-    for name, numbers in request["parameters"].items():
-        if name in saved.get("parameters", {}) and not are_close(saved["parameters"][name], numbers):
-            return f"started from other parameters ({name} differs)"
-    comparable = saved.get("versions") == request["versions"]
-    if comparable and differs("loss"):
-        return "has another loss"
-    same_optimizer = comparable and not differs("optimizer")
-    if differs("steps") and not same_optimizer:
+    """What makes a saved run another one than the requested; None if the request resumes or extends it."""
+    if saved["steps"] != request["steps"] and saved["optimizer"] != request["optimizer"]:
         return (
             f"has steps={saved['steps']}, but got steps={request['steps']}. The learning rate may depend on the number "
             "of steps, so this is another run; only a run with the same optimizer, such as paper_optimizer(), can be "
             "extended"
         )
-    if comparable and not same_optimizer:
-        return "has another optimizer"
+    for name in (name for name in request if name != "steps"):
+        if isinstance(request[name], dict):
+            for part in dict.fromkeys([*request[name], *saved[name]]):
+                there, here = saved[name].get(part), request[name].get(part)
+                if not are_same(there, here):
+                    return f"has {NAMES[name]} ({part} is {there}; got {here})"
+        elif not are_same(saved[name], request[name]):
+            if name in NAMES:
+                return f"has {NAMES[name]} ({saved[name]}; got {request[name]})"
+            return f"has {name}={saved[name]}, but got {name}={request[name]}"
     if request["steps"] < step:
         return f"has taken {step} steps already, but got steps={request['steps']}"
     return None
 
 
-# ---- data ------------------------------------------------------------------------------------------------------------
+def are_same(saved: Any, requested: Any) -> bool:
+    """Whether entries of two fingerprints are the same; summaries up to round-off, and digests if they are of one kind.
 
-
-def are_comparable(one: str | None, other: str | None) -> bool:
-    """Whether two digests are of the same kind; data that was in memory may be streamed when a run resumes."""
-    return one is None or other is None or one.split()[0] == other.split()[0]
+    Data that was in memory may be streamed when a run resumes, and another version of JAX traces other programs.
+    """
+    if isinstance(saved, list) and isinstance(requested, list):
+        scale = max(*saved, *requested)
+        return all(abs(a - b) <= ROUND_OFF * scale for a, b in zip(saved, requested, strict=True))
+    kinds = [value.rpartition(" ")[0] if isinstance(value, str) else "" for value in (saved, requested)]
+    return saved == requested or (all(kinds) and kinds[0] != kinds[1])
 
 
 # ---- model -----------------------------------------------------------------------------------------------------------
@@ -130,31 +127,25 @@ def structure(part: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield path, getattr(part, "__qualname__", type(part).__name__)
 
 
-def summary(array: Array) -> list[float | None]:
+def summary(array: Array) -> list[float]:
     """Σᵢ aᵢ sin(i) and the norm: two numbers that differ between arrays, and vary little with round-off."""
     if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         array = jax.random.key_data(array)
     values = np.asarray(array).reshape(-1)
     values = np.concatenate([np.real(values), np.imag(values)] if np.iscomplexobj(values) else [values], dtype=float)
-    return [finite(float(values @ np.sin(np.arange(1.0, len(values) + 1)))), finite(float(np.linalg.norm(values)))]
-
-
-def are_close(one: list[float | None], other: list[float | None]) -> bool:
-    """Whether two summaries are the same up to round-off."""
-    if None in one or None in other:
-        return one == other
-    scale = max(one[1] or 0.0, other[1] or 0.0)
-    return all(abs((a or 0.0) - (b or 0.0)) <= ROUND_OFF * scale for a, b in zip(one, other, strict=True))
+    values = np.nan_to_num(values)
+    return [float(values @ np.sin(np.arange(1.0, len(values) + 1))), float(np.linalg.norm(values))]
 
 
 # ---- programs --------------------------------------------------------------------------------------------------------
 
 
 def program_digest(function: Callable[..., Any], *arguments: PyTree) -> str:
-    """SHA-256 of the program that JAX traces from a function, with its constants."""
+    """The versions of JAX and Optax, and the SHA-256 of the program that JAX traces from a function."""
     program = eqx.filter_make_jaxpr(function)(*arguments)[0]
     text = re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr))  # addresses of Python objects differ between processes
-    return hashlib.sha256(f"{text} {arrays_digest(program.consts)}".encode()).hexdigest()[:32]
+    digest = hashlib.sha256(f"{text} {arrays_digest(program.consts)}".encode()).hexdigest()[:32]
+    return f"program of jax {version('jax')} and optax {version('optax')} {digest}"
 
 
 def as_shapes(tree: PyTree) -> PyTree:

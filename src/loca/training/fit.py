@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -15,17 +16,17 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
-from loca.data import Records, Samples, batch_rows, check_finite, not_finite
+from loca.data import Part, Records, Samples, batch_rows, check_finite, not_finite
 from loca.devices import FUNCTIONS, ProcessGroup, ShardingRule, local_copy, place, replicated
 from loca.losses import mean_squared
 from loca.metrics import relative_l2
 from loca.models import Adaptation, Operator, adapt, predict_encoded, shard
 from loca.training.fingerprint import fingerprint
-from loca.training.history import Callback, History, Progress, progress_bar
-from loca.training.optimizers import default_optimizer, trained
-from loca.training.recovery import RETURNS, RecoveringTrainer
-from loca.training.run_directory import RunDirectory
-from loca.training.steps import Encoded, InMemoryTrainer, Loss, State, StepConfig, StreamingTrainer, Trainer
+from loca.training.history import Callback, History, HistoryWriter, Progress, progress_bar
+from loca.training.optimizers import default_optimizer
+from loca.training.recovery import NotFiniteError, Recovery
+from loca.training.run_directory import Interrupts, RunDirectory
+from loca.training.steps import AT_ONCE, Encoded, InMemoryLoop, Loss, State, StepConfig, StreamingLoop, trained
 
 DISPATCH_SECONDS = 0.5
 """Approximate time that the device works before control returns to Python: short enough for a progress bar and
@@ -103,15 +104,8 @@ def fit(
     """
     batch_size = min(BATCH_SIZE, len(data)) if batch_size is None else batch_size
     every = default_every(steps) if every is None else every
-    if steps < 1 or every < 1 or not 0 < batch_size <= len(data):
-        raise ValueError(
-            f"expected steps ≥ 1, every ≥ 1 and 1 ≤ batch_size ≤ {len(data)} functions, "
-            f"got steps={steps}, every={every}, batch_size={batch_size}"
-        )
-    for samples, what in ((data, "the data"), (validate, "the validation data")):
-        if isinstance(samples, Samples):
-            check_finite(samples, what)
-    adaptation = Adaptation.of(model, data)
+    check_arguments(data, validate, steps, every, batch_size)
+    adaptation, given = Adaptation.of(model, data), data
     if adaptation.is_unsolved:
         raise ValueError("this data has no outputs to learn from; pass pairs of input and output functions")
     data, weights = adaptation.apply(data), adaptation.weights(weights)
@@ -120,45 +114,72 @@ def fit(
     mesh = complete_mesh(mesh, model, batch_size)
     processes = ProcessGroup.of(mesh)
     weights = None if weights is None else jnp.asarray(weights, jnp.float32)
-    state = place(State.start(model, optimizer), mesh, parameters)
-    config = StepConfig(optimizer, loss, batch_size, seed, weights, mesh, parameters)
-    request = {}
-    if directory is not None:
-        request = {"steps": steps, "recover": recover, **fingerprint(model, data, validate, state, config)}
-    error_of = validation_error(model, validate, batch_size, weights, mesh)
 
-    def create(state: State, config: StepConfig) -> Trainer:
-        if isinstance(data, Samples):
-            return InMemoryTrainer(state, data, config)
-        return StreamingTrainer(state, data, config)
+    with contextlib.ExitStack() as stack:
+        interrupts = Interrupts()
+        if directory is not None:
+            stack.enter_context(interrupts)
+        state = place(State.start(model, optimizer), mesh, parameters)
+        config = StepConfig(optimizer, loss, batch_size, seed, weights, mesh, parameters)
+        recovery, writer, seconds = Recovery(state, is_on=recover), HistoryWriter(), 0.0
+        run = None
+        if directory is not None:
+            request = {"steps": steps, "recover": recover, **fingerprint(model, data, validate, state, config)}
+            run = stack.enter_context(RunDirectory(directory, request, checkpoint_seconds, processes))
+            (state, best), saved = run.resume((state, recovery.best))
+            if saved is not None:
+                recovery.resume(best, saved["recovery"])
+                writer, seconds = HistoryWriter.from_json(saved["journal"]), saved["seconds"]
+        error_of = validation_error(model, validate, batch_size, weights, mesh)
+        loop = (InMemoryLoop if isinstance(data, Samples) else StreamingLoop)(state, data, config)
+        stack.callback(loop.close)
+        listeners = list(callbacks) if processes.is_first else []
+        if progress and processes.is_first:
+            listeners.append(stack.enter_context(progress_bar()))
 
-    with (
-        progress_bar() if progress and processes.is_first else contextlib.nullcontext() as bar,
-        RunDirectory(directory, request, checkpoint_seconds, processes) as run,
-        contextlib.closing(RecoveringTrainer(create, config, state, RETURNS if recover else 0)) as trainer,
-    ):
-        saved, writer, before, numbers = run.resume(trainer.saved(state))
-        trainer.resume(saved, numbers)
-        state = saved.state
-        listeners = (*callbacks, *([] if bar is None else [bar])) if processes.is_first else ()
-        began, first, length = time.perf_counter() - before, int(state.step), 1
+        def is_finite(state: State, step: int) -> bool:
+            return bool(np.isfinite(loop.run(state, step + 1)[1]).all())
+
+        began, first, length, reported = time.perf_counter() - seconds, int(state.step), 1, -math.inf
         while (step := int(state.step)) < steps:
-            stop = min(step + length, steps, (step // every + 1) * every)
             dispatched = time.perf_counter()
-            state, losses = trainer.run(state, stop, writer.total)
-            now, stop = time.perf_counter(), int(state.step)
-            if losses.broken_at is not None:
-                raise broken_loss(data, losses.broken_at, batch_size, seed)
-            rate = (stop - step) / (now - dispatched) if step > first else 0.0  # the first dispatch also compiled
-            length = processes.broadcast(max(1, min(4 * length, round(rate * DISPATCH_SECONDS))))
-            returned_to = losses.returned_to
-            mean = writer.add(losses.total, stop - step) if returned_to is None else writer.restart(losses.total)
-            if stop % every == 0 or stop == steps or returned_to is not None:
-                writer.record(stop, error_of(trained(state)), now - began, returned_to)
+            end = min(step + length, steps, (step // every + 1) * every, recovery.until)
+            state, losses = loop.run(state, end, recovery.factor)
+            now = time.perf_counter()
+            try:
+                state, returned_to = recovery.check(state, losses, is_finite)
+            except NotFiniteError as error:
+                raise broken_loss(given, error.step, batch_size, seed) from None
+            step, rate = int(state.step), (end - step) / (now - dispatched) if step > first else 0.0
+            mean = writer.add(losses) if returned_to is None else writer.restart(recovery.least)
+            is_moment = step % every == 0 or step == steps or returned_to is not None
+            if is_moment:
+                writer.record(step, error_of(trained(state)), now - began, returned_to)
+            # the first call also compiles, so its rate is unknown
+            length = processes.broadcast(max(1, min(4 * length, round(rate * DISPATCH_SECONDS), AT_ONCE)))
+            if not (is_moment or processes.broadcast(now - reported >= DISPATCH_SECONDS)):
+                continue
+            reported = now
             for callback in listeners:
-                callback(Progress(stop, steps, mean, rate, writer.history))
-            run.update(trainer.saved(state), writer, now - began, trainer.to_json(), last=stop == steps)
+                callback(Progress(step, steps, mean, rate, writer.history))
+            if run is not None:
+                last, journal = step == steps, writer.to_json()
+                numbers = {"step": step, "seconds": now - began, "journal": journal, "recovery": recovery.to_json()}
+                stop = interrupts if processes.any(interrupts.requested) and not last else None
+                run.update((state, recovery.best), writer.history, numbers, last=last, stop=stop)
     return local_copy(place(trained(state), mesh)), writer.history
+
+
+def check_arguments(data: Samples | Records, validate: Samples | None, steps: int, every: int, batch_size: int) -> None:
+    """Raise `ValueError` if numbers of steps and functions do not fit, or if data in memory is not finite."""
+    if steps < 1 or every < 1 or not 0 < batch_size <= len(data):
+        raise ValueError(
+            f"expected steps ≥ 1, every ≥ 1 and 1 ≤ batch_size ≤ {len(data)} functions, "
+            f"got steps={steps}, every={every}, batch_size={batch_size}"
+        )
+    for samples, what in ((data, "the data"), (validate, "the validation data")):
+        if isinstance(samples, Samples):
+            check_finite(samples, what)
 
 
 def default_every(steps: int) -> int:
@@ -169,13 +190,20 @@ def default_every(steps: int) -> int:
 def broken_loss(data: Samples | Records, step: int, batch_size: int, seed: int) -> BrokenLossError:
     """The error for a loss that is not finite, with the functions of the batch to blame, if there are any."""
     rows = np.asarray(batch_rows(seed, step, batch_size, len(data)))
-    found = "" if isinstance(data, Samples) else not_finite(data.load(rows), rows)
+    found = "" if isinstance(data, Samples) else not_finite(data.load(rows), numbers_in_file(data, rows))
     if found:
         return BrokenLossError(f"the loss is not finite from step {step} on, because the data is not: {found}")
     return BrokenLossError(
         f"the loss is not finite from step {step} on. Inspect the data with loca.checks.check, lower the learning "
         "rate, or clip gradients as default_optimizer does"
     )
+
+
+def numbers_in_file(data: Records, rows: Int[np.ndarray, " B"]) -> Int[np.ndarray, " B"]:
+    """The numbers that functions of a part of some data have in all of it."""
+    while isinstance(data, Part):
+        data, rows = data.whole, data.rows[rows]
+    return rows
 
 
 def complete_mesh(mesh: Mesh | None, model: Operator, batch_size: int) -> Mesh | None:

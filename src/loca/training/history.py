@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
@@ -77,14 +79,12 @@ class History:
 class HistoryWriter:
     """A history under construction: the moments so far, and the sum and number of the losses since the last."""
 
-    def __init__(self, history: History | None = None, total: float = 0.0, count: int = 0):
-        self.history = history or History()
-        self.total, self.count = total, count
+    def __init__(self, moments: tuple[Moment, ...] = (), total: float = 0.0, count: int = 0):
+        self.history, self.total, self.count = History(moments), total, count
 
-    def add(self, total: float, steps: int) -> float:
-        """Add steps that raise the sum of the losses to `total`; return the mean loss since the last moment."""
-        self.total = total
-        self.count += steps
+    def add(self, losses: np.ndarray) -> float:
+        """Add the losses of some steps; return the mean loss since the last moment."""
+        self.total, self.count = add_in_order(self.total, losses), self.count + len(losses)
         return self.total / self.count
 
     def restart(self, loss: float) -> float:
@@ -105,7 +105,12 @@ class HistoryWriter:
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> HistoryWriter:
         """The inverse of `to_json`."""
-        return cls(History.from_json(saved["moments"]), saved["total"], saved["count"])
+        return cls(History.from_json(saved["moments"]).moments, saved["total"], saved["count"])
+
+
+def add_in_order(total: float, losses: np.ndarray) -> float:
+    """A sum of losses, added one after the other, so that it does not depend on how a run is divided into calls."""
+    return float(np.cumsum([total, *losses], dtype=np.float64)[-1])
 
 
 def finite(value: float | None) -> float | None:

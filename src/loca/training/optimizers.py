@@ -9,11 +9,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
-from loca.models import Operator
-from loca.parameters import trainable
-from loca.training.steps import State
 from loca.typing import PyTree
 
 
@@ -46,7 +43,7 @@ class Averaged(NamedTuple):
 
     inner: PyTree
     average: PyTree
-    steps: Int[Array, ""]
+    count: Int[Array, ""]
 
 
 def average_weights(inner: optax.GradientTransformation, decay: float = 0.999) -> optax.GradientTransformation:
@@ -77,13 +74,13 @@ class Averaging:
         if params is None:
             raise ValueError("averaging weights requires the parameters; call update(gradients, state, parameters)")
         updates, within = self.inner.update(updates, state.inner, params)
-        d = jnp.minimum(self.decay, (1.0 + state.steps) / (10.0 + state.steps))
+        d = jnp.minimum(self.decay, (1.0 + state.count) / (10.0 + state.count))
         moved = eqx.apply_updates(params, updates)
         average = jax.tree.map(lambda old, new: d * old + (1.0 - d) * new, state.average, moved)
-        return updates, Averaged(within, average, state.steps + 1)
+        return updates, Averaged(within, average, state.count + 1)
 
 
-def slowed(optimizer: optax.GradientTransformation, factor: float) -> optax.GradientTransformation:
+def slowed(optimizer: optax.GradientTransformation, factor: float | Float[Array, ""]) -> optax.GradientTransformation:
     """The optimizer with all its updates multiplied by a factor, and the same states.
 
     An average of weights is that of the weights which result.
@@ -96,11 +93,3 @@ def slowed(optimizer: optax.GradientTransformation, factor: float) -> optax.Grad
         return jax.tree.map(lambda each: factor * each, updates), state
 
     return optax.GradientTransformation(optimizer.init, update)
-
-
-def trained(state: State) -> Operator:
-    """The operator of a training state, with averaged weights if its optimizer tracks them."""
-    if not isinstance(state.optimizer_state, Averaged):
-        return state.model
-    given = eqx.filter(state.model, trainable(state.model), inverse=True)
-    return eqx.combine(state.optimizer_state.average, given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
@@ -15,11 +14,10 @@ from loca.devices import SINGLE_PROCESS, ProcessGroup
 from loca.durable import write_atomically
 from loca.training.checkpoints import Checkpoints
 from loca.training.fingerprint import difference
-from loca.training.history import HistoryWriter
-from loca.training.recovery import Saved
-from loca.training.steps import State
+from loca.training.history import History
+from loca.typing import PyTree
 
-S = TypeVar("S", bound=Saved | State)
+S = TypeVar("S", bound=PyTree)
 
 
 class StoppedError(Exception):
@@ -41,7 +39,7 @@ class RunDirectory:
 
     **Arguments:**
 
-    - `directory`: the directory, for this run only. With None nothing is saved and signals are left alone.
+    - `directory`: the directory, for this run only.
     - `request`: the steps and the fingerprint of the run; a directory with another run is refused.
     - `every_seconds`: time between two checkpoints.
     - `processes`: the processes that carry out the run together.
@@ -49,79 +47,56 @@ class RunDirectory:
 
     def __init__(
         self,
-        directory: str | os.PathLike[str] | None,
+        directory: str | os.PathLike[str],
         request: Mapping[str, Any],
         every_seconds: float,
         processes: ProcessGroup = SINGLE_PROCESS,
     ):
-        self.directory = None if directory is None else Path(directory)
-        self.request, self.processes = dict(request), processes
-        self.checkpoints = None
-        if self.directory is not None:
-            self.checkpoints = Checkpoints(
-                self.directory / "checkpoints", every_seconds=every_seconds, processes=processes
-            )
-        self._interrupts = Interrupts()
-        self._held = contextlib.ExitStack()
+        self.directory, self.request, self.processes = Path(directory), dict(request), processes
+        self.checkpoints = Checkpoints(self.directory / "checkpoints", every_seconds=every_seconds, processes=processes)
         self._written = 0
 
     def __enter__(self) -> RunDirectory:
-        with contextlib.ExitStack() as held:
-            if self.checkpoints is not None:
-                held.enter_context(self.checkpoints)
-                held.enter_context(self._interrupts)
-            self._held = held.pop_all()
+        self.checkpoints.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._held.__exit__(*error)
+        self.checkpoints.__exit__(*error)
 
-    def resume(self, state: S) -> tuple[S, HistoryWriter, float, dict[str, Any] | None]:
-        """The last saved state, the history, the seconds spent so far, and the numbers that `update` was given.
-
-        For a new run the given state, and no numbers.
-        """
-        if self.checkpoints is None or self.checkpoints.latest() is None:
-            return state, HistoryWriter(), 0.0, None
-        state, extras = self.checkpoints.restore(state)
-        if other := difference(extras["request"], self.request, int(state.step)):
+    def resume(self, like: S) -> tuple[S, dict[str, Any] | None]:
+        """The last saved state, and what `update` was given with it; `like` and None for a new run."""
+        extras = self.checkpoints.extras()
+        if extras is None:
+            return like, None
+        if other := difference(extras.pop("request"), self.request, extras["step"]):
             raise ValueError(
                 f"the run in {self.directory} {other}; pass the same to resume it, or choose another directory"
             )
-        return state, HistoryWriter.from_json(extras["journal"]), extras["seconds"], extras.get("recovery")
+        return self.checkpoints.restore(like), extras
 
     def update(
-        self,
-        state: Saved | State,
-        writer: HistoryWriter,
-        seconds: float,
-        recovery: Mapping[str, Any] | None = None,
-        *,
-        last: bool,
+        self, state: PyTree, history: History, extras: Mapping[str, Any], *, last: bool, stop: Interrupts | None
     ) -> None:
-        """Write new moments, and a checkpoint with the numbers of `recovery` if one is due or this is the last state.
+        """Write new moments, and a checkpoint if one is due or this is the last state.
 
-        If a stop was requested, save the state and raise `StoppedError`.
+        **Arguments:**
+
+        - `state`: the arrays to save.
+        - `extras`: what else to save, with the number of the step as `step`.
+        - `last`: whether the run ends here.
+        - `stop`: the request to save at once and raise `StoppedError`, if there is one.
         """
-        if self.directory is None or self.checkpoints is None:
-            return
-        stop = self.processes.any(self._interrupts.requested) and not last
-        history, step = writer.history, int(state.step)
-        if len(history) != self._written:
-            self._written = len(history)
-            if self.processes.is_first:
-                lines = history.to_lines().encode()
-                write_atomically(self.directory / "history.jsonl", lambda file: file.write(lines))
-        if last or stop or self.processes.broadcast(self.checkpoints.due):
-            journal = writer.to_json()
-            extras = {"request": self.request, "journal": journal, "seconds": seconds, "recovery": recovery}
-            measured = history.moments[-1].validation if history and history.moments[-1].step == step else None
-            self.checkpoints.save(state, step, extras=extras, metric=measured)
-        if stop:
+        if len(history) != self._written and self.processes.is_first:
+            lines = history.to_lines().encode()
+            write_atomically(self.directory / "history.jsonl", lambda file: file.write(lines))
+        self._written = len(history)
+        if last or stop is not None or self.processes.broadcast(self.checkpoints.due):
+            self.checkpoints.save(state, extras["step"], extras={"request": self.request, **extras})
+        if stop is not None:
             self.checkpoints.wait()
             raise StoppedError(
-                f"stopped at step {step} and saved in {self.directory}; repeat the same call to resume",
-                self._interrupts.signal or signal.SIGTERM,
+                f"stopped at step {extras['step']} and saved in {self.directory}; repeat the same call to resume",
+                stop.signal or signal.SIGTERM,
             )
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
@@ -27,6 +28,7 @@ from loca.devices import (
 from loca.losses import mean_squared
 from loca.models import Operator, shard
 from loca.parameters import trainable
+from loca.training.optimizers import Averaged, slowed
 from loca.typing import Input, PyTree
 
 Loss = Callable[..., Float[Array, ""]]
@@ -34,8 +36,6 @@ Loss = Callable[..., Float[Array, ""]]
 
 If locations have weights, it is called as loss(prediction, truth, weights).
 """
-
-NEVER = jnp.iinfo(jnp.int32).max
 
 
 class State(eqx.Module):
@@ -58,6 +58,14 @@ def initial_state(model: Operator, optimizer: optax.GradientTransformation) -> S
     model = jax.tree.map(lambda leaf: leaf.copy().astype(leaf.dtype) if eqx.is_array(leaf) else leaf, model)
     learned = eqx.filter(model, trainable(model))
     return State(model, optimizer.init(learned), jnp.zeros((), jnp.int32))
+
+
+def trained(state: State) -> Operator:
+    """The operator of a training state, with averaged weights if its optimizer tracks them."""
+    if not isinstance(state.optimizer_state, Averaged):
+        return state.model
+    given = eqx.filter(state.model, trainable(state.model), inverse=True)
+    return eqx.combine(state.optimizer_state.average, given)
 
 
 class Encoded(eqx.Module):
@@ -118,12 +126,14 @@ def advance(
     optimizer: optax.GradientTransformation,
     loss: Loss = mean_squared,
     mesh: Mesh | None = None,
+    parameters: ShardingRule = replicated,
 ) -> tuple[State, Float[Array, ""]]:
     """Take one step, θ ← θ − update(∇_θ loss). Return the new state and the loss before the step.
 
     The function is pure: compile, scan, map or shard it. It changes only the parameters that `trainable` selects.
-    With a mesh, its devices share the work; see `loca.models.shard`.
+    With a mesh, its devices share the work; see `loca.models.shard`. `parameters` is how they lay out the new state.
     """
+    batch = batch.sharded(mesh)
     learned, given = eqx.partition(state.model, trainable(state.model))
 
     def objective(learned: PyTree) -> Float[Array, ""]:
@@ -138,7 +148,8 @@ def advance(
     value, gradient = jax.value_and_grad(objective)(learned)
     updates, optimizer_state = optimizer.update(gradient, state.optimizer_state, learned)
     model = eqx.combine(eqx.apply_updates(learned, updates), given)
-    return State(model, optimizer_state, state.step + 1), value
+    arrays, rest = eqx.partition(State(model, optimizer_state, state.step + 1), eqx.is_array)
+    return eqx.combine(constrain(arrays, mesh, parameters), rest), value
 
 
 class StepConfig(NamedTuple):
@@ -161,70 +172,56 @@ class StepConfig(NamedTuple):
     mesh: Mesh | None = None
     parameters: ShardingRule = replicated
 
-    def advance(self, state: State, batch: Encoded) -> tuple[State, Float[Array, ""]]:
-        """Take one step."""
-        state, value = advance(state, batch.sharded(self.mesh), self.optimizer, self.loss, self.mesh)
-        arrays, rest = eqx.partition(state, eqx.is_array)
-        return eqx.combine(constrain(arrays, self.mesh, self.parameters), rest), value
+
+AT_ONCE = 100
+"""The largest number of steps of one call of a loop."""
 
 
-class LossSum(NamedTuple):
-    """The sum of the losses so far, and the first step whose loss was not finite.
-
-    Losses are added in the order of the steps, so sums do not depend on how a run is divided into calls. `window` is a
-    second sum, which begins at another step. If the run has returned to an earlier state, `returned_to` is the step of
-    that state, and `total` its mean loss.
-    """
-
-    total: float
-    broken_at: int | None
-    returned_to: int | None = None
-    window: float = 0.0
-
-
-class InMemoryTrainer:
-    """Takes steps on data that is encoded once and stays on the device; a loop of steps is one compiled program."""
+class InMemoryLoop:
+    """Takes steps on data that is encoded once and stays on the device; the loop is one compiled program."""
 
     def __init__(self, state: State, data: Samples, config: StepConfig):
         model = local_copy(place(state.model, config.mesh))
         self.encoded = place(Encoded.of(model, data, config.weights), config.mesh)
-        self.constant = eqx.filter(state, eqx.is_array, inverse=True)
+        self.constant, self.mesh = eqx.filter(state, eqx.is_array, inverse=True), config.mesh
+        optimizer, loss, size, seed, _, mesh, parameters = config
 
         @functools.partial(jax.jit, donate_argnums=0)
         def loop(
-            variable: PyTree, encoded: Encoded, until: Int[Array, ""], totals: Float[Array, " sums"]
-        ) -> tuple[PyTree, Array, Array]:
-            def step(carry: tuple[PyTree, Array, Array]) -> tuple[PyTree, Array, Array]:
-                variable, totals, _ = carry
-                state = eqx.combine(variable, self.constant)
-                # Every device computes all row indices; otherwise they would have to communicate to find them.
-                rows = constrain(batch_rows(config.seed, state.step, config.batch_size, len(encoded.s)), config.mesh)
-                state, value = config.advance(state, encoded.take(rows))
-                return eqx.filter(state, eqx.is_array), totals + value, value
+            variable: PyTree, encoded: Encoded, until: Int[Array, ""], factor: Float[Array, ""]
+        ) -> tuple[PyTree, Float[Array, " steps"]]:
+            first = variable.step
 
-            def more(carry: tuple[PyTree, Array, Array]) -> Array:
-                variable, _, value = carry
-                return (variable.step < until) & jnp.isfinite(value)
+            def step(carry: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
+                state, losses = eqx.combine(carry[0], self.constant), carry[1]
+                # every device computes all row indices; otherwise they would have to communicate to find them
+                batch = encoded.take(constrain(batch_rows(seed, state.step, size, len(encoded.s)), mesh))
+                after, value = advance(state, batch, slowed(optimizer, factor), loss, mesh, parameters)
+                return eqx.filter(after, eqx.is_array), losses.at[state.step - first].set(value)
 
-            # Without this, the compiler chooses the layout of arrays that no step changes, and the next call would
-            # compile again.
-            end = jax.lax.while_loop(more, step, (variable, totals, jnp.zeros(())))
-            return constrain(end, config.mesh, config.parameters)
+            variable, losses = jax.lax.while_loop(
+                lambda carry: carry[0].step < until, step, (variable, jnp.zeros(AT_ONCE))
+            )
+            # otherwise the compiler chooses the layout of arrays that no step changes, and the next call compiles again
+            return constrain(variable, mesh, parameters), constrain(losses, mesh)
 
-        self.loop, self.mesh = loop, config.mesh
+        self.loop = loop
 
-    def run(self, state: State, until: int, total: float = 0.0, window: float = 0.0) -> tuple[State, LossSum]:
-        """Take all steps before step `until`; add their losses to `total` and `window`. Donates the state."""
-        limit: tuple[Array, Array] = jnp.asarray(until, jnp.int32), jnp.asarray((total, window), jnp.float32)
-        variable, totals, last = self.loop(eqx.filter(state, eqx.is_array), self.encoded, *place(limit, self.mesh))
-        state, (total, window) = eqx.combine(variable, self.constant), totals.tolist()
-        return state, LossSum(total, None if jnp.isfinite(last) else int(state.step) - 1, window=window)
+    def run(self, state: State, until: int, factor: float = 1.0) -> tuple[State, np.ndarray]:
+        """Take all steps before step `until`, at most `AT_ONCE`, and return the loss of each. Donates the state.
+
+        All updates are multiplied by a factor.
+        """
+        count = until - int(state.step)
+        limits = place((jnp.asarray(until, jnp.int32), jnp.asarray(factor, jnp.float32)), self.mesh)
+        variable, losses = self.loop(eqx.filter(state, eqx.is_array), self.encoded, *limits)
+        return eqx.combine(variable, self.constant), np.asarray(losses)[:count]
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
 
 
-class StreamingTrainer:
+class StreamingLoop:
     """Takes steps on batches that are read ahead from disk and encoded on arrival; each step is a compiled program."""
 
     def __init__(self, state: State, data: Records, config: StepConfig):
@@ -232,43 +229,39 @@ class StreamingTrainer:
         self.config, part = config, process_part(config.mesh)
         self.open = functools.partial(stream, data, size=config.batch_size, seed=config.seed, process=part)
         self.batches: Stream | None = None
+        optimizer, loss, _, _, weights, mesh, parameters = config
 
-        @functools.partial(jax.jit, donate_argnums=(0, 1))
-        def one(variable: PyTree, tally: tuple[Array, Array], batch: Samples) -> tuple[PyTree, tuple[Array, Array]]:
-            totals, broken = tally
+        @functools.partial(jax.jit, donate_argnums=0)
+        def one(variable: PyTree, batch: Samples, factor: Float[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:
             state = eqx.combine(variable, self.constant)
-            step = state.step
-            state, value = config.advance(state, Encoded.of(state.model, batch, config.weights))
-            broken = jnp.where(jnp.isfinite(value), broken, jnp.minimum(broken, step))
-            return eqx.filter(state, eqx.is_array), (totals + value, broken)
+            encoded = Encoded.of(state.model, batch, weights)
+            state, value = advance(state, encoded, slowed(optimizer, factor), loss, mesh, parameters)
+            return eqx.filter(state, eqx.is_array), constrain(value, mesh)
 
         self.one = one
 
-    def run(self, state: State, until: int, total: float = 0.0, window: float = 0.0) -> tuple[State, LossSum]:
-        """Take all steps before step `until`; add their losses to `total` and `window`. Donates the state."""
-        step = int(state.step)
+    def run(self, state: State, until: int, factor: float = 1.0) -> tuple[State, np.ndarray]:
+        """Take all steps before step `until` and return the loss of each. Donates the state.
+
+        All updates are multiplied by a factor.
+        """
+        step, mesh = int(state.step), self.config.mesh
         if self.batches is None or self.batches.step != step:
             self.close()
             self.batches = self.open(start=step)
-        variable = eqx.filter(state, eqx.is_array)
-        tally: tuple[Array, Array] = jnp.asarray((total, window), jnp.float32), jnp.asarray(NEVER)
-        tally = place(tally, self.config.mesh)
+        variable, losses = eqx.filter(state, eqx.is_array), []
+        slower = place(jnp.asarray(factor, jnp.float32), mesh)
         for _ in range(step, until):
-            batch = global_batch(next(self.batches), self.config.mesh, self.config.batch_size)
-            variable, tally = self.one(variable, tally, batch)
-        broken, (total, window) = int(tally[1]), tally[0].tolist()
-        state = eqx.combine(variable, self.constant)
-        return state, LossSum(total, None if broken == NEVER else broken, window=window)
+            batch = global_batch(next(self.batches), mesh, self.config.batch_size)
+            variable, loss = self.one(variable, batch, slower)
+            losses.append(loss)
+        return eqx.combine(variable, self.constant), np.array([float(loss) for loss in losses])
 
     def close(self) -> None:
         """Stop reading ahead."""
         if self.batches is not None:
             self.batches.close()
             self.batches = None
-
-
-Trainer = InMemoryTrainer | StreamingTrainer
-"""Takes steps on some data."""
 
 
 def global_batch(batch: Samples, mesh: Mesh | None, size: int) -> Samples:
