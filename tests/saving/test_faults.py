@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import pytest
 
 from crashing import Crash, crash_at, find_unsynced
-from loca.saving import file, load, save
+from loca.saving import container, load, save
 
 
 def test_a_full_disk_leaves_the_old_file(small, contents, tmp_path):
@@ -58,7 +58,7 @@ def test_a_directory_without_permission_leaves_the_old_file(small, contents, tmp
     assert path.read_bytes() == contents
 
 
-CHANGES = ((os, "fsync"), (file, "write_atomically"), (file, "sync"))
+CHANGES = ((os, "fsync"), (container, "write_atomically"), (container, "sync"))
 """What changes the disk here, besides moving and removing files."""
 
 

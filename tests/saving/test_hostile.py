@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import forged, sealed, taken_apart
+from conftest import forged, taken_apart
 from loca.saving import ModelFileError, inspect, load
-from loca.saving.container import BEGINNING, MAX_HEADER, NO_DIGEST, open_container
+from loca.saving.container import MAX_HEADER
 
 NUMBERS = [-1, 0, 1, 2, 3, 7, 255, 2**31, 2**32, 2**40, 2**62, 2**63, 2**64 - 1, 1.5, True, None, "1", [], {}]
 TEXTS = [
@@ -45,10 +45,9 @@ def refused(path, contents: bytes) -> str:
     return str(error.value)
 
 
-def test_a_resealed_file_loads(contents, tmp_path):
+def test_a_forged_file_loads(contents, tmp_path):
     (tmp_path / "a").write_bytes(forged(*taken_apart(contents)))
     load(tmp_path / "a")
-    assert sealed(contents) == contents
 
 
 def test_every_flipped_bit_is_noticed(contents, tmp_path):
@@ -112,10 +111,9 @@ def fuzz(rng: random.Random, contents: bytes) -> bytes:
         case 0:
             return contents[: rng.randrange(len(contents))]
         case 1:
-            cut = contents[: rng.randrange(110, len(contents))]
-            return sealed(cut)
+            return forged(document, table, body[: rng.randrange(len(body))])
         case 2:
-            return sealed(contents + rng.randbytes(rng.choice([1, 8, 4096])))
+            return forged(document, table, body + rng.randbytes(rng.choice([1, 8, 4096])))
         case 3:
             return forged(
                 document, table, body, length=rng.choice([0, 1, MAX_HEADER, MAX_HEADER + 1, 2**40, 2**63, 2**64 - 1])
@@ -124,7 +122,7 @@ def fuzz(rng: random.Random, contents: bytes) -> bytes:
             damaged = bytearray(contents)
             for _ in range(rng.randrange(1, 30)):
                 damaged[rng.randrange(110, len(damaged))] = rng.randrange(256)
-            return sealed(bytes(damaged[: int.from_bytes(contents[:8], "little")])) + bytes(damaged[-len(body) :])
+            return bytes(damaged)
         case 5:
             return rng.randbytes(rng.randrange(3000))
         case 6 | 7:
@@ -166,8 +164,8 @@ def test_fuzzed_files_raise_a_model_file_error(expected, contents, tmp_path):
 
 def sound(made: bytes, original: bytes) -> bool:
     """Whether a forged file still is a model: its arrays are the same, only plain values of its parts have changed."""
-    (document, table, body), (document_, table_, body_) = taken_apart(made), taken_apart(original)
-    return body == body_ and table == table_ and arrays_of(document["model"]) == arrays_of(document_["model"])
+    (document, _, body), (document_, _, body_) = taken_apart(made), taken_apart(original)
+    return body == body_ and arrays_of(document["model"]) == arrays_of(document_["model"])
 
 
 def arrays_of(tree) -> list:
@@ -216,8 +214,8 @@ SLOW = ("many objects", "many keys", "many unknown fields", "many keys, the last
 def test_hostile_json_costs_little(name, contents, tmp_path):
     _, table, body = taken_apart(contents)
     inside = forged(HOSTILE[name], table, body)
-    header = BEGINNING + NO_DIGEST + b'","loca":"{}"},"a":' + HOSTILE[name].encode() + b"}"
-    outside = sealed(len(header).to_bytes(8, "little") + header + body)
+    header = b'{"__metadata__":{"loca":"{}"},"a":' + HOSTILE[name].encode() + b"}"
+    outside = len(header).to_bytes(8, "little") + header + body
     for made in (inside, outside):
         begin = time.process_time()
         with little_memory():
@@ -231,39 +229,30 @@ def test_a_newer_format_says_what_to_install(contents, tmp_path):
     document["versions"]["loca-jax"] = "3.1.4"
     message = refused(tmp_path / "a", forged(document, table, body))
     assert "format 2" in message
-    assert "pip install 'loca-jax>=3.1.4'" in message
-    document["versions"]["loca-jax"] = "3; rm -rf ~"
-    message = refused(tmp_path / "a", forged(document, table, body))
-    assert "-rf" not in message
+    assert "'loca-jax': '3.1.4'" in message
     assert "pip install --upgrade loca-jax" in message
 
 
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("metrics", None, "the header lacks 'metrics'"),
-        ("more", 1, "unknown field 'more'"),
-        ("parameters", -1, "'parameters' in the header is -1; expected a number that is not negative"),
-        ("parameters", 1.0, "'parameters' in the header is 1.0; expected an integer"),
-        ("parameters", True, "'parameters' in the header is True; expected an integer"),
-        ("metrics", {"error": True}, "'metrics.error' in the header is True; expected a number"),
-        ("metrics", {"error": "0.1"}, "'metrics.error' in the header is '0.1'; expected a number"),
-        ("metrics", [], r"'metrics' in the header is \[\]; expected an object"),
-        ("normalization", {"u_shift": 1.0}, "'normalization.u_shift' in the header is 1.0; expected a list"),
-        ("normalization", {"u_shift": [None]}, "'normalization.u_shift.0' in the header is None; expected a number"),
-        ("versions", {"jax": 1}, "'versions.jax' in the header is 1; expected text"),
-        ("inputs", [["u", ""]], "'inputs.0' in the header .*; expected an object"),
-        ("inputs", [{"name": "u"}], "the header lacks 'inputs.0.unit'"),
-        ("outputs", [{"name": "s", "unit": "", "x": 1}], "unknown field 'outputs.0.x'"),
-        ("outputs", {}, "'outputs' in the header is {}; expected a list"),
-        ("domain", [], r"'domain' in the header is \[\]; expected an object"),
-        ("domain", {"class": "kernels.RBF", "fields": {}}, "RBF without"),
+        ("metrics", None, "'metrics' in the header: field required"),
+        ("more", 1, "'more' in the header: extra inputs are not permitted"),
+        ("parameters", -1, "'parameters' in the header: input should be greater than or equal to 0, got -1"),
+        ("parameters", 1.0, "'parameters' in the header: input should be a valid integer"),
+        ("parameters", True, "'parameters' in the header: input should be a valid integer"),
+        ("metrics", {"error": "0.1"}, "'metrics.error' in the header: input should be a valid number, got '0.1'"),
+        ("metrics", [], "'metrics' in the header: input should be a valid dictionary"),
+        ("versions", {"jax": 1}, "'versions.jax' in the header: input should be a valid string, got 1"),
+        ("inputs", [{"name": "u"}], "'inputs.0.unit' in the header: field required"),
+        ("outputs", [{"name": "s", "unit": "", "x": 1}], "'outputs.0.x' in the header: extra inputs"),
+        ("domain", [], "'domain' in the header: input should be a valid dictionary"),
+        ("domain", {"class": "kernels.RBF", "fields": {}}, "a kernels.RBF has the fields"),
         ("domain", {"class": "rules.OwnQueries", "fields": {"domain": None}}, "domain"),
-        ("domain", {"array": ["F32", 2]}, "built-in domains have none"),
+        ("domain", {"array": ["float32", 2]}, r"described as \['float32', 2\], but is None"),
         ("domain", {"dict": {}}, "which is not a domain"),
         ("model", {"dict": {}}, "expected a class and its fields"),
-        ("model", [], r"'model' in the header is \[\]; expected an object"),
-        ("provenance", "me", "'provenance' in the header is 'me'; expected an object"),
+        ("model", [], "'model' in the header: input should be a valid dictionary"),
     ],
 )
 def test_a_field_of_the_wrong_type_is_named(field, value, message, contents, tmp_path):
@@ -272,38 +261,6 @@ def test_a_field_of_the_wrong_type_is_named(field, value, message, contents, tmp
     if value is None:
         del document[field]
     assert re.search(message, refused(tmp_path / "a", forged(document, table, body)))
-
-
-def test_arrays_are_listed_in_the_order_of_their_bytes_with_nothing_else(contents, tmp_path):
-    """The library would accept any order, and ignore what it does not know."""
-    document, table, body = taken_apart(contents)
-    backwards = dict(reversed(table.items()))
-    assert "in the order of their bytes" in refused(tmp_path / "a", forged(document, backwards, body))
-    longer = copy.deepcopy(table)
-    longer["q.biases.0"]["more"] = 1
-    assert "expected dtype, shape and offsets" in refused(tmp_path / "a", forged(document, longer, body))
-    assert "truncated or altered" in refused(tmp_path / "a", forged(document, table, body + b"\0" * 8))
-
-
-def test_a_file_that_changes_while_it_is_read(contents, tmp_path):
-    """Another process may put a new file in its place, or truncate it; a signal would end the process."""
-    path = tmp_path / "a"
-    path.write_bytes(contents)
-    with open_container(path) as container:
-        before = container.read("q.weights.0")
-        path.with_name("b").write_bytes(b"something else")
-        path.with_name("b").replace(path)
-        assert (container.read("q.weights.0") == before).all()
-    path.write_bytes(contents)
-
-    def read_after_truncation():
-        with open_container(path) as container:
-            os.truncate(path, len(contents) // 2)
-            for place in container.entries:
-                container.read(place)
-
-    with pytest.raises(ModelFileError, match="truncated"):
-        read_after_truncation()
 
 
 def test_an_unknown_class_of_the_package_says_which_version_has_it(contents, tmp_path):
@@ -335,6 +292,13 @@ def test_a_part_of_the_wrong_kind_is_refused(field, value, contents, tmp_path):
     refused(tmp_path / "a", forged(document, table, body))
 
 
+def test_arrays_that_no_part_has_are_refused(contents, tmp_path):
+    document, table, body = taken_apart(contents)
+    document["model"]["fields"]["q"]["fields"]["biases"][0] = 1.0
+    refused(tmp_path / "a", forged(document, table, body))
+    assert "damaged" in refused(tmp_path / "a", forged(document, table, body + b"\0" * 8))
+
+
 def test_a_part_is_not_a_model(contents, tmp_path):
     document, _, _ = taken_apart(contents)
     document["model"] = {"class": "domains.Sphere", "fields": {}}
@@ -344,7 +308,7 @@ def test_a_part_is_not_a_model(contents, tmp_path):
 def test_huge_empty_arrays_are_refused(contents, tmp_path):
     document, table, body = taken_apart(contents)
     table["q.biases.0"]["shape"] = shape = [0, 2**63 - 1, 2**63 - 1]
-    document["model"]["fields"]["q"]["fields"]["biases"][0]["array"] = ["F32", *shape]
+    document["model"]["fields"]["q"]["fields"]["biases"][0]["array"] = ["float32", *shape]
     refused(tmp_path / "a", forged(document, table, body))
 
 

@@ -19,7 +19,7 @@ import pydantic
 from loca.durable import sync, write_atomically
 from loca.exporting.formats import read_metadata, run_onnx, run_stablehlo, with_metadata
 from loca.exporting.program import Port
-from loca.saving import ModelFileError, Strict, first_problem, open_container, parse, write_arrays
+from loca.saving import ModelFileError, Strict, first_problem, parse, read_arrays, write_arrays
 from loca.typing import Numbers
 
 FORMAT = 1
@@ -157,11 +157,11 @@ class Artifact:
         if path.exists():
             raise FileExistsError(f"{path} already exists; choose another name, or delete it first")
         document = self.about.model_dump_json()
+        read_about(document)  # what cannot be read is not written
         if self.about.kind == "stablehlo":
             program = {PROGRAM: np.frombuffer(self.program, np.uint8)}
-            write_arrays(path, document, {**self.arrays, **program}, check=lambda text, entries: read_about(text))
+            write_arrays(path, document, {**self.arrays, **program})
             return
-        read_about(document)  # what cannot be read is not written
         metadata = {"loca": document, "arrays": json.dumps({name: as_text(a) for name, a in self.arrays.items()})}
         contents = with_metadata(self.program, metadata)
         write_atomically(path, lambda file: file.write(contents))
@@ -176,12 +176,11 @@ def read_artifact(path: Path) -> Artifact:
     try:
         if path.suffix == ".onnx":
             return read_onnx(path.read_bytes())
-        with open_container(path) as container:
-            about = read_about(container.text)
-            arrays = {name: np.asarray(container.read(name)) for name in container.entries}
-            check_arrays(about, arrays)
-            program = arrays.pop(PROGRAM).tobytes()
-            return Artifact(about, program, arrays, container.digest, container.size)
+        contents = read_arrays(path)
+        about, arrays = read_about(contents.document), dict(contents.arrays)
+        check_arrays(about, arrays)
+        program = arrays.pop(PROGRAM).tobytes()
+        return Artifact(about, program, arrays, contents.digest, contents.size)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
 

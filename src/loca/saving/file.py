@@ -2,33 +2,140 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
+import dataclasses
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from loca.data import Records, Samples
-from loca.durable import sync, write_atomically
+import jax
+import numpy as np
+import pydantic
+
+from loca.data import Identity, Records, Samples, Variable
+from loca.domains import Domain
 from loca.models import Operator
+from loca.parameters import count
 from loca.saving.container import (
     Arrays,
-    Container,
-    Entry,
-    entry_of,
-    open_container,
-    parse_header,
-    write_container,
-    write_header,
+    Contents,
+    ModelFileError,
+    Strict,
+    first_problem,
+    parse,
+    quoted,
+    read_arrays,
+    write,
+    write_arrays,
 )
-from loca.saving.header import Header, read_document, write_document
-from loca.saving.registry import Classes
-from loca.saving.strict_json import ModelFileError
-from loca.saving.structure import Rebuilder, describe
+from loca.saving.structure import Classes, Rebuilder, builtin_class, describe, name_of
 
 MODEL_FILE = "model.safetensors"
 """The file of a run directory with the trained model."""
+
+FORMAT = 1
+"""Version of the format; to be raised when an older reader would misread a newer file."""
+
+PACKAGES = ("loca-jax", "jax", "equinox", "numpy")
+"""The packages that predictions depend on."""
+
+
+class Entry(NamedTuple):
+    """The type and shape of one array."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Header:
+    """What a model file says about its model.
+
+    **Arguments:**
+
+    - `format`: version of the format.
+    - `model`: class of the model, such as `LOCA`.
+    - `structure`: the parts of the model, as described in the documentation of the file.
+    - `arrays`: type and shape of every array, by its place in the model.
+    - `parameters`: number of trainable real numbers.
+    - `domain`: Y, where it is known.
+    - `inputs`, `outputs`: names and units of the channels.
+    - `provenance`: the origin of the model, as given to `save`.
+    - `metrics`: errors of the model by name, as given to `save`.
+    - `versions`: versions of the packages that wrote the file.
+    - `digest`: SHA-256 of the contents.
+    - `size`: size of the file in bytes.
+    """
+
+    format: int
+    model: str
+    structure: Mapping[str, Any]
+    arrays: Mapping[str, Entry]
+    parameters: int
+    domain: Domain | None
+    inputs: tuple[Variable, ...]
+    outputs: tuple[Variable, ...]
+    provenance: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    versions: Mapping[str, str]
+    digest: str
+    size: int
+
+    @property
+    def described_domain(self) -> str:
+        """Y in words; that of a domain with arrays, such as a mesh, is known by their shapes."""
+        match self.structure["fields"].get("signature"):
+            case {"fields": {"domain": {"class": str(name), "fields": dict(fields)}}} if self.domain is None:
+                arrays = {
+                    key: each["array"] for key, each in fields.items() if isinstance(each, dict) and "array" in each
+                }
+                shapes = (f"{key} {' × '.join(map(str, shape))}" for key, (_, *shape) in arrays.items())
+                return f"{name.rpartition('.')[2]}({', '.join(shapes)})"
+        return "unknown" if self.domain is None else str(self.domain)
+
+    @property
+    def transforms(self) -> dict[str, str]:
+        """The transform of every variable that has one, by name."""
+        match self.structure["fields"].get("normalization"):
+            case {"fields": {"u_transforms": list(u), "s_transforms": list(s)}}:
+                pairs = [*zip(self.inputs, u, strict=False), *zip(self.outputs, s, strict=False)]
+                named = {variable.name: transform_name(each) for variable, each in pairs}
+                return {variable: name for variable, name in named.items() if name != Identity.name}
+        return {}
+
+
+def transform_name(described: Any) -> str:
+    """The name of a transform that a structure describes: that of its class, or those of the parts of a chain."""
+    match described:
+        case {"class": "data.Chain", "fields": {"parts": list(parts)}}:
+            return "+".join(map(transform_name, parts))
+        case {"class": str(name)}:
+            return getattr(builtin_class(name), "name", name)
+    return quoted(described)
+
+
+class Channel(Strict):
+    """The name and unit of a channel."""
+
+    name: str
+    unit: str
+
+
+class Document(Strict):
+    """What a model file says about its model; keys are written in this order."""
+
+    format: int
+    versions: dict[str, str]
+    model: dict[str, Any]
+    parameters: pydantic.NonNegativeInt
+    domain: dict[str, Any] | None
+    inputs: list[Channel]
+    outputs: list[Channel]
+    metrics: dict[str, float]
+    provenance: dict[str, Any]
 
 
 def save(
@@ -54,27 +161,60 @@ def save(
     """
     arrays: Arrays = {}
     structure = describe(model, "", arrays)
-    document = write_document(model, structure, data, metrics or {}, provenance or {})
-    write_arrays(Path(path), document, arrays, check=functools.partial(read_document, digest="", size=0))
+    inputs, outputs = channels(model, data)
+    domain = model.domain if data is None else data.domain
+    if domain is not None and (not builtin_class(name_of(type(domain))) or jax.tree.leaves(domain)):
+        domain = None  # only the model holds domains of the caller and those with arrays
+    document = Document(
+        format=FORMAT,
+        versions={name: version(name) for name in PACKAGES} | {"python": platform.python_version()},
+        model=structure,
+        parameters=count(model),
+        domain=None if domain is None else describe(domain, "domain", {}),
+        inputs=[Channel(**variable._asdict()) for variable in inputs],
+        outputs=[Channel(**variable._asdict()) for variable in outputs],
+        metrics={str(name): float(plain(value, f"metrics[{name!r}]")) for name, value in (metrics or {}).items()},
+        provenance=plain(provenance or {}, "provenance"),
+    )
+    # not `model_dump_json`, which spells numbers differently (1e-5 instead of 1e-05): equal models are equal files
+    write_arrays(Path(path), write(document.model_dump()), arrays)
 
 
-def write_arrays(
-    path: Path, document: str, arrays: Arrays, check: Callable[[str, Mapping[str, Entry]], object]
-) -> None:
-    """Write a JSON document and arrays to one file in the form of a model file, atomically.
+def channels(
+    model: Operator, data: Samples | Records | Header | None
+) -> tuple[tuple[Variable, ...], tuple[Variable, ...]]:
+    """Names and units of the channels of u and s: those of the data or, without it, of the model."""
+    if data is None:
+        return model.inputs, model.outputs
+    sizes = len(model.inputs), len(model.outputs)
+    if (len(data.inputs), len(data.outputs)) != sizes:
+        raise ModelFileError(
+            f"the data has {len(data.inputs)} input and {len(data.outputs)} output channels but the model has "
+            f"{sizes[0]} and {sizes[1]}; pass the data that the model was created for"
+        )
+    return data.inputs, data.outputs
 
-    **Arguments:**
 
-    - `path`: the file.
-    - `document`, `arrays`: its contents.
-    - `check`: reads the document, given the entries of the arrays too; what cannot be read is not written.
-    """
-    # wide numbers first: then every array begins at a multiple of the width of its numbers
-    arrays = dict(sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize))
-    header = write_header(document, {place: entry_of(array, place) for place, array in arrays.items()})
-    check(*parse_header(header[8:]))
-    write_atomically(path, lambda file: write_container(file, header, arrays.values()))
-    sync(path.parent)
+def plain(value: Any, name: str) -> Any:
+    """A value as JSON can hold it."""
+    match value:
+        case None | bool() | str():
+            return value
+        case np.generic():
+            return plain(value.item(), name)
+        case int() if abs(value) < 2**63:
+            return int(value)
+        case float() if math.isfinite(value):
+            return float(value)
+        case float():
+            raise ModelFileError(f"{name} is {value}, but a model file holds finite numbers only; leave it out")
+        case Mapping():
+            return {str(key): plain(item, f"{name}[{key!r}]") for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item, f"{name}[{i}]") for i, item in enumerate(value)]
+    raise ModelFileError(
+        f"{name} is {value!r} of type {type(value).__name__}; give text, numbers, lists and dictionaries"
+    )
 
 
 def load(path: str | os.PathLike[str], *, classes: Classes = ()) -> Operator:
@@ -88,28 +228,75 @@ def load(path: str | os.PathLike[str], *, classes: Classes = ()) -> Operator:
     - `path`: a file written by `save`.
     - `classes`: your own classes and activations that the model is made of: `load(path, classes=[MyKernel])`.
     """
-    with opened(Path(path)) as (header, container):
-        rebuilder = Rebuilder(container.read, classes, header.versions.get("loca-jax", ""))
+    try:
+        header, contents = read(Path(path))
+        rebuilder = Rebuilder(contents.arrays, classes, header.versions.get("loca-jax", ""))
         model = rebuilder.build(header.structure)
         if not isinstance(model, Operator):
             raise ModelFileError(f"the file holds a {header.model}, which is a part of models and not a model")
-        return model
+        if rebuilder.unused:
+            raise ModelFileError(f"the file has arrays that no part of the model has: {quoted(rebuilder.unused)}")
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}") from error
+    except RecursionError as error:
+        raise ModelFileError(f"{path}: the model is nested too deeply; no model has so many levels") from error
+    return model
 
 
 def inspect(path: str | os.PathLike[str]) -> Header:
-    """Read the header of a model file; the complete file is checked, but no weights are kept.
+    """Read what a model file says about its model; the complete file is checked, but no weights are kept.
 
     Raise `ModelFileError` for anything but a complete and valid model file.
     """
-    with opened(Path(path)) as (header, _):
-        return header
-
-
-@contextlib.contextmanager
-def opened(path: Path) -> Iterator[tuple[Header, Container]]:
-    """A valid model file and its header; messages about it begin with its path."""
     try:
-        with open_container(path) as container:
-            yield read_document(container.text, container.entries, container.digest, container.size), container
+        return read(Path(path))[0]
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
+
+
+def read(path: Path) -> tuple[Header, Contents]:
+    """The header and the contents of a model file."""
+    contents = read_arrays(path)
+    parsed = parse(contents.document)
+    match parsed:
+        case {"format": int(found), **others} if type(found) is int:
+            if found != FORMAT:
+                writer = others.get("versions")
+                raise ModelFileError(
+                    f"the file has format {found}, but this version of loca reads format {FORMAT}; it was written by "
+                    f"{quoted(writer)}: pip install --upgrade loca-jax, or save the model again"
+                )
+        case _:
+            raise ModelFileError("the header has no version of its format; this is not a model file of loca")
+    try:
+        document = Document.model_validate(parsed)
+    except pydantic.ValidationError as error:
+        raise ModelFileError(first_problem(error)) from None
+    match document.model:
+        case {"class": str(name), "fields": dict()} if len(document.model) == 2:
+            pass
+        case _:
+            raise ModelFileError(f"the model is described as {quoted(document.model)}; expected a class and its fields")
+    return Header(
+        format=document.format,
+        model=name.rpartition(".")[2],
+        structure=document.model,
+        arrays={place: Entry(str(array.dtype), array.shape) for place, array in contents.arrays.items()},
+        parameters=document.parameters,
+        domain=None if document.domain is None else read_domain(document.domain),
+        inputs=tuple(Variable(channel.name, channel.unit) for channel in document.inputs),
+        outputs=tuple(Variable(channel.name, channel.unit) for channel in document.outputs),
+        provenance=document.provenance,
+        metrics=document.metrics,
+        versions=document.versions,
+        digest=contents.digest,
+        size=contents.size,
+    ), contents
+
+
+def read_domain(description: Any) -> Domain:
+    """A built-in domain, which has no arrays."""
+    domain = Rebuilder({}, classes=(), writer="").build(description)
+    if not isinstance(domain, Domain):
+        raise ModelFileError(f"the domain is described as {quoted(description)}, which is not a domain")
+    return domain

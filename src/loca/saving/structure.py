@@ -7,26 +7,110 @@ number, text, true, false, null     themselves
 {"function": name}                  an activation
 {"array": [dtype, *shape]}          an array, stored under its place, such as `q.weights.0`
 
-A model is rebuilt by setting fields: no constructor runs, and no name in a file is imported.
+A model is rebuilt by setting fields: no constructor runs, and no name in a file is imported. A class of the package is
+called `part.ClassName`, such as `kernels.RBF`, and looked up among the classes of the part; the parts are fixed. A
+class of the caller has its bare name, such as `MyKernel`; neither can pass for the other.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib
 import math
+import pkgutil
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 
-from loca.saving.container import Arrays, Entry, checked_entry, entry_of
-from loca.saving.registry import FUNCTIONS, Classes, builtin_class, name_of, name_of_function, own_names
-from loca.saving.strict_json import ModelFileError, quoted
+from loca.saving.container import TYPES, Arrays, ModelFileError, quoted
+
+PARTS = (
+    *("attention", "data", "domains", "encoders", "gaussian", "kernels", "models", "nets", "parameters", "positions"),
+    *("rules", "sensitivity", "uncertainty"),
+)
+"""The parts of the package that models are made of."""
+
+NUMPY = {"jax.numpy.cos": jnp.cos, "jax.numpy.sin": jnp.sin, "jax.numpy.tanh": jnp.tanh}
+ACTIVATIONS = (
+    *("celu", "elu", "gelu", "identity", "leaky_relu", "mish", "relu", "selu", "sigmoid", "silu", "soft_sign"),
+    "softplus",
+)
+FUNCTIONS: dict[str, Callable[..., Any]] = {f"jax.nn.{name}": getattr(jax.nn, name) for name in ACTIVATIONS} | NUMPY
+"""The activations that need not be passed to `load`, by their names in files."""
+
+FUNCTION_NAMES = {function: name for name, function in FUNCTIONS.items()}
+
+Classes = Iterable[type[eqx.Module] | Callable[..., Any]]
+"""Classes and functions of the caller that models are made of."""
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+
+def name_of(cls: type[eqx.Module]) -> str:
+    """The name of a class in files: with a dot for a class of the package, without for any other."""
+    package, _, path = cls.__module__.partition(".")
+    name = f"{path.partition('.')[0]}.{cls.__name__}"
+    return name if package == "loca" and builtin_class(name) is cls else cls.__name__
+
+
+def builtin_class(name: str) -> type[eqx.Module] | None:
+    """The class of the package with this name in files, or None."""
+    part = name.partition(".")[0]
+    return classes_in(part).get(name) if part in PARTS else None
+
+
+@functools.cache
+def classes_in(part: str) -> dict[str, type[eqx.Module]]:
+    """All modules (in the sense of Equinox) that the files of a part define, by their names in files.
+
+    Subfolders are not searched: those of `data` would import xarray, which takes longer than loading a model.
+    """
+    package = importlib.import_module(f"loca.{part}")
+    files = [f"{package.__name__}.{file.name}" for file in pkgutil.iter_modules(getattr(package, "__path__", ()))]
+    return {
+        f"{part}.{cls.__name__}": cls
+        for file in (package, *map(importlib.import_module, files))
+        for cls in vars(file).values()
+        if isinstance(cls, type) and issubclass(cls, eqx.Module) and cls.__module__ == file.__name__
+    }
+
+
+def name_of_function(function: Any, place: str) -> str:
+    """The name of a function in files: with dots for a built-in activation, without for any other."""
+    if function in FUNCTION_NAMES:
+        return FUNCTION_NAMES[function]
+    name = getattr(function, "__name__", "")
+    if isinstance(function, types.MethodType) or not name.isidentifier():
+        raise ModelFileError(
+            f"`{place}` is {function!r}, but a model file stores functions by name; define it with `def` at the top "
+            "level of a module, and pass it when loading: load(path, classes=[...])"
+        )
+    return name
+
+
+def own_names(classes: Classes) -> dict[str, Any]:
+    """The caller's classes and functions, by the bare names that `save` gives them."""
+    named: dict[str, Any] = {}
+    for thing in classes:
+        name = getattr(thing, "__name__", None)
+        if name is None or (isinstance(thing, type) and not issubclass(thing, eqx.Module)):
+            raise TypeError(f"`classes` takes Equinox modules and named functions, got {thing}")
+        if name in named:
+            raise ModelFileError(f"`classes` holds two things called {name}; rename one of them")
+        named[name] = thing
+    return named
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
 
 
 def describe(value: Any, place: str, arrays: Arrays) -> Any:
@@ -38,20 +122,25 @@ def describe(value: Any, place: str, arrays: Arrays) -> Any:
     - `place`: its place in the model, such as `q.weights`; empty for the model itself.
     - `arrays`: the arrays found so far, by place.
     """
+
+    def inside(items: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
+        return {key: describe(item, join(place, key), arrays) for key, item in items}
+
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, eqx.Module):
-        fields = {
-            field.name: describe(getattr(value, field.name), join(place, field.name), arrays)
-            for field in dataclasses.fields(value)
-        }
-        return {"class": name_of(type(value)), "fields": fields}
+        fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return {"class": name_of(type(value)), "fields": inside(fields)}
     if isinstance(value, jax.Array | np.ndarray):
         if place in arrays:
             raise ModelFileError(f"two arrays of this model would be called `{place}`; use keys without dots")
+        if str(value.dtype) not in TYPES:
+            raise ModelFileError(
+                f"`{place}` is an array of {value.dtype}, which a model file cannot hold; it holds {', '.join(TYPES)}. "
+                "Store complex numbers as real and imaginary parts, and keep random keys out of the model"
+            )
         arrays[place] = value
-        entry = entry_of(value, place)
-        return {"array": [entry.dtype, *entry.shape]}
+        return {"array": [str(value.dtype), *value.shape]}
     match value:
         case None | bool() | str():
             return value
@@ -60,11 +149,11 @@ def describe(value: Any, place: str, arrays: Arrays) -> Any:
         case float() if math.isfinite(value):
             return float(value)
         case tuple() if type(value) is tuple:
-            return [describe(item, join(place, str(i)), arrays) for i, item in enumerate(value)]
+            return list(inside((str(i), item) for i, item in enumerate(value)).values())
         case list():
-            return {"list": [describe(item, join(place, str(i)), arrays) for i, item in enumerate(value)]}
+            return {"list": list(inside((str(i), item) for i, item in enumerate(value)).values())}
         case dict() if all(type(key) is str for key in value):
-            return {"dict": {key: describe(item, join(place, key), arrays) for key, item in value.items()}}
+            return {"dict": inside(value.items())}
     if callable(value):
         return {"function": name_of_function(value, place)}
     raise ModelFileError(
@@ -78,87 +167,85 @@ def join(place: str, name: str) -> str:
     return f"{place}.{name}" if place else name
 
 
-def entries_in(description: Any, place: str = "") -> Iterator[tuple[str, Entry]]:
-    """The places and entries of all arrays of a description; raise if any of it is not a valid description."""
-    match description:
-        case None | bool() | int() | float() | str():
-            return
-        case list(items) | {"list": list(items)} if isinstance(description, list) or len(description) == 1:
-            inside = [(str(i), item) for i, item in enumerate(items)]
-        case {"dict": dict(items)} if len(description) == 1:
-            inside = list(items.items())
-        case {"class": str(), "fields": dict(items)} if len(description) == 2:
-            inside = list(items.items())
-        case {"function": str()} if len(description) == 1:
-            return
-        case {"array": entry} if len(description) == 1:
-            yield place, checked_entry(entry, place)
-            return
-        case _:
-            raise ModelFileError(
-                f"{quoted(place)} is described as {quoted(description)}; expected a module, a function, an array, or "
-                "a plain value"
-            )
-    for name, item in inside:
-        yield from entries_in(item, join(place, name))
+# ---- reading ---------------------------------------------------------------------------------------------------------
 
 
 class Rebuilder:
-    """Rebuilds what a description, checked by `entries_in`, describes.
+    """Rebuilds a model from its description and arrays, which may come from a file of any origin.
 
     **Arguments:**
 
-    - `read`: returns the array of a place.
+    - `arrays`: the arrays by place; all of them must be described.
     - `classes`: classes and functions of the caller.
     - `writer`: the version of loca that wrote the file, for messages.
     """
 
-    def __init__(self, read: Callable[[str], Any], classes: Classes, writer: str):
-        self.read = read
-        self.own_classes, self.own_functions = own_names(classes)
-        self.writer = writer
+    def __init__(self, arrays: Mapping[str, np.ndarray], classes: Classes, writer: str):
+        self.arrays, self.unused = arrays, set(arrays)
+        self.own, self.writer = own_names(classes), writer
 
     def build(self, description: Any, place: str = "") -> Any:
         """Rebuild the part of a model at a place."""
         match description:
-            case {"class": name, "fields": fields}:
+            case {"class": str(name), "fields": dict(fields)} if len(description) == 2:
                 return self.module(name, fields, place)
-            case {"array": _}:
-                return self.read(place)
-            case {"function": name}:
-                return FUNCTIONS.get(name) or self.own_functions.get(name) or self.refuse("function", name, place)
-            case {"list": items}:
+            case {"array": [str(dtype), *shape]} if len(description) == 1:
+                return self.array([dtype, *shape], place)
+            case {"function": str(name)} if len(description) == 1:
+                found = FUNCTIONS.get(name) or self.own.get(name)
+                return (
+                    found if callable(found) and not isinstance(found, type) else self.refuse("function", name, place)
+                )
+            case {"list": list(items)} if len(description) == 1:
                 return [self.build(item, join(place, str(i))) for i, item in enumerate(items)]
-            case {"dict": items}:
+            case {"dict": dict(items)} if len(description) == 1:
                 return {key: self.build(item, join(place, key)) for key, item in items.items()}
-            case [*items]:
+            case list(items):
                 return tuple(self.build(item, join(place, str(i))) for i, item in enumerate(items))
-        return description
+            case None | bool() | int() | float() | str():
+                return description
+        raise ModelFileError(
+            f"{quoted(place)} is described as {quoted(description)}; expected a module, a function, an array, or a "
+            "plain value"
+        )
+
+    def array(self, described: list[Any], place: str) -> jax.Array:
+        """The array of a place."""
+        array = self.arrays.get(place)
+        found = None if array is None else [str(array.dtype), *array.shape]
+        if array is None or found != described:
+            raise ModelFileError(f"the array {quoted(place)} is described as {quoted(described)}, but is {found}")
+        if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
+            raise ModelFileError(
+                f"the array {quoted(place)} has 64-bit numbers ({array.dtype}), which JAX would truncate to 32 bits; "
+                "set JAX_ENABLE_X64=1, or load it inside `with jax.enable_x64(True):`"
+            )
+        self.unused.discard(place)
+        return jnp.asarray(array)
 
     def module(self, name: str, described: dict[str, Any], place: str) -> eqx.Module:
-        """Rebuild a module; a field added to its class after the file was written gets its default."""
-        cls = builtin_class(name) or self.own_classes.get(name) or self.refuse("class", name, place)
-        fields = {field.name: field for field in dataclasses.fields(cls)}
-        missing = [field.name for field in fields.values() if field.name not in described and no_default(field)]
-        unknown = [field for field in described if field not in fields]
-        if missing or unknown:
+        """Rebuild a module."""
+        cls = builtin_class(name) or self.own.get(name)
+        if not (isinstance(cls, type) and issubclass(cls, eqx.Module)):
+            self.refuse("class", name, place)
+        fields = [field.name for field in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]
+        if set(described) != set(fields):
             raise ModelFileError(
-                f"{quoted(place)} is a {name} without {quoted(missing)} and with {quoted(unknown)}, but a {name} has "
-                f"the fields {', '.join(fields)}; {self.remedy(name)}"
+                f"{quoted(place)} is a {name} with the fields {quoted(list(described))}, but a {name} has the fields "
+                f"{', '.join(fields)}; {self.remedy(name)}"
             )
-        if is_abstract(cls):
+        if getattr(cls, "__abstractmethods__", ()) or getattr(cls, "__abstractvars__", ()):
             raise ModelFileError(f"{quoted(place)} is a {name}, which is an abstract class and has no instances")
         hints = hints_of(cls)
         module = object.__new__(cls)
-        for field in fields.values():
-            here = join(place, field.name)
-            value = self.build(described[field.name], here) if field.name in described else default(field)
-            if not fits(value, hints.get(field.name, Any)):
+        for field in fields:
+            value = self.build(described[field], join(place, field))
+            if not fits(value, hints.get(field, Any)):
                 raise ModelFileError(
-                    f"{quoted(here)} is of type {quoted(type(value).__name__)}, but the field `{field.name}` of {name} "
-                    f"is {hints[field.name]}"
+                    f"{quoted(join(place, field))} is of type {quoted(type(value).__name__)}, but the field `{field}` "
+                    f"of {name} is {hints[field]}"
                 )
-            object.__setattr__(module, field.name, value)
+            object.__setattr__(module, field, value)
         return module
 
     def refuse(self, kind: str, name: str, place: str) -> typing.NoReturn:
@@ -170,21 +257,6 @@ class Rebuilder:
         if "." in name:
             return f"install the version of loca-jax that wrote the file, {quoted(self.writer)}"
         return f"if it is your own, pass it: load(path, classes=[{quoted(name)[1:-1]}])"
-
-
-def is_abstract(cls: type) -> bool:
-    """Whether a class has abstract methods or variables, and so no instances."""
-    return bool(getattr(cls, "__abstractmethods__", ()) or getattr(cls, "__abstractvars__", ()))
-
-
-def no_default(field: dataclasses.Field[Any]) -> bool:
-    """Whether a field must be given."""
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
-def default(field: dataclasses.Field[Any]) -> Any:
-    """The value of a field that is not given."""
-    return field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
 
 
 def hints_of(cls: type) -> dict[str, Any]:
