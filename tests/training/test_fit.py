@@ -205,18 +205,21 @@ def test_a_resumed_stream_continues_with_the_next_batch(model, store):
     np.testing.assert_array_equal(np.stack(seen), np.asarray(store.load().u)[np.stack(rows)])
 
 
-@pytest.mark.parametrize("form", ["memory", "store"])
+@pytest.mark.parametrize("form", ["memory", "store", "part"])
 def test_a_loss_that_is_not_finite_is_reported_with_its_step(form, model, data, store, monkeypatch):
+    """And the function to blame by its number in the file, whatever part of it is trained on."""
     rows = [np.asarray(batch_rows(5, step, 30, 120)) for step in range(4)]
     bad = int(rows[2][7])
     assert all(bad not in rows[step] for step in (0, 1))
-    value = jnp.nan if form == "store" else 1e30  # in memory, only squares are not finite: NaN is found before
-    broken = eqx.tree_at(lambda samples: samples.s, data, data.s.at[bad, 3].set(value))
-    if form == "store":
+    number = 119 - bad if form == "part" else bad
+    value = 1e30 if form == "memory" else jnp.nan  # in memory, only squares are not finite: NaN is found before
+    broken = eqx.tree_at(lambda samples: samples.s, data, data.s.at[number, 3].set(value))
+    if form != "memory":
         monkeypatch.setattr(Store, "load", lambda self, chosen: broken.take(jnp.asarray(chosen)))
-    because = f", because the data is not: function {bad}, output 'antiderivative': 1 of 20 values NaN"
-    with pytest.raises(BrokenLossError, match="not finite from step 2 on" + (because if form == "store" else r"\.")):
-        fit(model, store if form == "store" else broken, steps=20, **SAME)
+    given = {"memory": broken, "store": store, "part": Part(store, np.arange(119, -1, -1))}[form]
+    because = f", because the data is not: function {number}, output 'antiderivative': 1 of 20 values NaN"
+    with pytest.raises(BrokenLossError, match="not finite from step 2 on" + (r"\." if form == "memory" else because)):
+        fit(model, given, steps=20, **SAME)
 
 
 def test_data_that_is_not_finite_is_refused_with_function_and_channel(model, data):

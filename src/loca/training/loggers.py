@@ -5,13 +5,11 @@ from __future__ import annotations
 import abc
 import json
 import os
-import socket
-import struct
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 from loca.durable import write_atomically
@@ -22,6 +20,9 @@ __all__ = ["LOGGERS", "Logger", "MLflow", "TensorBoard", "Wandb", "create"]
 Description = Mapping[str, Any] | None
 """A JSON description of a run."""
 
+Row = dict[str, Any]
+"""A step and its numbers, or `{"finished": …}` where a record was closed."""
+
 
 class Logger(abc.ABC):
     """A callback of `fit` that records the run in the format of a tracking library; a context manager.
@@ -30,9 +31,9 @@ class Logger(abc.ABC):
     the history. The loss is that of `Progress` and of the history. Numbers that are not finite are left out, as in
     `history.jsonl`.
 
-    A killed run repeats its last steps bit for bit, so rows already recorded remain valid: a resumed logger continues
-    after the last step of its record. Nothing is opened before the first call, when `fit` has checked that the
-    directory belongs to this run and no other process uses it.
+    Every row is also a line of JSON in `logs/NAME.jsonl`. A killed run repeats its last steps bit for bit, so rows
+    already recorded remain valid: a resumed logger continues after the last step of that file. Nothing is opened before
+    the first call, when `fit` has checked that the directory belongs to this run and no other process uses it.
 
     For other libraries, write a callback:
 
@@ -54,15 +55,20 @@ class Logger(abc.ABC):
     def __init__(self, directory: str | os.PathLike[str], description: Description = None):
         self.directory = Path(directory).absolute()
         self.description = dict(description or {})
+        self.logs = self.directory / "logs"
+        self._rows = self.logs / f"{type(self).__name__.lower()}.jsonl"
         self._last: int | None = None
 
     def __call__(self, progress: Progress) -> None:
         """Write all rows that the record lacks."""
         if self._last is None:
             self.logs.mkdir(parents=True, exist_ok=True)
-            self._last = self._begin()
+            rows = read_rows(self._rows)
+            self._begin(rows)
+            self._last = max((row["step"] for row in rows if "step" in row), default=-1)
         for step, scalars in progress.rows(after=self._last):
             self._write(step, scalars)
+            self._append({"step": step, **scalars})
             self._last = step
 
     def __enter__(self) -> Logger:
@@ -76,23 +82,34 @@ class Logger(abc.ABC):
         if self._last is not None:
             self._last = None
             self._end(failed=failed)
+            self._append({"finished": not failed})
 
-    @property
-    def logs(self) -> Path:
-        """The directory with the files of all loggers of the run."""
-        return self.directory / "logs"
+    def _append(self, row: Row) -> None:
+        with self._rows.open("a") as file:
+            file.write(json.dumps(row) + "\n")
 
     @abc.abstractmethod
-    def _begin(self) -> int:
-        """Open or create the record; return its last step, or -1 if it has none."""
+    def _begin(self, rows: Sequence[Row]) -> None:
+        """Open or create the record, which may lack the last of these rows if the process was killed."""
 
     @abc.abstractmethod
     def _write(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Append a row atomically."""
+        """Append a row."""
 
     @abc.abstractmethod
     def _end(self, *, failed: bool) -> None:
         """Close the record."""
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a file with one JSON object per line; remove a last line that was cut off."""
+    if not path.exists():
+        return []
+    lines = path.read_bytes().splitlines(keepends=True)
+    if lines and not lines[-1].endswith(b"\n"):
+        os.truncate(path, sum(map(len, lines[:-1])))
+        del lines[-1]
+    return [json.loads(line) for line in lines]
 
 
 def run_id(logs: Path) -> str:
@@ -107,7 +124,7 @@ def run_id(logs: Path) -> str:
 class TensorBoard(Logger):
     """Writes event files to `logs/tensorboard` with tensorboardX; view them with `tensorboard --logdir`.
 
-    A row is one event, and is flushed when the call returns. No row is lost or written twice if the process is killed.
+    Rows are flushed when the call returns.
 
     **Arguments:**
 
@@ -118,57 +135,29 @@ class TensorBoard(Logger):
     def __init__(self, directory: str | os.PathLike[str], description: Description = None):
         super().__init__(directory, description)
         try:
-            import tensorboardX  # noqa: F401
+            import tensorboardX
         except ImportError as error:
             raise ImportError("TensorBoard requires tensorboardX: pip install loca-jax[tensorboard]") from error
-        self._writer: Any = None
+        self._library, self._writer = tensorboardX, None
 
-    def _begin(self) -> int:
-        from tensorboardX import RecordWriter
-        from tensorboardX.summary import text
-
+    def _begin(self, rows: Sequence[Row]) -> None:
         folder = self.logs / "tensorboard"
-        folder.mkdir(exist_ok=True)
-        files = sorted(folder.glob("events.out.tfevents.*"))
-        events = [event for path in files for event in read_events(path)]
-        # The number makes names unique: two files opened within one second would otherwise overwrite each other.
-        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{len(files)}"
-        self._writer = RecordWriter(str(folder / name))
-        self._add(file_version="brain.Event:2")
-        described = text("description", "    " + json.dumps(self.description, indent=2).replace("\n", "\n    "))
-        tags = {value.tag for event in events for value in event.summary.value}
-        if self.description and described.value[0].tag not in tags:
-            self._add(step=0, summary=described)
-        return max((event.step for event in events if event.summary.value), default=-1)
+        files = list(folder.glob("events.out.tfevents.*"))
+        # the suffix makes names unique: two files opened within one second would otherwise overwrite each other
+        self._writer = self._library.SummaryWriter(str(folder), filename_suffix=f".{len(files)}")
+        if self.description and not rows:
+            text = json.dumps(self.description, indent=2).replace("\n", "\n    ")
+            self._writer.add_text("description", f"    {text}")
 
     def _write(self, step: int, scalars: Mapping[str, float]) -> None:
-        self._add(step=step, summary={"value": [{"tag": name, "simple_value": scalars[name]} for name in scalars]})
-
-    def _add(self, **fields: Any) -> None:
-        from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue] (generated)
-
-        self._writer.write(Event(wall_time=time.time(), **fields).SerializeToString())
+        assert self._writer is not None
+        for name, value in scalars.items():
+            self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
     def _end(self, *, failed: bool) -> None:
+        assert self._writer is not None
         self._writer.close()
-
-
-def read_events(path: Path) -> Iterator[Any]:
-    """The events of a TFRecord file, except a last one that was cut off.
-
-    A record is a length (8 bytes), its checksum (4), an event (length) and its checksum (4).
-    """
-    from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue] (generated)
-
-    contents, start = path.read_bytes(), 0
-    while start + 12 <= len(contents):
-        (length,) = struct.unpack_from("<Q", contents, start)
-        stop = start + 12 + length
-        if stop + 4 > len(contents):
-            return
-        yield Event.FromString(contents[start + 12 : stop])
-        start = stop + 4
 
 
 class Wandb(Logger):
@@ -176,80 +165,47 @@ class Wandb(Logger):
 
     `wandb sync --append run/logs/wandb/offline-run-*` uploads all of them as one run.
 
-    The process of wandb buffers rows, and a kill loses them; wandb has no interface to find out which. So every row is
-    first written to `logs/wandb/rows.jsonl`, and a run that resumes after a kill logs all rows of the killed process
-    again. No row is lost, but some may appear twice, with the same step and values. After an orderly end, including
-    SIGTERM, Ctrl-C and errors, every row appears once.
+    The process of wandb buffers rows, and a kill loses them; wandb has no interface to find out which. So a run that
+    resumes after a kill logs all rows of the killed process again. No row is lost, but some may appear twice, with the
+    same step and values. After an orderly end, including SIGTERM, Ctrl-C and errors, every row appears once.
 
     **Arguments:**
 
     - `directory`: the run directory.
     - `description`: the config of the run.
-    - `mode`: `"offline"`, or `"online"` to upload every row at once.
     """
 
-    def __init__(
-        self,
-        directory: str | os.PathLike[str],
-        description: Description = None,
-        *,
-        mode: Literal["offline", "online"] = "offline",
-    ):
+    def __init__(self, directory: str | os.PathLike[str], description: Description = None):
         super().__init__(directory, description)
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it would upload its own errors, even offline
         try:
             import wandb
         except ImportError as error:
             raise ImportError("Weights & Biases requires wandb: pip install loca-jax[wandb]") from error
-        self.mode, self._wandb = mode, wandb
-        self._rows = self.logs / "wandb/rows.jsonl"
+        self._wandb = wandb
         self._run: Any = None
 
-    def _begin(self) -> int:
-        self._rows.parent.mkdir(exist_ok=True)
+    def _begin(self, rows: Sequence[Row]) -> None:
+        (self.logs / "wandb").mkdir(exist_ok=True)
         self._run = self._wandb.init(
             dir=self.logs,
             id=run_id(self.logs),
             project="loca",
             name=self.directory.name,
             config=self.description,
-            mode=self.mode,
-            resume="allow" if self.mode == "online" else None,
+            mode="offline",
             reinit="create_new",  # other runs of this process continue
             settings=self._wandb.Settings(console="off", silent=True),
         )
-        rows = list(read_rows(self._rows))
-        ends = [number for number, row in enumerate(rows) if "finished" in row]
-        for row in rows[ends[-1] + 1 if ends else 0 :]:
-            self._log(row)
-        return max((row["step"] for row in rows if "step" in row), default=-1)
+        closed = max((i for i, row in enumerate(rows) if "finished" in row), default=-1)
+        for row in rows[closed + 1 :]:
+            self._write(row["step"], {name: value for name, value in row.items() if name != "step"})
 
     def _write(self, step: int, scalars: Mapping[str, float]) -> None:
-        row = {"step": step, **scalars}
-        self._append(row)
-        self._log(row)
+        self._run.log(dict(scalars), step=step)
 
     def _end(self, *, failed: bool) -> None:
         self._run.finish(exit_code=int(failed))
-        self._append({"finished": not failed})
-
-    def _log(self, row: Mapping[str, Any]) -> None:
-        self._run.log({name: value for name, value in row.items() if name != "step"}, step=row["step"])
-
-    def _append(self, row: Mapping[str, Any]) -> None:
-        with self._rows.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-
-
-def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file with one JSON object per line; remove a last line that was cut off."""
-    if not path.exists():
-        return
-    lines = path.read_bytes().splitlines(keepends=True)
-    if lines and not lines[-1].endswith(b"\n"):
-        os.truncate(path, sum(map(len, lines[:-1])))
-        del lines[-1]
-    yield from map(json.loads, lines)
 
 
 BATCH = 100
@@ -257,7 +213,7 @@ BATCH = 100
 
 
 class MLflow(Logger):
-    """Writes a run of the experiment `loca` to `logs/mlflow.db`, or to another store.
+    """Writes a run of the experiment `loca` to `logs/mlflow.db`.
 
     A row is one transaction. View the store with `mlflow ui --backend-store-uri sqlite:///run/logs/mlflow.db`.
 
@@ -265,10 +221,9 @@ class MLflow(Logger):
 
     - `directory`: the run directory.
     - `description`: the parameters of the run; names of nested ones are joined by dots.
-    - `uri`: the URI of another store. A resumed run is found there by its tag `loca.run`.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], description: Description = None, *, uri: str | None = None):
+    def __init__(self, directory: str | os.PathLike[str], description: Description = None):
         super().__init__(directory, description)
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would report its use to its developers
         try:
@@ -277,41 +232,27 @@ class MLflow(Logger):
             from mlflow import MlflowClient
         except ImportError as error:
             raise ImportError("MLflow requires mlflow-skinny and a database: pip install loca-jax[mlflow]") from error
-        self.uri = f"sqlite:///{quote(str(self.logs / 'mlflow.db'))}" if uri is None else uri
-        self._files = (self.logs / "mlflow").as_uri() if uri is None else None
         self._client_of = MlflowClient
         self._client: Any = None
         self._run = ""
 
-    def _begin(self) -> int:
+    def _begin(self, rows: Sequence[Row]) -> None:
         from mlflow.entities import Param
 
-        self._client = self._client_of(tracking_uri=self.uri)
-        self._run = self._find() or self._create()
-        run = self._client.get_run(self._run)
-        if run.info.status != "RUNNING":
-            self._client.update_run(self._run, status="RUNNING")
+        self._client = self._client_of(tracking_uri=f"sqlite:///{quote(str(self.logs / 'mlflow.db'))}")
+        found = self._client.get_experiment_by_name("loca")
+        # artifacts that the user adds to the run go beside the store, not into the working directory
+        experiment = (
+            found.experiment_id if found else self._client.create_experiment("loca", (self.logs / "mlflow").as_uri())
+        )
+        tags = {"loca.run": run_id(self.logs)}
+        runs = self._client.search_runs([experiment], f"tags.`loca.run` = '{tags['loca.run']}'")
+        run = runs[0] if runs else self._client.create_run(experiment, tags=tags, run_name=self.directory.name)
+        self._run = run.info.run_id
+        self._client.update_run(self._run, status="RUNNING")
         missing = [Param(name, value) for name, value in flat(self.description) if name not in run.data.params]
         for start in range(0, len(missing), BATCH):
             self._client.log_batch(self._run, params=missing[start : start + BATCH])
-        written = self._client.get_metric_history(self._run, "loss")
-        return max((metric.step for metric in written), default=-1)
-
-    def _experiment(self) -> str:
-        found = self._client.get_experiment_by_name("loca")
-        if found is not None:
-            return found.experiment_id
-        # artifacts that the user adds to the run go beside the store, not into the working directory
-        return self._client.create_experiment("loca", artifact_location=self._files)
-
-    def _find(self) -> str | None:
-        """The id of the run of this directory, or None if the store lacks it."""
-        found = self._client.search_runs([self._experiment()], f"tags.`loca.run` = '{run_id(self.logs)}'")
-        return found[0].info.run_id if found else None
-
-    def _create(self) -> str:
-        tags = {"loca.run": run_id(self.logs)}
-        return self._client.create_run(self._experiment(), tags=tags, run_name=self.directory.name).info.run_id
 
     def _write(self, step: int, scalars: Mapping[str, float]) -> None:
         from mlflow.entities import Metric
