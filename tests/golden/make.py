@@ -49,11 +49,12 @@ def samples(domain: loca.domains.Domain, outputs: int, count: int = 8) -> loca.S
 def models() -> dict[str, tuple[loca.Operator, loca.Samples]]:
     """An operator of every kind; LOCA is calibrated."""
     key, data = jax.random.key(3), samples(Box.unit(2), 2, count=20)
+    hyperparameters = Hyperparameters(location_lengths=(0.5, 0.5), amplitudes=(1.0, 1.0))
     found = {
         "loca": loca.calibrate(loca.LOCA.create(data, key=key, **SMALL), data),
         "deeponet": loca.DeepONet.create(data, key=key, num_features=5, branch_widths=(7,), trunk_widths=(7,)),
         "fno": loca.FNO.create(data, key=key, modes=2, width=4, depth=2),
-        "gaussian": loca.solve(data, hyperparameters=Hyperparameters(location_lengths=(0.5, 0.5)), ranks=(4, 8))[0],
+        "gaussian": loca.solve(data, hyperparameters=hyperparameters, ranks=(4, 8))[0],
     }
     return {name: (model, data) for name, model in found.items()}
 

@@ -1,7 +1,5 @@
 """What operators know of themselves, and what an operator written outside the package gets for free."""
 
-import dataclasses
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -26,7 +24,6 @@ from loca.models import (
 )  # fmt: skip
 from loca.parameters import count, trainable
 from loca.rules import OwnQueries
-from loca.training import Checkpoints, State
 
 KEY = jax.random.key(0)
 SMALL = {"num_features": 4, "lift_size": 3, "lift_widths": (5,), "proposal_widths": (5,), "feature_widths": (5,)}
@@ -144,19 +141,6 @@ def test_a_file_keeps_the_signature(tmp_path):
     assert again.domain == data.domain
     assert jnp.array_equal(again.sensors, data.x)
     assert (again.inputs, again.outputs) == (data.inputs, data.outputs)
-
-
-def test_a_checkpoint_has_no_signature(tmp_path):
-    """The signature comes from the model that a run is resumed with."""
-    import optax
-
-    model = MODELS["deeponet"](waves())
-    bare = dataclasses.replace(model, signature=None)
-    with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(State.start(bare, optax.sgd(0.1)), 1)
-        checkpoints.wait()
-        state = checkpoints.restore(State.start(model, optax.sgd(0.1)))
-    assert eqx.tree_equal(state.model.signature, model.signature)
 
 
 def test_an_operator_from_outside_is_trained_and_evaluated():

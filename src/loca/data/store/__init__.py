@@ -5,7 +5,6 @@ from loca.data.store.schema import StoreSchema as StoreSchema
 from loca.data.store.schema import array_digest as array_digest
 from loca.data.store.schema import samples_from_arrays as samples_from_arrays
 from loca.data.store.schema import samples_to_arrays as samples_to_arrays
-from loca.data.store.store import RowReader as RowReader
 from loca.data.store.store import Store as Store
 from loca.data.store.store import group_attributes as group_attributes
 from loca.data.store.store import is_store as is_store
@@ -20,7 +19,6 @@ __all__ = [
     "Arrays",
     "CorruptDataError",
     "Progress",
-    "RowReader",
     "Store",
     "StoreSchema",
     "array_digest",

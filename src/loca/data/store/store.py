@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,10 @@ def with_tensorstore() -> bool:
     return importlib.util.find_spec("tensorstore") is not None
 
 
+Read = Callable[[Int[np.ndarray, " B"]], Callable[[], np.ndarray]]
+"""Starts to read rows of an array, and returns a function that waits for them."""
+
+
 class RowReader:
     """Reads rows of arrays of a Zarr group and checks every bit of them.
 
@@ -56,16 +60,24 @@ class RowReader:
         """Read these rows of every array, in the order given."""
         try:
             # all reads are started before the first is awaited
-            started = {name: array.read(rows) for name, array in self.arrays.items()}
-            return {name: result() for name, result in started.items()}
+            started = {name: read(rows) for name, read in self.arrays.items()}
+            return {name: np.asarray(result()) for name, result in started.items()}
         except (ValueError, OSError) as error:
             self.check_rows(rows, error)
             raise
 
     def check_rows(self, rows: Int[np.ndarray, " B"], error: Exception) -> None:
         """Raise `CorruptDataError` that names the samples that cannot be read, if there are any."""
-        for name, array in self.arrays.items():
-            bad = [row for row in np.unique(rows).tolist() if not is_readable(array, row)]
+
+        def is_readable(read: Read, row: int) -> bool:
+            try:
+                read(np.array([row]))()
+            except (ValueError, OSError):
+                return False
+            return True
+
+        for name, read in self.arrays.items():
+            bad = [row for row in np.unique(rows).tolist() if not is_readable(read, row)]
             if bad:
                 few = ", ".join(map(str, bad[:5])) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
                 raise CorruptDataError(
@@ -75,23 +87,15 @@ class RowReader:
                 ) from error
 
 
-def is_readable(array: Any, row: int) -> bool:
-    """Whether one row can be read."""
-    try:
-        array.read(np.array([row]))()
-    except (ValueError, OSError):
-        return False
-    return True
-
-
-def open_with_tensorstore(path: Path, names: Sequence[str], count: int) -> dict[str, Any]:
+def open_with_tensorstore(path: Path, names: Sequence[str], count: int) -> dict[str, Read]:
     """Arrays that are read in parallel, without Python's lock."""
     import tensorstore
 
     index_bytes = INDEX_BYTES * count * len(names)
     context = tensorstore.Context({"cache_pool": {"total_bytes_limit": CACHE_BYTES + 2 * index_bytes}})
     opened = [tensorstore.open(tensorstore_spec(path / name), context=context, read=True) for name in names]
-    return {name: TensorstoreRows(future.result()) for name, future in zip(names, opened, strict=True)}
+    arrays = {name: future.result() for name, future in zip(names, opened, strict=True)}
+    return {name: lambda rows, array=array: array[rows].read().result for name, array in arrays.items()}
 
 
 def tensorstore_spec(path: Path) -> dict[str, Any]:
@@ -99,34 +103,12 @@ def tensorstore_spec(path: Path) -> dict[str, Any]:
     return {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{path.absolute()}/"}}
 
 
-def open_with_zarr(path: Path, names: Sequence[str]) -> dict[str, Any]:
+def open_with_zarr(path: Path, names: Sequence[str]) -> dict[str, Read]:
     """Arrays that are read without optional dependencies."""
     import zarr
 
-    group = zarr.open_group(path, mode="r")
-    return {name: ZarrRows(group[name]) for name in names}
-
-
-class TensorstoreRows:
-    """Rows of one array, read by tensorstore."""
-
-    def __init__(self, array: Any):
-        self.array = array
-
-    def read(self, rows: Int[np.ndarray, " B"]) -> Any:
-        """Start to read, and return a function that waits for the rows."""
-        return self.array[rows].read().result
-
-
-class ZarrRows:
-    """Rows of one array, read by zarr-python."""
-
-    def __init__(self, array: Any):
-        self.array = array
-
-    def read(self, rows: Int[np.ndarray, " B"]) -> Any:
-        """Return a function that reads the rows."""
-        return lambda: np.asarray(self.array.oindex[rows])
+    arrays: dict[str, Any] = {name: zarr.open_array(path / name, mode="r") for name in names}
+    return {name: lambda rows, array=array: lambda: array.oindex[rows] for name, array in arrays.items()}
 
 
 def write_rows(path: Path, rows: range, values: np.ndarray) -> None:
