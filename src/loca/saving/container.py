@@ -156,7 +156,7 @@ def read_arrays(path: Path) -> Contents:
         raise
     except Exception as error:  # of several kinds, for what NumPy cannot hold
         raise ModelFileError(
-            f"the file was truncated, damaged or altered, or is not a model file ({quoted(str(error))}); use another copy"
+            f"the file was truncated, damaged or altered, or is no model file; use another copy ({quoted(str(error))})"
         ) from error
     text = metadata.get("loca", "")
     start = len(BEGINNING)
