@@ -11,7 +11,7 @@ import pytest
 from loca import choosing
 from loca.choosing import (
     ChoiceReport,
-    NoResultError,
+    NoTimeError,
     Task,
     choose,
     gaussian,
@@ -190,7 +190,7 @@ def test_steps_fill_the_time_that_a_model_has(monkeypatch):
     left = 0.9 * 100.0 - 2 * 20.0 - 2.0  # two compilations, and the measurement
     assert steps_within(model, task, 0.0) == pytest.approx(left / 0.1, rel=0.01)
     clock[0] = 0.0
-    with pytest.raises(NoResultError, match="enough for 0 steps; give more minutes"):
+    with pytest.raises(NoTimeError, match="enough for 0 steps"):
         steps_within(model, task._replace(seconds=30.0), 0.0)
-    with pytest.raises(NoResultError, match="no time is left"):
+    with pytest.raises(NoTimeError, match="no time is left"):
         steps_within(model, task._replace(seconds=-1.0), 0.0)

@@ -11,7 +11,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -225,10 +225,14 @@ def run(compete: Compete, task: Task, found: list[Operator]) -> ChoiceEntry:
             raise ArithmeticError("its error on the validation functions is not finite")
     except StoppedError:
         raise
-    except NoResultError as problem:
-        return ChoiceEntry(task.model, seconds=time.perf_counter() - begun, reason=str(problem))
     except Exception as problem:  # noqa: BLE001  one model must not lose the others
-        reason = f"failed: {type(problem).__name__}: {problem}".partition("\n")[0]
+        match problem:
+            case NoTimeError():
+                reason = f"not trained: {problem}; give more minutes"
+            case ValueError():  # with which models refuse data
+                reason = f"does not apply: {problem}"
+            case _:
+                reason = f"failed: {type(problem).__name__}: {problem}".partition("\n")[0]
         return ChoiceEntry(task.model, seconds=time.perf_counter() - begun, reason=reason)
     found.append(operator)
     seconds = max(time.perf_counter() - begun, settings.pop("seconds", 0.0))
@@ -306,20 +310,11 @@ class Task(NamedTuple):
 
 
 Compete = Callable[[Task], tuple[Operator, dict[str, Any]]]
-"""From a task to an operator and its settings, as JSON content; raises `NoResultError` if there can be none."""
+"""From a task to an operator and its settings, as JSON content; raises `ValueError` if the model does not apply."""
 
 
-class NoResultError(Exception):
-    """A model does not apply to the data, or has no time."""
-
-
-@contextlib.contextmanager
-def applicable() -> Iterator[None]:
-    """Turn `ValueError`, with which models refuse data, into `NoResultError`."""
-    try:
-        yield
-    except ValueError as problem:
-        raise NoResultError(f"does not apply: {problem}") from problem
+class NoTimeError(Exception):
+    """A model cannot be trained in its time."""
 
 
 # ---- closed form -----------------------------------------------------------------------------------------------------
@@ -327,14 +322,12 @@ def applicable() -> Iterator[None]:
 
 def mean_field(task: Task) -> tuple[Operator, dict[str, Any]]:
     """The mean of the training outputs, whatever the input."""
-    with applicable():
-        return Regression.fit(task.train, components=0), {"components": 0, "strength": 0.0}
+    return Regression.fit(task.train, components=0), {"components": 0, "strength": 0.0}
 
 
 def ridge(task: Task) -> tuple[Operator, dict[str, Any]]:
     """Ridge regression; validation functions choose transforms, the number of components and the penalty."""
-    with applicable():
-        return fit_ridge(task.train, task.validation, transforms=True)
+    return fit_ridge(task.train, task.validation, transforms=True)
 
 
 def fit_ridge(train: Samples, validation: Samples, *, transforms: bool = False) -> tuple[Regression, dict[str, Any]]:
@@ -369,10 +362,9 @@ def fit_ridge(train: Samples, validation: Samples, *, transforms: bool = False) 
 
 def gaussian(task: Task) -> tuple[Operator, dict[str, Any]]:
     """The Gaussian operator; validation functions choose its hyperparameters."""
-    with applicable():
-        operator, report = solve(
-            task.train, validation=task.validation, seed=task.seed, directory=task.directory, progress=task.show
-        )
+    operator, report = solve(
+        task.train, validation=task.validation, seed=task.seed, directory=task.directory, progress=task.show
+    )
     hyperparameters = json.loads(json.dumps(dataclasses.asdict(report.hyperparameters)))
     return operator, {"hyperparameters": hyperparameters, "refit_seconds": report.solve_seconds}
 
@@ -396,9 +388,8 @@ def trained(create: Callable[..., Operator]) -> Compete:
 
     def compete(task: Task) -> tuple[Operator, dict[str, Any]]:
         begun = time.perf_counter()
-        with applicable():
-            key = jax.random.fold_in(jax.random.key(task.seed), 2)
-            model = create(task.train, key=key, transforms=task.transforms or None)
+        key = jax.random.fold_in(jax.random.key(task.seed), 2)
+        model = create(task.train, key=key, transforms=task.transforms or None)
 
         def plan() -> dict[str, float]:
             steps = steps_within(model, task, begun)
@@ -417,33 +408,28 @@ def trained(create: Callable[..., Operator]) -> Compete:
 class MeasuredError(Exception):
     """Ends a training whose speed has been measured."""
 
-    def __init__(self, compilation: float, steps_per_second: float):
-        super().__init__()
-        self.compilation, self.steps_per_second = compilation, steps_per_second
-
 
 def steps_within(model: Operator, task: Task, begun: float) -> int:
     """The number of steps that a model can take in its time, which began at `begun`; from a short training."""
     if task.seconds <= 0.0:
-        raise NoResultError("not trained: no time is left; give more minutes")
+        raise NoTimeError("no time is left")
     start, moments = time.perf_counter(), []
 
     def measure(progress: Progress) -> None:
         moments.append((time.perf_counter(), progress.step))
         (compiled, first), (now, last) = moments[0], moments[-1]
         if last > first and now - compiled >= min(WARM_UP, task.seconds / 10.0):
-            raise MeasuredError(compiled - start, (last - first) / (now - compiled))
+            raise MeasuredError
 
     try:
         fit(model, task.train, steps=10**6, seed=task.seed, callbacks=[measure], progress=False)
-    except MeasuredError as measured:
-        left = MARGIN * task.seconds - (time.perf_counter() - begun) - measured.compilation
-        steps = int(left * measured.steps_per_second)
-        if steps >= FEWEST_STEPS:
-            return steps
-        raise NoResultError(
-            f"not trained: its {task.seconds:.0f} s are enough for {max(steps, 0)} steps; give more minutes"
-        ) from None
+    except MeasuredError:
+        (compiled, first), (now, last) = moments[0], moments[-1]
+        left = MARGIN * task.seconds - (time.perf_counter() - begun) - (compiled - start)
+        steps = int(left * (last - first) / (now - compiled))
+        if steps < FEWEST_STEPS:
+            raise NoTimeError(f"its {task.seconds:.0f} s are enough for {max(steps, 0)} steps") from None
+        return steps
     raise AssertionError("a million steps took less time than the measurement")
 
 

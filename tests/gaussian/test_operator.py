@@ -13,7 +13,7 @@ from loca.domains import Box, Sphere, Torus
 from loca.encoders import PrincipalComponents
 from loca.gaussian import Hyperparameters, labels
 from loca.gaussian.equation import Accuracy, PreparedData, Ranks
-from loca.gaussian.labels import GatheredLabels, TableLabels, label_map, with_nugget
+from loca.gaussian.labels import label_map, with_nugget
 from loca.gaussian.system import Block, System
 from loca.models import Regression
 
@@ -157,9 +157,9 @@ def test_free_queries_equal_indexed_ones(ratio, x64, monkeypatch):
     forms.append(dataclasses.replace(grid, features=grid._for_gathering()))
     monkeypatch.setattr(labels, "TABLE", 0)  # as if the grid were too large for a table of features
     forms += [label_map(values, h, every[0], keep=0), label_map(values, h, data.y)]
-    assert [(type(form), type(form.features).__name__) for form in forms] == [
-        (GatheredLabels, "NoneType"), (TableLabels, "Table"), (GatheredLabels, "Table"),
-        (TableLabels, "Table"), (GatheredLabels, "GridFeatures"), (TableLabels, "GridTable"),
+    assert [(form.gathers, type(form.features).__name__) for form in forms] == [
+        (True, "NoneType"), (False, "Table"), (True, "Table"), (False, "Table"), (True, "GridFeatures"),
+        (False, "GridTable"),
     ]  # fmt: skip
     noisy = [with_nugget(form, jnp.asarray(ratio)) if ratio else form for form in forms]
     *others, grid = (System([Block(form, form.whiten(prepared.values))], 1e-2) for form in noisy)

@@ -88,7 +88,7 @@ class PreparedData:
 
     def __init__(self, data: Samples, normalization: Normalization, encoder: Encoder):
         self.data, self.normalization, self.encoder = data, normalization, encoder
-        self.codes, self.values = encoded(data, normalization, encoder)
+        self.codes, self.values = self._encoded(data)
         scales = normalization.u_scale, normalization.s_scale
         if not all(np.isfinite(each).all() for each in (self.codes, self.values, *scales)):
             raise FloatingPointError(f"standardized data are not finite; {self._advice()}")
@@ -149,15 +149,20 @@ class PreparedData:
         )  # fmt: skip
         return operator, found
 
+    def _encoded(self, data: Samples) -> tuple[Float[np.ndarray, "N d"], Values]:
+        """Codes in double precision, and standardized labels."""
+        codes, values = encoded(data.u, data.s, self.normalization, self.normalization.at(data.y), self.encoder)
+        return np.asarray(codes, np.float64), values
+
     def _stored_blocks(self, records: Records, scratch: Path, features: Features, ratio: float) -> StoredBlocks:
         """Blocks of functions in files, in files themselves."""
         blocks = StoredBlocks(scratch)
         for start in range(0, len(records), STREAMED):
             data = records.load(slice(start, start + STREAMED))
             check_finite(data, f"the data from function {start} on")
-            codes, values = encoded(data, self.normalization, self.encoder)
+            codes, values = self._encoded(data)
             with jax.enable_x64(True):
-                f = features_of(features.f, jnp.asarray(codes))
+                f = features.f(jnp.asarray(codes))
             for block in in_blocks(features, f, data.y, values, ratio, keep=0):
                 blocks.append(block)
         return blocks
@@ -176,14 +181,8 @@ class PreparedData:
 # ---- data ------------------------------------------------------------------------------------------------------------
 
 
-def encoded(data: Samples, normalization: Normalization, encoder: Encoder) -> tuple[Float[np.ndarray, "N d"], Values]:
-    """Codes in double precision, and standardized labels."""
-    codes, values = standardized(data.u, data.s, normalization, normalization.at(data.y), encoder)
-    return np.asarray(codes, np.float64), values
-
-
 @eqx.filter_jit
-def standardized(
+def encoded(
     u: Input, s: Float[Array, "N P d_s"], inputs: Normalization, outputs: OutputNormalization, encoder: Encoder
 ) -> tuple[Float[Array, "N d"], Values]:
     """Codes, and standardized labels."""
@@ -225,17 +224,11 @@ def input_features(
     kernel = InputKernel(*map(jnp.asarray, (1.0, linear, length, scales)))
     z = jnp.asarray(codes)
     f = InputFeatures.fit(kernel, z[:rank], min(rank, len(z)), precision)
-    values = features_of(f, z)
+    values = f(z)
     if rank < len(z):
         _, rotation = np.linalg.eigh(np.asarray(values.T @ values))
         f, values = f.turned(jnp.asarray(rotation)), values @ rotation
     return f, values
-
-
-@eqx.filter_jit
-def features_of(f: InputFeatures, z: Float[Array, "N d"]) -> Float[Array, "N r"]:
-    """f(z)."""
-    return f(z)
 
 
 def label_features(data: Samples, lengths: tuple[float, ...], rank: int) -> LocationFeatures:

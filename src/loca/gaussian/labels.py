@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import functools
 import math
@@ -80,7 +79,8 @@ class GridTable(eqx.Module):
     products: Int[Array, " r_y"]
 
     def __call__(self, index: Int[Array, " P"]) -> Float[Array, "P r_y"]:
-        points, vectors = (jnp.unravel_index(each, self.shape) for each in (index, self.products))
+        shape = tuple(map(len, self.axes))
+        points, vectors = (jnp.unravel_index(each, shape) for each in (index, self.products))
         every = zip(self.axes, points, vectors, strict=True)
         return functools.reduce(operator.mul, (axis[point][:, vector] for axis, point, vector in every))
 
@@ -96,18 +96,8 @@ class GridTable(eqx.Module):
         return along_axes(counts, [axis.T**2 for axis in self.axes])[..., self.products]
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The number of points along each axis."""
-        return tuple(map(len, self.axes))
-
-    @property
     def locations(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def is_large(self) -> bool:
-        """Whether the numbers of a `Table` would be too many."""
-        return self.locations * len(self.products) > TABLE
+        return math.prod(map(len, self.axes))
 
 
 def along_axes(t: Float[Array, "*S n"], matrices: Sequence[Float[Array, "m k"]]) -> Float[Array, "*S p"]:
@@ -133,31 +123,19 @@ class LabelMap(eqx.Module):
     - `features`: h as a function of a row of `places`; None if these are h themselves.
     - `places`: for each function the numbers of its locations in a table, its locations, or h there. None if all
       functions are labeled at all locations of the table.
+    - `gathers`: whether h is gathered at the locations of a few functions at a time. Otherwise values are computed at
+      all locations of the table, and those of each function are chosen from them.
     - `whitening`: W of each function, or of all together if they share locations; None if the noise is independent.
     """
 
     f: Float[Array, "N r_u"]
     features: Table | GridTable | LocationFeatures | None
     places: Array | None
+    gathers: bool = eqx.field(static=True)
     whitening: Float[Array, "K P P"] | None = None
 
-    @abc.abstractmethod
-    def normal(self, c: Coefficients) -> Coefficients:
-        """Fᵀ (F C Hᵀ) H: the values at the labels, and coefficients from them."""
-
-    @abc.abstractmethod
-    def _at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
-        """vₙᵀ h(yₙₚ)."""
-
-    @abc.abstractmethod
-    def _from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
-        """Σₚ values h(yₙₚ), the adjoint of `_at_queries`."""
-
-    @abc.abstractmethod
-    def _squares(self) -> Float[Array, "N r_y"]:
-        """Σₚ h_b(yₙₚ)² for each function."""
-
     def __call__(self, c: Coefficients) -> Values:
+        """The values at the labels."""
         return self.whiten(self._at_queries(jnp.einsum("na,sab->snb", self.f, c)))
 
     def adjoint(self, values: Values) -> Coefficients:
@@ -166,22 +144,51 @@ class LabelMap(eqx.Module):
             values = multiply(jnp.swapaxes(self.whitening, 1, 2), values)
         return jnp.einsum("na,snb->sab", self.f, self._from_queries(values))
 
+    def normal(self, c: Coefficients) -> Coefficients:
+        """Fᵀ (F C Hᵀ) H: the values at the labels, and coefficients from them. Gathers h once, not twice."""
+        if not self.gathers:
+            return self.adjoint(self(c))
+        v = jnp.einsum("na,sab->nsb", self.f, c)
+        if self.whitening is None:
+            v = self.map(lambda h, v: (v @ h.T) @ h, v)
+        else:
+            v = self.map(lambda h, v, w: ((v @ h.T) @ w.T) @ w @ h, v, self.whitening)
+        return jnp.einsum("na,nsb->sab", self.f, v)
+
     def whiten(self, values: Values) -> Values:
         """The values of labels, transformed so that their noise is independent."""
         return values if self.whitening is None else multiply(self.whitening, values)
 
     def squares(self) -> Float[Array, "N r_y"]:
-        """Σₚ h_b(yₙₚ)² for each function, with the rows of W h in place of h if there is W."""
-        if self.whitening is None:
-            return self._squares()
-
-        def powers(h: Float[Array, "P r_y"], w: Float[Array, "P P"]) -> Float[Array, " r_y"]:
-            return jnp.sum((w @ h) ** 2, axis=0)
-
+        """Σₚ h_b(yₙₚ)² for each function, of W h in place of h if there is W."""
+        if self.whitening is not None and self.places is not None:
+            return self.map(lambda h, w: jnp.sum((w @ h) ** 2, axis=0), self.whitening)
+        if self.gathers:
+            return self.map(lambda h: jnp.sum(h**2, axis=0))
+        functions, table = len(self.f), self._table
         if self.places is None:
-            assert isinstance(self.features, Table)
-            return jnp.tile(powers(self.features.h, self.whitening[0]), (len(self.f), 1))
-        return self.map(powers, self.whitening)
+            h = table(jnp.arange(table.locations))
+            return jnp.tile(
+                jnp.sum((h if self.whitening is None else self.whitening[0] @ h) ** 2, axis=0), (functions, 1)
+            )
+        rows = jnp.arange(functions)[:, None]
+        return table.squares(jnp.zeros((functions, table.locations)).at[rows, self.places].add(1.0))
+
+    def _at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
+        """vₙᵀ h(yₙₚ)."""
+        if self.gathers:
+            return jnp.moveaxis(self.map(lambda h, v: v @ h.T, jnp.moveaxis(v, 1, 0)), 0, 1)
+        values = self._table.values(v)
+        return values if self.places is None else jnp.take_along_axis(values, self.places[None], axis=2)
+
+    def _from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
+        """Σₚ values h(yₙₚ), the adjoint of `_at_queries`."""
+        if self.gathers:
+            return jnp.moveaxis(self.map(lambda h, s: s @ h, jnp.moveaxis(values, 1, 0)), 0, 1)
+        if self.places is not None:
+            every = jnp.zeros((*values.shape[:2], self._table.locations), values.dtype)
+            values = every.at[:, jnp.arange(len(self.f))[:, None], self.places].add(values)
+        return self._table.adjoint(values)
 
     @property
     def rows(self) -> tuple[PyTree, ...]:
@@ -201,72 +208,25 @@ class LabelMap(eqx.Module):
     def map_covariance(self, function: Callable[[Float[Array, "P P"]], Float[Array, "P P"]]) -> Float[Array, "K P P"]:
         """Apply something to h hᵀ, the covariance of the labels of every function; of all if they share locations."""
         features = self._for_gathering()
-        if not isinstance(features, Table):
-            return self.map(lambda h: function(h @ h.T))
-        if self.places is None:
+        if isinstance(features, Table) and self.places is None:
             return function(features.h @ features.h.T)[None]
-        functions, labels = self.places.shape
-        if features.locations**2 > min(functions * labels**2 // 2, TABLE):  # a table would cost more than it saves
-            return self.map(lambda h: function(h @ h.T))
-        covariance = features.h @ features.h.T
-        return jax.lax.map(lambda place: function(covariance[place][:, place]), self.places)
-
-    def _for_gathering(self) -> Table | GridTable | LocationFeatures | None:
-        """The features, as numbers for all points of a grid if they are not too many."""
-        if isinstance(self.features, GridTable) and not self.features.is_large:
-            return Table(self.features(jnp.arange(self.features.locations)))
-        return self.features
-
-
-class TableLabels(LabelMap):
-    """Values are computed at all locations of a table; those of each function are chosen from them."""
-
-    def normal(self, c: Coefficients) -> Coefficients:
-        return self.adjoint(self(c))
-
-    def _at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
-        values = self._table.values(v)
-        return values if self.places is None else jnp.take_along_axis(values, self.places[None], axis=2)
-
-    def _from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
-        if self.places is not None:
-            every = jnp.zeros((*values.shape[:2], self._table.locations), values.dtype)
-            values = every.at[:, jnp.arange(len(self.f))[:, None], self.places].add(values)
-        return self._table.adjoint(values)
-
-    def _squares(self) -> Float[Array, "N r_y"]:
-        functions, locations = len(self.f), self._table.locations
-        if self.places is None:
-            return jnp.repeat(self._table.squares(jnp.ones((1, locations))), functions, axis=0)
-        counts = jnp.zeros((functions, locations)).at[jnp.arange(functions)[:, None], self.places].add(1.0)
-        return self._table.squares(counts)
+        if isinstance(features, Table) and self.places is not None:
+            functions, labels = self.places.shape
+            if features.locations**2 <= min(functions * labels**2 // 2, TABLE):  # else a table would cost too much
+                covariance = features.h @ features.h.T
+                return jax.lax.map(lambda place: function(covariance[place][:, place]), self.places)
+        return self.map(lambda h: function(h @ h.T))
 
     @property
     def _table(self) -> Table | GridTable:
         assert isinstance(self.features, Table | GridTable)
         return self.features
 
-
-class GatheredLabels(LabelMap):
-    """h is gathered at the locations of a few functions at a time."""
-
-    def normal(self, c: Coefficients) -> Coefficients:
-        """The features of each function are gathered once, not twice."""
-        v = jnp.einsum("na,sab->nsb", self.f, c)
-        if self.whitening is None:
-            v = self.map(lambda h, v: (v @ h.T) @ h, v)
-        else:
-            v = self.map(lambda h, v, w: ((v @ h.T) @ w.T) @ w @ h, v, self.whitening)
-        return jnp.einsum("na,nsb->sab", self.f, v)
-
-    def _at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
-        return jnp.moveaxis(self.map(lambda h, v: v @ h.T, jnp.moveaxis(v, 1, 0)), 0, 1)
-
-    def _from_queries(self, values: Values) -> Float[Array, "S N r_y"]:
-        return jnp.moveaxis(self.map(lambda h, s: s @ h, jnp.moveaxis(values, 1, 0)), 0, 1)
-
-    def _squares(self) -> Float[Array, "N r_y"]:
-        return self.map(lambda h: jnp.sum(h**2, axis=0))
+    def _for_gathering(self) -> Table | GridTable | LocationFeatures | None:
+        """The features, as numbers for all points of a grid if these are not too many."""
+        if isinstance(grid := self.features, GridTable) and grid.locations * len(grid.products) <= TABLE:
+            return Table(grid(jnp.arange(grid.locations)))
+        return self.features
 
 
 def multiply(matrices: Float[Array, "K P P"], values: Values) -> Values:
@@ -290,54 +250,48 @@ def with_nugget(labels: LabelMap, ratio: Float[Array, ""]) -> LabelMap:
 # ---- the form that costs least ---------------------------------------------------------------------------------------
 
 
-def label_map(
-    f: Float[Array, "N r_u"], features: LocationFeatures, queries: Queries, keep: int = KEPT
-) -> TableLabels | GatheredLabels:
+def label_map(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Queries, keep: int = KEPT) -> LabelMap:
     """The labels of functions with features f at some queries, in the form that costs least.
 
     Features of free locations are kept if they are no more than `keep` numbers.
     """
     match queries:
         case Shared(y):
-            return TableLabels(f, Table(features(y)), None)
+            return LabelMap(f, Table(features(y)), None, gathers=False)
         case Free(y):
-            labels = GatheredLabels(f, features, y)
+            labels = LabelMap(f, features, y, gathers=True)
             return keep_features(labels) if y.shape[0] * y.shape[1] * features.rank <= keep else labels
         case Indexed(y, index):
-            cells = features.cells(y) if isinstance(features, GridFeatures) else None
-            axes = [len(axis) for axis in features.axes] if isinstance(features, GridFeatures) else []
-            costs = label_costs(index.shape[1], len(y), features.rank, [] if cells is None else axes)
+            grid = features if isinstance(features, GridFeatures) else None
+            cells = None if grid is None else grid.cells(y)
+            axes = [] if grid is None or cells is None else [len(axis) for axis in grid.axes]
+            costs = label_costs(index.shape[1], len(y), features.rank, axes)
             form = min(costs, key=lambda form: costs[form])
-            if form == "grid":
-                assert isinstance(features, GridFeatures)
-                assert cells is not None
-                return TableLabels(f, GridTable(features.on_axes(), features.products), cells[index])
-            return (TableLabels if form == "table" else GatheredLabels)(f, Table(features(y)), index)
+            if form == "grid" and grid is not None and cells is not None:
+                return LabelMap(f, GridTable(grid.on_axes(), grid.products), cells[index], gathers=False)
+            return LabelMap(f, Table(features(y)), index, gathers=form == "gathered")
     raise TypeError(f"expected Shared, Indexed or Free queries, got {type(queries).__name__}")
 
 
 @eqx.filter_jit
-def keep_features(labels: GatheredLabels) -> GatheredLabels:
+def keep_features(labels: LabelMap) -> LabelMap:
     """The same labels with features that are computed now."""
-    return GatheredLabels(labels.f, None, labels.map(lambda h: h))
+    return LabelMap(labels.f, None, labels.map(lambda h: h), gathers=True)
 
 
-def label_costs(labels: int, locations: int, rank: int, axes: Sequence[int] = ()) -> dict[str, float]:
+def label_costs(labels: int, locations: int | None, rank: int, axes: Sequence[int] = ()) -> dict[str, float]:
     """What the labels of one function cost in each form, as operations of a large matrix product.
 
     **Arguments:**
 
     - `labels`: the number of labels of a function.
-    - `locations`: the number of all locations.
+    - `locations`: the number of all locations; None if every function has locations of its own.
     - `rank`: the number of features of a location.
     - `axes`: the number of points along each axis if the locations are points of a grid.
     """
+    if locations is None:
+        return {"gathered": labels * rank * (SMALL + LANDMARKS * rank / ITERATIONS)}
     on_grid = {"grid": TRANSPOSED * math.prod(axes) * sum(axes)} if axes else {}
     if axes and locations * rank > TABLE:
         return on_grid
     return on_grid | {"table": 1.0 * locations * rank, "gathered": SMALL * labels * rank}
-
-
-def free_cost(labels: int, rank: int) -> float:
-    """What labels at locations of a function's own cost, as operations of a large matrix product."""
-    return labels * rank * (SMALL + LANDMARKS * rank / ITERATIONS)

@@ -18,13 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from loca.data import Free, Indexed, Records, Samples, Shared, check_finite, data_digest
+from loca.data import Free, Records, Samples, Shared, check_finite, data_digest
 from loca.durable import Resumable, write_atomically
 from loca.encoders import Encoder
 from loca.gaussian.equation import Accuracy, PreparedData, Ranks
 from loca.gaussian.features import grid_axes
 from loca.gaussian.hyperparameters import Hyperparameters
-from loca.gaussian.labels import free_cost, label_costs
+from loca.gaussian.labels import label_costs
 from loca.gaussian.operator import GaussianOperator
 from loca.gaussian.search import ACCURACY as TRIAL_ACCURACY
 from loca.gaussian.search import Fold, Stage, Trial, amplitudes, error_of_the_mean, search
@@ -64,7 +64,6 @@ NUGGET_LABELS, NUGGET_MEMORY = 1024, 2**28
 
 EXAMPLES = 4096
 """Functions of a stream for the search, the normalization, the encoder and the landmarks."""
-
 
 BETTER = 0.97
 """An operator that is better than the mean of the labels has at most this fraction of its error."""
@@ -175,9 +174,8 @@ def solve(
     order = np.random.default_rng(seed).permutation(len(data))
     example = data.take(jnp.asarray(order)) if isinstance(data, Samples) else data.load(np.sort(order[:EXAMPLES]))
     is_split = validation is not None or len(example) >= 5
-    held = folds(example, validation) if is_split else []
     best = None if hyperparameters is None else Hyperparameters.of(hyperparameters)
-    trials, worst = [], None
+    trials, mean_error = list[Trial](), None
     with contextlib.ExitStack() as stack:
         work = None
         if directory is not None:
@@ -186,11 +184,11 @@ def solve(
             axes = 1 if example.domain.is_geographic else example.domain.dimension
             best = Hyperparameters(location_lengths=(0.5,) * axes)
             if is_split:
-                plan = stages(example, Ranks(*ranks or RANKS), len(data))
-                best, trials = search(held, best, plan, encoder=encoder, work=work, show=show)
-                worst = float(np.mean([error_of_the_mean(fold) for fold in held]))
-        if work is not None:
-            write_trials(work.directory / TRIALS_FILE, trials)
+                split, plan = folds(example, validation), stages(example, Ranks(*ranks or RANKS), len(data))
+                best, trials = search(split, best, plan, encoder=encoder, work=work, show=show)
+                mean_error = float(np.mean([error_of_the_mean(fold) for fold in split]))
+                if work is not None:
+                    write_trials(work.directory / TRIALS_FILE, trials)
         begun = time.perf_counter()
         chosen = Ranks(*ranks or affordable(RANKS, example, len(data), OPERATIONS))
         stored = None
@@ -205,22 +203,22 @@ def solve(
     if validation is not None:
         best = dataclasses.replace(best, amplitudes=amplitudes(operator, validation))
     elif is_split and not best.amplitudes:
-        best = dataclasses.replace(best, amplitudes=held_out_amplitudes(held, best, chosen, encoder))
+        best = dataclasses.replace(best, amplitudes=held_out_amplitudes(example, best, chosen, encoder))
     if best.amplitudes:
         operator = dataclasses.replace(operator, variance=jnp.asarray(best.amplitudes) * operator.variance)
     seconds = time.perf_counter() - start
-    report = SolveReport(tuple(trials), best, worst, found.iterations, found.residual, seconds, solved - begun)
+    report = SolveReport(tuple(trials), best, mean_error, found.iterations, found.residual, seconds, solved - begun)
     if report.warning:
         warnings.warn(report.warning, stacklevel=2)
     return operator, report
 
 
 def held_out_amplitudes(
-    folds: list[Fold], hyper: Hyperparameters, ranks: Ranks, encoder: Encoder | None
+    data: Samples, hyper: Hyperparameters, ranks: Ranks, encoder: Encoder | None
 ) -> tuple[float, ...]:
     """The mean amplitudes for held-out functions, from operators that were solved for without them."""
     found = []
-    for train, held in folds:
+    for train, held in folds(data, None):
         operator, _ = PreparedData.fit(train, hyper.transforms, encoder).solve(hyper, ranks, TRIAL_ACCURACY)
         found.append(amplitudes(operator, held))
     return tuple(np.mean(found, axis=0).tolist())
@@ -283,15 +281,11 @@ def affordable(ranks: Ranks, data: Samples, functions: int, limit: float) -> Ran
 
 def operations(ranks: Ranks, data: Samples, functions: int) -> float:
     """Of an iteration, approximately."""
-    P, rank = data.y.count, ranks.locations
-    match data.y:
-        case Indexed(y, _):
-            axes = [len(axis) for axis in grid_axes(data.domain, np.asarray(y))]
-            cost = min(label_costs(P, len(y), rank, axes).values())
-        case Free():
-            cost = free_cost(P, rank)
-        case _:
-            cost = float(P * rank)
+    P, rank, cost = data.y.count, ranks.locations, float(data.y.count * ranks.locations)
+    if not isinstance(data.y, Shared):
+        is_free = isinstance(data.y, Free)
+        axes = [] if is_free else [len(axis) for axis in grid_axes(data.domain, np.asarray(data.y.points))]
+        cost = min(label_costs(P, None if is_free else len(data.y.points), rank, axes).values())
     return 4.0 * functions * data.output_size * (ranks.inputs * rank + cost)
 
 

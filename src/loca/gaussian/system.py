@@ -46,17 +46,32 @@ class System:
         self.power = self._sum(squares)
         """diag A − λ."""
 
-    @property
-    def preconditioner(self) -> Float[Array, "r_u r_y"]:
-        """1/diag A; it is A⁻¹ if features are orthogonal over functions and over the locations of all labels."""
-        return 1.0 / (self.power + self.noise)
-
     def __call__(self, c: Unknowns) -> Unknowns:
         return self._sum(normal, c) + self.noise * c
 
     def solve(self, tolerance: float, limit: int, report: IterationCallback | None = None) -> Solution:
-        """The coefficients for the values of the labels."""
-        return conjugate_gradients(self, self._sum(adjoint), self.preconditioner, tolerance, limit, report)
+        """The coefficients for the values of the labels, by conjugate gradients for all right-hand sides at once.
+
+        **Arguments:**
+
+        - `tolerance`: of ‖b − A C‖/‖b‖ for every right-hand side b, with ‖r‖² = r·M r for the preconditioner M: all
+          features count alike.
+        - `limit`: of the number of iterations.
+        - `report`: called after every iteration.
+        """
+        b = self._sum(adjoint)
+        # A⁻¹ if features are orthogonal over functions and over the locations of all labels
+        preconditioner = 1.0 / (self.power + self.noise)
+        z = preconditioner * b
+        state, count = Iterate(jnp.zeros_like(b), b, z, dot(b, z)), 0
+        size = jnp.where(state.rz > 0.0, state.rz, 1.0)
+        residual = 1.0 if b.any() else 0.0
+        while count < limit and residual > tolerance:
+            state, worst = update(state, self(state.p), preconditioner, size)
+            residual, count = float(worst), count + 1
+            if report is not None:
+                report(count, residual)
+        return Solution(state.x, count, residual)
 
     def variance(self, c: Unknowns) -> Float[Array, " S"]:
         """σ² of maximum likelihood: sᵀ(K + λ)⁻¹s/n for n labels with covariance K + λ, without cancellation."""
@@ -105,6 +120,56 @@ def summed(function: Callable[..., Array], block: Block, arguments: tuple[Array,
 
     specs = (partition(block), *(PartitionSpec() for _ in arguments))
     return jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=PartitionSpec())(block, *arguments)
+
+
+class Solution(NamedTuple):
+    """What the iteration ended with.
+
+    **Arguments:**
+
+    - `x`: the unknowns.
+    - `iterations`: the number of iterations.
+    - `residual`: the largest ‖b − A x‖/‖b‖ of all right-hand sides, in the norm of the preconditioner.
+    """
+
+    x: Unknowns
+    iterations: int
+    residual: float
+
+
+class Iterate(NamedTuple):
+    """Unknowns, residuals, directions, and the product of residuals with preconditioned residuals."""
+
+    x: Unknowns
+    r: Unknowns
+    p: Unknowns
+    rz: Float[Array, " S"]
+
+
+@jax.jit
+def update(
+    state: Iterate, product: Unknowns, preconditioner: Float[Array, "r_u r_y"], size: Float[Array, " S"]
+) -> tuple[Iterate, Float[Array, ""]]:
+    """One iteration, given A p; also the largest residual."""
+    x, r, p, rz = state
+    alpha = ratio(rz, dot(p, product))
+    x, r = x + alpha * p, r - alpha * product
+    z = preconditioner * r
+    next_rz = dot(r, z)
+    return Iterate(x, r, z + ratio(next_rz, rz) * p, next_rz), jnp.sqrt(jnp.max(next_rz / size))
+
+
+def dot(a: Unknowns, b: Unknowns) -> Float[Array, " S"]:
+    """The inner product for each right-hand side."""
+    return jnp.sum(a * b, axis=(1, 2))
+
+
+def ratio(a: Float[Array, " S"], b: Float[Array, " S"]) -> Float[Array, "S 1 1"]:
+    """a/b, and 0 for a right-hand side that is solved exactly."""
+    return jnp.where(b > 0.0, a / jnp.where(b > 0.0, b, 1.0), 0.0)[:, None, None]
+
+
+# ---- blocks ----------------------------------------------------------------------------------------------------------
 
 
 class StoredBlocks:
@@ -157,81 +222,3 @@ def partition(block: Block) -> PyTree:
     whole = jax.tree.map(lambda _: PartitionSpec(), labels)
     split = tuple(PartitionSpec(FUNCTIONS) for _ in labels.rows)
     return Block(eqx.tree_at(lambda tree: tree.rows, whole, split), PartitionSpec(None, FUNCTIONS))  # pyright: ignore[reportArgumentType]
-
-
-class Solution(NamedTuple):
-    """What the iteration ended with.
-
-    **Arguments:**
-
-    - `x`: the unknowns.
-    - `iterations`: the number of iterations.
-    - `residual`: the largest ‖b − A x‖/‖b‖ of all right-hand sides, in the norm of the preconditioner.
-    """
-
-    x: Unknowns
-    iterations: int
-    residual: float
-
-
-class Iterate(NamedTuple):
-    """Unknowns, residuals, directions, and the product of residuals with preconditioned residuals."""
-
-    x: Unknowns
-    r: Unknowns
-    p: Unknowns
-    rz: Float[Array, " S"]
-
-
-def conjugate_gradients(
-    apply: Callable[[Unknowns], Unknowns],
-    b: Unknowns,
-    preconditioner: Float[Array, "r_u r_y"],
-    tolerance: float,
-    limit: int,
-    report: IterationCallback | None = None,
-) -> Solution:
-    """Solve A x = b for every right-hand side at once, until all residuals are below the tolerance.
-
-    **Arguments:**
-
-    - `apply`: A, symmetric and positive definite.
-    - `b`: the right-hand sides.
-    - `preconditioner`: an approximation of the inverse of A, which is multiplied elementwise.
-    - `tolerance`: of ‖b − A x‖/‖b‖, with ‖r‖² = r·M r for the preconditioner M: all features count alike.
-    - `limit`: of the number of iterations.
-    - `report`: called after every iteration.
-    """
-    z = preconditioner * b
-    state, count = Iterate(jnp.zeros_like(b), b, z, dot(b, z)), 0
-    size = jnp.where(state.rz > 0.0, state.rz, 1.0)
-    residual = 1.0 if b.any() else 0.0
-    while count < limit and residual > tolerance:
-        state, worst = update(state, apply(state.p), preconditioner, size)
-        residual, count = float(worst), count + 1
-        if report is not None:
-            report(count, residual)
-    return Solution(state.x, count, residual)
-
-
-@jax.jit
-def update(
-    state: Iterate, product: Unknowns, preconditioner: Float[Array, "r_u r_y"], size: Float[Array, " S"]
-) -> tuple[Iterate, Float[Array, ""]]:
-    """One iteration, given A p; also the largest residual."""
-    x, r, p, rz = state
-    alpha = ratio(rz, dot(p, product))
-    x, r = x + alpha * p, r - alpha * product
-    z = preconditioner * r
-    next_rz = dot(r, z)
-    return Iterate(x, r, z + ratio(next_rz, rz) * p, next_rz), jnp.sqrt(jnp.max(next_rz / size))
-
-
-def dot(a: Unknowns, b: Unknowns) -> Float[Array, " S"]:
-    """The inner product for each right-hand side."""
-    return jnp.sum(a * b, axis=(1, 2))
-
-
-def ratio(a: Float[Array, " S"], b: Float[Array, " S"]) -> Float[Array, "S 1 1"]:
-    """a/b, and 0 for a right-hand side that is solved exactly."""
-    return jnp.where(b > 0.0, a / jnp.where(b > 0.0, b, 1.0), 0.0)[:, None, None]
