@@ -28,7 +28,7 @@ from loca.data import (
 )
 from loca.domains import area_weights
 from loca.encoders import Encoder, Joined, PrincipalComponents
-from loca.gaussian.features import InputFeatures, InputKernel, LocationFeatures, location_features
+from loca.gaussian.features import InputFeatures, InputKernel, LocationFeatures, PointFeatures, location_features
 from loca.gaussian.hyperparameters import Hyperparameters
 from loca.gaussian.labels import KEPT, Values, label_map, with_nugget
 from loca.gaussian.operator import Conditions, GaussianOperator
@@ -234,15 +234,16 @@ def input_features(
 def label_features(data: Samples, lengths: tuple[float, ...], rank: int) -> LocationFeatures:
     """h, orthogonal over the labels."""
     y = np.asarray(data.y.points, np.float64)
-    if isinstance(data.y, Free):
-        y = np.unique(y, axis=0)
-        h = location_features(data.domain, jnp.asarray(y), lengths, rank)
-        some = jnp.asarray(np.random.default_rng(0).permutation(y)[:SOME])
-        return h.turned(some, np.ones(len(some)))
     counts = np.ones(len(y))
     if isinstance(data.y, Indexed):
         counts = np.bincount(np.asarray(data.y.index).ravel(), minlength=len(y)).astype(float)
-    return location_features(data.domain, jnp.asarray(y), lengths, rank).turned(jnp.asarray(y), counts)
+    if isinstance(data.y, Free):
+        y = np.unique(y, axis=0)
+    h = location_features(data.domain, jnp.asarray(y), lengths, rank)
+    if isinstance(data.y, Free):
+        y = np.random.default_rng(0).permutation(y)[:SOME]
+        counts = np.ones(len(y))
+    return h.turned(jnp.asarray(y), counts) if isinstance(h, PointFeatures) else h
 
 
 # ---- blocks ----------------------------------------------------------------------------------------------------------

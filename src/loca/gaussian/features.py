@@ -68,8 +68,8 @@ class InputFeatures(Fixed):
         cls, kernel: InputKernel, landmarks: Float[Array, "R d"], rank: int, precision: str = "float32"
     ) -> InputFeatures:
         """The features with the `rank` largest eigenvalues of k_U on the landmarks, for use in some precision."""
-        values, vectors = leading(np.asarray(kernel.matrix(landmarks, landmarks)), rank, precision)
-        return cls(kernel, landmarks, jnp.asarray(vectors * values, landmarks.dtype))
+        _, projection = leading(np.asarray(kernel.matrix(landmarks, landmarks)), rank, precision)
+        return cls(kernel, landmarks, jnp.asarray(projection, landmarks.dtype))
 
     def __call__(self, z: Float[Array, "N d"]) -> Float[Array, "N r"]:
         return self.kernel.matrix(z, self.landmarks) @ self.projection
@@ -82,15 +82,15 @@ class InputFeatures(Fixed):
 def leading(
     matrix: Float[np.ndarray, "n n"], rank: int, precision: str = "float32"
 ) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, "n r"]]:
-    """λ^(−1/2) of the largest eigenvalues λ of a symmetric matrix, in decreasing order of λ, and the eigenvectors.
+    """The largest eigenvalues λ of a symmetric matrix, in decreasing order, and the eigenvectors times λ^(−1/2).
 
-    Features are the kernel times their product. Eigenvalues that are negligible in the precision of the features give
-    zero: the number of features is fixed, so programs for them are compiled once.
+    Features are a kernel times these. Eigenvalues that are negligible in the precision of the features give zero: the
+    number of features is fixed, so programs for them are compiled once.
     """
     values, vectors = np.linalg.eigh(np.asarray(matrix, np.float64))
     values, vectors = values[::-1][:rank], vectors[:, ::-1][:, :rank]
     kept = values > NEGLIGIBLE[precision] * values[0]
-    return np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0), vectors
+    return np.where(kept, values, 0.0), vectors * np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
 
 
 LANDMARKS = 2
@@ -112,13 +112,6 @@ class LocationFeatures(Fixed):
     def rank(self) -> int:
         """r, the number of features."""
 
-    def turned(self, y: Float[Array, "M d_y"], counts: Float[np.ndarray, " M"]) -> LocationFeatures:
-        """Features with the same kernel that are orthogonal over locations y, which occur `counts` times.
-
-        The same features by default, which is right if they are orthogonal already.
-        """
-        return self
-
 
 class GridFeatures(LocationFeatures):
     """k_Y(y, y′) = Πᵢ k(ρᵢ|yᵢ − y′ᵢ|) on a grid: products of the eigenvectors of each axis, exact on the grid.
@@ -138,15 +131,12 @@ class GridFeatures(LocationFeatures):
         periods: tuple[float | None, ...], rank: int,
     ) -> GridFeatures:  # fmt: skip
         """The `rank` products with the largest eigenvalues."""
-        sizes, projections = [], []
+        products, projections = np.ones(()), []
         for axis, rate, period in zip(axes, rates, periods, strict=True):
             points = jnp.asarray(axis, float)
-            roots, vectors = leading(np.asarray(along_axis(points, points, float(rate), period)), len(axis))
-            sizes.append(np.where(roots > 0.0, 1.0 / np.maximum(roots, 1e-30) ** 2, 0.0))
-            projections.append(jnp.asarray(vectors * roots, float))
-        products = sizes[0]
-        for each in sizes[1:]:
-            products = np.multiply.outer(products, each)
+            values, projection = leading(np.asarray(along_axis(points, points, float(rate), period)), len(axis))
+            products = np.multiply.outer(products, values)
+            projections.append(jnp.asarray(projection, float))
         chosen = np.argsort(-products, axis=None, kind="stable")[:rank]
         index = np.stack(np.unravel_index(chosen, products.shape))
         return cls(jnp.asarray(rates, float), tuple(jnp.asarray(a, float) for a in axes), tuple(projections),
@@ -204,8 +194,8 @@ class PointFeatures(LocationFeatures):
         repeats = [3] if is_geographic else [1 if period is None else 2 for period in periods]
         scales = jnp.asarray(np.repeat(rates, repeats), float)
         points = embed(jnp.asarray(landmarks, float), periods, is_geographic) * scales
-        roots, vectors = leading(np.asarray(matern(points, points)), rank)
-        return cls(scales, points, jnp.asarray(vectors * roots, float), periods, is_geographic)
+        _, projection = leading(np.asarray(matern(points, points)), rank)
+        return cls(scales, points, jnp.asarray(projection, float), periods, is_geographic)
 
     @property
     def rank(self) -> int:
@@ -215,6 +205,7 @@ class PointFeatures(LocationFeatures):
         return matern(embed(y, self.periods, self.is_geographic) * self.rates, self.landmarks) @ self.projection
 
     def turned(self, y: Float[Array, "M d_y"], counts: Float[np.ndarray, " M"]) -> PointFeatures:
+        """Features with the same kernel that are orthogonal over locations y, which occur `counts` times."""
         h = np.asarray(self(y), np.float64)
         _, rotation = np.linalg.eigh(h.T @ (counts[:, None] * h))
         return eqx.tree_at(lambda f: f.projection, self, self.projection @ rotation)

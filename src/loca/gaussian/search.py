@@ -272,25 +272,13 @@ def table_row(trial: Trial) -> str:
 def transforms_to_try(data: Samples) -> list[Mapping[str, str]]:
     """Logarithms of positive inputs, and means and scales per location of outputs."""
     found: list[Mapping[str, str]] = []
-    of_inputs = (column for column in channels(data) if column.side == "input")
-    positive = [column.variable.name for column in of_inputs if is_positive(column.flat())]
+    inputs = ((column.variable.name, column.flat()) for column in channels(data) if column.side == "input")
+    positive = [name for name, values in inputs if np.ptp(values) > 0.0 and values.min() > 0.0]
     if positive:
         found.append(dict.fromkeys(positive, "log"))
-    if labels_per_location(data.y, len(data)) >= LABELS:
+    labels = len(data) if isinstance(data.y, Shared) else 0  # the least number at a location
+    if isinstance(data.y, Indexed):
+        labels = np.bincount(np.asarray(data.y.index).ravel(), minlength=len(data.y.points)).min()
+    if labels >= LABELS:
         found.append({variable.name: "per-location" for variable in data.outputs})
     return found
-
-
-def is_positive(values: Float[np.ndarray, " n"]) -> bool:
-    """Whether a variable is positive and not constant."""
-    return bool(np.ptp(values) > 0.0) and bool(values.min() > 0.0)
-
-
-def labels_per_location(queries: Queries, functions: int) -> int:
-    """The least number of labels at a location; 0 if functions do not share locations."""
-    match queries:
-        case Shared():
-            return functions
-        case Indexed(y, index):
-            return int(np.bincount(np.asarray(index).ravel(), minlength=len(y)).min())
-    return 0
