@@ -21,7 +21,7 @@ from loca.data import Identity, Normalization, Queries, Records, Samples, Shared
 from loca.domains import warn_outside
 from loca.models import Adaptation, Operator, Predictor, Signature, Wrapper
 from loca.parameters import count
-from loca.typing import Input, Key, Measurements, MultiInput, Numbers, PyTree, values_of, with_values
+from loca.typing import Input, Key, MultiInput, Numbers, PyTree, has_own_sensors, values_of, with_values
 
 __all__ = ["SobolIndices", "Tangent", "sobol", "tangents"]
 
@@ -144,7 +144,7 @@ def tangents(
 def directions_of(du: Numbers | MultiInput, u: Input) -> tuple[Float[Array, "N K ..."], ...]:
     """The values of directions in the order of `values_of`; raises unless there is one for each value of u."""
     fields = du.fields if isinstance(du, MultiInput) else (du,)
-    if any(isinstance(field, Measurements) for field in fields):
+    if has_own_sensors(du):
         raise ValueError("expected du as an array of changes of the measured values, got Measurements; pass du.u")
     values = [as_numbers(field, "du", "(N, K, m, d_u)", "(N, K, m)") for field in fields]  # pyright: ignore[reportArgumentType]
     if isinstance(du, MultiInput) and du.scalars is not None:

@@ -107,6 +107,11 @@ SensorLocations = Float[Array, "_ _"] | None | tuple[Float[Array, "_ _"] | None,
 """Locations of sensors; None if unknown or different for every function, a tuple of these for each field of several."""
 
 
+def has_own_sensors(u: Any) -> bool:
+    """Whether any field of an input has sensors that differ between functions."""
+    return any(isinstance(field, Measurements) for field in (u.fields if isinstance(u, MultiInput) else (u,)))
+
+
 def values_of(u: Input) -> tuple[Array, ...]:
     """The values of an input: one array with channels last, or one for each field of several, and their scalars."""
     if isinstance(u, MultiInput):

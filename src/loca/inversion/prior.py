@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from loca.data import Identity, Normalization, Records, Samples, as_input, as_numbers
 from loca.models import Operator, adapt
 from loca.parameters import Fixed
-from loca.typing import Input, Measurements, MultiInput, Numbers, values_of, with_values
+from loca.typing import Input, MultiInput, Numbers, has_own_sensors, values_of, with_values
 
 SHARE = 0.999
 """The share of the variance of the inputs that principal components explain, unless given."""
@@ -80,8 +80,7 @@ class Prior(Fixed):
         - `u`: N functions at the same sensors.
         - `share`: of the variance that the components explain.
         """
-        fields = u.fields if isinstance(u, MultiInput) else (u,)
-        if any(isinstance(field, Measurements) for field in fields):
+        if has_own_sensors(u):
             raise ValueError(
                 "principal components need values at the same sensors for every function, but every function has its "
                 "own; pass a `Prior` whose `decode` returns Measurements at sensors of your choice"

@@ -15,7 +15,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from loca.data import Chain, Normalization, PerLocation, Queries, Transform, Variable, as_input, as_numbers
-from loca.typing import Input, Measurements, MultiInput, Numbers, values_of, with_values
+from loca.typing import Input, Measurements, MultiInput, Numbers, has_own_sensors, values_of, with_values
 
 Direction = Float[Array, "m d_u"] | MultiInput
 """A change of the values of u: an array, or a `MultiInput` of arrays. `Measurements` change their values only."""
@@ -215,8 +215,7 @@ def location_derivative(operator: Differentiable, u: Input, y: Float[Array, "P d
 
 def as_direction(du: Numbers | MultiInput, u: Input) -> tuple[Array, ...]:
     """The values of a direction in the order of `values_of`; raises unless there is one for each value of u."""
-    fields = du.fields if isinstance(du, MultiInput) else (du,)
-    if any(isinstance(field, Measurements) for field in fields):
+    if has_own_sensors(du):
         raise ValueError("expected du as an array of changes of the measured values, got Measurements; pass du.u")
     values, expected = values_of(as_input(du, many=False)), values_of(u)
     if [each.shape for each in values] != [each.shape for each in expected]:

@@ -296,19 +296,10 @@ def is_leap_day(time: Time) -> Bool[np.ndarray, " N"]:
 
 def read_ncep_monthly(path: str) -> Record:
     """Read the monthly means of the months that temperature and pressure have in common."""
-    names = (
-        "air_cK",
-        "air_time",
-        "air_lat",
-        "air_lon",
-        "slp_land_cPa",
-        "slp_land_time",
-        "slp_land_lat",
-        "slp_land_lon",
-    )
-    data = _open(path, names)
-    months = (data[name].astype("datetime64[M]") for name in ("air_time", "slp_land_time"))
-    time, of_air, of_pressure = np.intersect1d(*months, return_indices=True)
+    axes = (f"{kind}_{axis}" for kind in ("air", "slp_land") for axis in ("time", "lat", "lon"))
+    data = _open(path, ("air_cK", "slp_land_cPa", *axes))
+    air, land = (data[name].astype("datetime64[M]") for name in ("air_time", "slp_land_time"))
+    time, of_air, of_pressure = np.intersect1d(air, land, return_indices=True)
     x = grid(data["air_lat"].astype(np.float64), data["air_lon"].astype(np.float64))
     y = np.stack([data["slp_land_lat"], data["slp_land_lon"]], axis=-1).astype(np.float64)
     kelvin = 273.15 + 0.01 * data["air_cK"][of_air]

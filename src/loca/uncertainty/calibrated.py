@@ -16,8 +16,8 @@ from loca.domains import area_weights
 from loca.encoders import Encoder
 from loca.models import Adaptation, AtQueries, Halves, Operator, Uncertain, Wrapper, standardized_errors
 from loca.parameters import Fixed
-from loca.typing import Input, Key
-from loca.uncertainty.familiarity import Familiarity, has_own_sensors
+from loca.typing import Input, Key, has_own_sensors
+from loca.uncertainty.familiarity import Familiarity
 
 STEPS = 1000
 """Levels are multiples of 1/1000; others are rounded up."""

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from loca.data import Normalization
 from loca.encoders import Encoder
 from loca.parameters import Fixed
-from loca.typing import Input, Measurements, MultiInput, PyTree, values_of
+from loca.typing import Input, PyTree, values_of
 
 EXPLAINED = 0.99
 """The share of the variance of the inputs that principal components explain."""
@@ -92,12 +92,6 @@ def flat(normalization: Normalization, encoder: Encoder | None, u: Input) -> Flo
     """One input function as a vector: standardized values at its sensors, or its code."""
     u = normalization.standardize_input(u)
     return jnp.concatenate([values.ravel() for values in values_of(u)]) if encoder is None else encoder(u)
-
-
-def has_own_sensors(u: Input) -> bool:
-    """Whether any field of an input has sensors that differ between functions."""
-    fields = u.fields if isinstance(u, MultiInput) else (u,)
-    return any(isinstance(field, Measurements) for field in fields)
 
 
 def warn_unfamiliar(p_values: Float[np.ndarray, " N"]) -> None:
