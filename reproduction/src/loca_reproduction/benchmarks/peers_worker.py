@@ -25,7 +25,7 @@ from loca.domains import Box
 from loca.encoders import Sensors
 from loca.metrics import relative_l2
 from loca.models import DeepONet, Operator
-from loca.parameters import trainable
+from loca.parameters import count
 from loca.positions import Harmonic
 from loca.training import Encoded, State, advance, paper_optimizer
 from loca.typing import Key
@@ -67,7 +67,7 @@ class Trainer:
         )
         self.create, self.batch_size, self.optimizer = MODELS[name], batch_size, paper_optimizer()
         model = self.create(self.train_data, key=jax.random.key(0))
-        self.parameters = sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(model, trainable(model))))
+        self.parameters = count(model)
         self.static = eqx.partition(State.start(model, self.optimizer), eqx.is_array)[1]
         self._encode = jax.jit(lambda u: jax.lax.map(model.encode, u, batch_size=256))
         self._steps = jax.jit(self._run)

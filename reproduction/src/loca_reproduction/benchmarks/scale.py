@@ -19,14 +19,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from loca.attention import Attention, Blocked, Dense, Nystrom
 from loca.data import Samples
-from loca.devices import complete, constrain
 from loca.domains import Box
 from loca.encoders import Sensors
 from loca.models import LOCA
 from loca.parameters import count as count_parameters
 from loca.rules import MonteCarlo
 from loca.training import Encoded, State, advance
-from loca.typing import Array, PyTree
 from loca_reproduction.benchmarks.step import random_functions
 from loca_reproduction.machine import in_new_process
 from loca_reproduction.settings import SETTINGS
@@ -110,7 +108,7 @@ def measure_step(attention: str, *, queries: int, nodes: int, functions: int, di
     variable, constant = eqx.partition(State.start(model, optimizer), eqx.is_array)
     batch = Encoded.of(model, samples)
 
-    def step(variable: PyTree, batch: Encoded) -> PyTree:
+    def step(variable: Any, batch: Encoded) -> Any:
         return eqx.filter(advance(eqx.combine(variable, constant), batch, optimizer)[0], eqx.is_array)
 
     compiled = jax.jit(step).lower(variable, batch).compile()
@@ -132,7 +130,7 @@ def measure_step(attention: str, *, queries: int, nodes: int, functions: int, di
     }
 
 
-def seconds_of(work: Callable[[], PyTree]) -> float:
+def seconds_of(work: Callable[[], Any]) -> float:
     """Wall-clock time of a call."""
     start = time.perf_counter()
     jax.block_until_ready(work())
@@ -143,6 +141,9 @@ def slope(x: Sequence[float | int], y: Sequence[float]) -> float:
     """The exponent of a power law y ∝ xᵖ, from a least-squares fit of the logarithms."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
+
+MESH = ("functions", "queries", "nodes")
+"""The axes of a mesh of devices."""
 
 KINDS: tuple[str, ...] = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 """The names of the collective operations of the compiler."""
@@ -192,7 +193,7 @@ def default_meshes(devices: int) -> list[dict[str, int]]:
 
 def collectives_of(setting: str, axes: Mapping[str, int], locations: int | None = None) -> Row:
     """The collective operations of one step of a setting, on a mesh of all devices of this process."""
-    mesh = complete(Mesh(np.array(jax.devices()).reshape(*axes.values()), tuple(axes)))
+    mesh = Mesh(np.array(jax.devices()).reshape([axes.get(axis, 1) for axis in MESH]), MESH)
     sizes = SETTINGS[setting]
     sizes = sizes if locations is None else dataclasses.replace(sizes, locations=locations, queries=locations)
     batch = math.lcm(sizes.batch_size, mesh.shape["functions"])  # must be divisible by the number of devices
@@ -201,12 +202,12 @@ def collectives_of(setting: str, axes: Mapping[str, int], locations: int | None 
     optimizer = optax.adam(1e-3)
     variable, constant = eqx.partition(State.start(model, optimizer), eqx.is_array)
 
-    def one(variable: PyTree, encoded: Encoded) -> tuple[PyTree, Array]:
+    def one(variable: Any, encoded: Encoded) -> tuple[Any, Any]:
         state, loss = advance(eqx.combine(variable, constant), encoded.sharded(mesh), optimizer, mesh=mesh)
-        return constrain(eqx.filter(state, eqx.is_array), mesh), loss
+        return jax.lax.with_sharding_constraint(eqx.filter(state, eqx.is_array), everywhere), loss
 
-    encoded = jax.eval_shape(lambda few: few.take(jnp.zeros(batch, jnp.int32)), Encoded.of(model, samples))
     everywhere = NamedSharding(mesh, PartitionSpec())
+    encoded = jax.eval_shape(lambda few: few.take(jnp.zeros(batch, jnp.int32)), Encoded.of(model, samples))
     shapes = jax.tree.map(
         lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=everywhere), (variable, encoded)
     )

@@ -22,7 +22,6 @@ import optax
 from loca.data import Indexed, Samples
 from loca.kernels import RBF
 from loca.models import LOCA
-from loca.parameters import Positive
 from loca.training import Encoded, State, advance
 from loca.typing import Key
 from loca_reproduction.settings import SETTINGS, Setting
@@ -56,12 +55,11 @@ def random_functions(setting: Setting, key: Key, count: int) -> Samples:
 def parameters_of(model: LOCA) -> dict[str, Any]:
     """The trainable parameters of a model as plain lists of arrays."""
     assert isinstance(model.k, RBF)
-    assert isinstance(model.k.rate, Positive)
     nets = {"q": model.q, "g": model.g, "f": model.f}
     params: dict[str, Any] = {
         name: [(w + 0.0, b + 0.0) for w, b in zip(net.weights, net.biases, strict=True)] for name, net in nets.items()
     }
-    return params | {"log_rate": model.k.rate.log + 0.0}
+    return params | {"log_rate": jnp.log(model.k.rate())}
 
 
 class RepeatedStep:

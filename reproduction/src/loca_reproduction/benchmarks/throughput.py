@@ -20,13 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from loca.attention import expectation
 from loca.data import Labeled, Samples, Store, Variable, stream
 from loca.domains import Box
 from loca.encoders import Sensors
 from loca.models import LOCA
 from loca.prediction import QueryGrid, predict_to
-from loca.problems import Problem, generate, generators, grid
+from loca.problems import Problem, generate
 from loca.rules import QuasiMonteCarlo
 from loca.typing import Key
 from loca_reproduction.machine import in_new_process
@@ -72,7 +71,8 @@ def measure_prediction(queries: int = 10_000, many: int = 1_000_000, nodes: int 
     many_megabytes = peak_megabytes() - before
 
     first = many_y[: min(many, 2 * queries)]
-    at_once = model.normalization.restore_output(expectation(model.weights(first), model.features(u)))
+    channels = zip(model.weights(first), model.features(u), strict=True)
+    at_once = model.normalization.restore_output(jnp.stack([phi @ v for phi, v in channels], axis=-1))
     y = many_y[:queries]
     frozen = eqx.filter_jit(model.at(y))
     full_ms, frozen_ms = median_times(lambda: evaluate(model, u, y), lambda: frozen(u))
@@ -202,7 +202,7 @@ class Noise(Problem):
     @property
     def x(self) -> Float[np.ndarray, "m 2"]:
         axis = np.linspace(0.0, 1.0, SIDE)
-        return grid(axis, axis)
+        return np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
 
     @property
     def y(self) -> Float[np.ndarray, "M 2"]:
@@ -217,7 +217,8 @@ class Noise(Problem):
         return tuple(Variable(f"s{i}") for i in range(1, CHANNELS))
 
     def pairs(self, key: Key, rows: Sequence[int]) -> tuple[Float[np.ndarray, "B m d_u"], Float[np.ndarray, "B M d_s"]]:
-        values = np.stack([generator.random((SIDE**2, CHANNELS)) for generator in generators(key, rows)])
+        seed = np.asarray(jax.random.key_data(key)).tolist()
+        values = np.stack([np.random.default_rng([*seed, row]).random((SIDE**2, CHANNELS)) for row in rows])
         return values[..., :1], values[..., 1:]
 
 
