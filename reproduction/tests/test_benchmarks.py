@@ -63,7 +63,7 @@ def test_command_prints_json():
     )
     assert result.exit_code == 0, result.output
     figures = json.loads(result.output)
-    assert figures["keys"]() >= FIGURES
+    assert figures.keys() >= FIGURES
     assert figures["setting"] == "antiderivative"
     assert figures["loss_ours"] == pytest.approx(figures["loss_bare"], rel=1e-5)
     assert figures["speedup_over_paper_layout"] > 2

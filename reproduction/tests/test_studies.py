@@ -19,7 +19,7 @@ import pytest
 import loca
 from loca.data import Variable
 from loca.evaluation import Report
-from loca.problems import Antiderivative, Darcy, MechanicalMNIST
+from loca.problems import Antiderivative, Darcy, MechanicalMNIST, generate
 from loca.saving import inspect
 from loca_reproduction.claims import CLAIMS, Preset, Reproduction, Results
 from loca_reproduction.claims.claim import RESULT_FILE
@@ -115,13 +115,19 @@ def test_noise_is_where_the_source_puts_it(tmp_path):
             assert np.std(samples.u - u) == pytest.approx(noise, rel=0.3)
 
 
-@pytest.mark.full
-def test_runs_that_need_the_same_functions_wait_for_one_of_them_to_compute_them(tmp_path):
-    problem = Antiderivative(sensors=20, queries=5)
-    count = MIN_CACHED_BLOCKS * problem.block + 1
-    with pytest.warns(UserWarning, match="waiting for it"), ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(lambda _: draw(problem, count, 0, tmp_path), range(2))
+def test_runs_that_need_the_same_functions_wait_for_one_of_them_to_compute_them(tmp_path, monkeypatch):
+    generated = []
+
+    def generate_alone(*arguments, workers, **options):
+        generated.append(arguments)
+        return generate(*arguments, **options)
+
+    monkeypatch.setattr("loca_reproduction.sources.generate", generate_alone)
+    count = MIN_CACHED_BLOCKS * SUMS.block + 1
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: draw(SUMS, count, 0, tmp_path), range(2))
     np.testing.assert_array_equal(first.s, second.s)
+    assert len(generated) == 1
 
 
 @pytest.mark.full

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 import loca
 from loca.attention import Uncoupled
@@ -54,7 +55,7 @@ def mean_field(data: RunData) -> Operator:
 
 def ridge(data: RunData) -> Operator:
     """Ridge regression; validation functions choose the number of components and the penalty."""
-    most = min(len(data.train), data.train.u[0].size)
+    most = min(len(data.train), np.size(data.train.u) // len(data.train))
     possible = [k for k in COMPONENTS if k <= most] or [most]
     models = Regression.fits(data.train, possible, STRENGTHS)
     return min(models, key=lambda model: mean_error(model, data.validation))

@@ -149,7 +149,8 @@ class Example:
         """The example that `to_json` described."""
         inputs, outputs = (tuple(Variable(**v) for v in content[which]) for which in ("inputs", "outputs"))
         arrays = {name: jnp.array(values) for name, values in (content["once"] | content["each"]).items()}
-        samples = Samples(**arrays, domain=domain_from_json(content["domain"]), inputs=inputs, outputs=outputs)
+        about = {"domain": domain_from_json(content["domain"]), "inputs": inputs, "outputs": outputs}
+        samples = Samples(**{**arrays, **about})
         return cls(samples, {name: jnp.array(values) for name, values in content["answers"].items()})
 
     def figure(self) -> Figure:
