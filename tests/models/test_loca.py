@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from loca.attention import Blocked, Uncoupled, expectation
-from loca.data import Free, Indexed, Normalization, Samples, Shared
+from loca.data import Free, Indexed, Samples, Shared
 from loca.domains import Box, Sphere, Torus
 from loca.encoders import Projection, Scattering1D, Scattering2D, Sensors, Standardized
 from loca.models import LOCA, DeepONet, encode_functions, operator
 from loca.models.default_encoders import modes_within
 from loca.parameters import trainable
-from loca.rules import MonteCarlo, OwnQueries, QuasiMonteCarlo
+from loca.rules import MonteCarlo, OwnQueries
 from loca.typing import Measurements
 
 
@@ -63,16 +63,6 @@ def test_weights_lie_on_the_simplex(getkey, domain):
     assert phi.shape == (2, 50, 7)
     assert (phi >= 0).all()
     assert np.allclose(phi.sum(axis=-1), 1.0, atol=1e-6)
-
-
-def test_predictions_are_bounded_by_the_features(getkey):
-    """An expectation lies between the least and the greatest feature, for every query and channel."""
-    samples = data(getkey())
-    loca = dataclasses.replace(model(samples), normalization=Normalization.identity(1, 2))
-    v = loca.features(samples.u[0])
-    s = loca(samples.u[0], samples.domain.sample(getkey(), 100))
-    assert (s >= v.min(axis=1) - 1e-6).all()
-    assert (s <= v.max(axis=1) + 1e-6).all()
 
 
 @pytest.mark.parametrize(
@@ -181,19 +171,6 @@ def test_many_queries_in_blocks_equal_the_whole(getkey, monkeypatch):
         assert jnp.allclose(in_blocks(loca, samples.u, y), whole, rtol=1e-5)
 
 
-def test_gradients_reach_the_input_function_and_the_query(getkey):
-    """Derivatives in u and y are those of finite differences."""
-    with jax.enable_x64(True):
-        samples = data(getkey())
-        loca = model(samples)
-        u, y, h = samples.u[0], samples.y.points[:1], 1e-6
-        value = jax.jit(lambda u, y: loca(u, y)[0, 0])
-        du, dy = jax.jit(jax.grad(value, argnums=(0, 1)))(u, y)
-        step_u, step_y = jax.random.normal(getkey(), u.shape), jax.random.normal(getkey(), y.shape)
-        slope = (value(u + h * step_u, y + h * step_y) - value(u - h * step_u, y - h * step_y)) / (2 * h)
-        assert float(slope) == pytest.approx(float(jnp.sum(du * step_u) + jnp.sum(dy * step_y)), rel=1e-6)
-
-
 def test_a_linear_path_adds_a_product_with_the_codes(getkey):
     """Zero before training, it changes nothing; then v = f(𝒟(u)) + Wᵀ𝒟(u)."""
     samples = data(getkey())
@@ -205,21 +182,6 @@ def test_a_linear_path_adds_a_product_with_the_codes(getkey):
     w = jax.random.normal(getkey(), (16, 14))
     found = codes_and_features(dataclasses.replace(linear, linear=w), samples.u[0])[1]
     np.testing.assert_allclose(found, v + (np.asarray(codes) @ np.asarray(w)).reshape(2, 7), rtol=1e-5, atol=1e-5)
-
-
-def test_one_compilation_for_many_functions(getkey):
-    samples = data(getkey())
-    traces = []
-
-    @eqx.filter_jit
-    def evaluate(loca, u, y):
-        traces.append(1)
-        return loca(u, y)
-
-    loca = model(samples)
-    for u in samples.u:
-        evaluate(loca, u, samples.y.points)
-    assert len(traces) == 1
 
 
 def test_create_reads_sizes_and_parts_off_the_data(getkey):
@@ -272,18 +234,6 @@ def test_codes_of_own_sensors_are_standardized_and_modes_are_at_most_half_the_se
     np.testing.assert_allclose(codes[:, seen].std(axis=0), 1.0, rtol=1e-3)
     assert (codes[:, ~seen].std(axis=0) < 1.0).all()
     assert not any(jax.tree.leaves(trainable(model.encoder)))
-
-
-@pytest.mark.full
-def test_a_cloud_in_four_dimensions_chooses_a_projection_and_a_rule(getkey):
-    x = jax.random.uniform(getkey(), (2, 200, 4))
-    u = Measurements(x[..., :1], x, jnp.ones((2, 200), bool))
-    samples = Samples(u, jax.random.uniform(getkey(), (2, 5, 4)), jnp.ones((2, 5, 1)))
-    small = dict.fromkeys(("lift_widths", "proposal_widths", "feature_widths"), (8,))
-    model = LOCA.create(samples, key=getkey(), **small)
-    assert model.encoder.encoder.modes == (3, 3, 3, 3)  # 81 of at most 100; one more along any makes 108
-    assert isinstance(model.rule, QuasiMonteCarlo)
-    assert predict(model, u, samples.y).shape == (2, 5, 1)
 
 
 def test_modes_are_shared_among_the_dimensions():

@@ -6,8 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import loca
-from loca.data import Free, Indexed, Normalization, Samples, Shared, Variable
+from loca.data import Free, Indexed, Normalization, Samples, Variable
 from loca.domains import Torus
 from loca.encoders import Sensors
 from loca.models import (
@@ -131,25 +130,6 @@ def test_blocks_and_operators_of_the_same_sizes_are_compiled_once():
         for rows in (slice(0, 5), slice(5, 7)):
             in_blocks(data.u[rows], data.y)
     assert len(traced) == 1
-
-
-def test_a_file_keeps_the_signature(tmp_path):
-    data = waves()
-    model = MODELS["fno"](data)
-    loca.save(model, tmp_path / "model.safetensors")
-    again = loca.load(tmp_path / "model.safetensors")
-    assert again.domain == data.domain
-    assert jnp.array_equal(again.sensors, data.x)
-    assert (again.inputs, again.outputs) == (data.inputs, data.outputs)
-
-
-def test_an_operator_from_outside_is_trained_and_evaluated():
-    data = waves()
-    model, _ = loca.fit(MODELS["outside"](data), data, steps=3, batch_size=5)
-    assert float(model.c) != 2.0
-    assert model.domain == data.domain
-    assert np.isfinite(loca.evaluate(model, data, batch_size=5).errors["rmse"]).all()
-    assert np.isfinite(model.predict(data.u, Shared(data.y.points[:3]))).all()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from loca.data import Identity, Log, Normalization, Samples, Variable
 from loca.domains import Box
 from loca.inversion import Prior
 from loca.losses import mean_squared
-from loca.models import LOCA, DeepONet, Operator, Regression, Signature
+from loca.models import LOCA, Operator, Regression, Signature
 from loca.sensitivity import SobolIndices, Tangent, sobol, tangents
 from loca.training import Encoded
 from loca.typing import Measurements, MultiInput, values_of
@@ -165,16 +165,6 @@ def test_what_cannot_be_trained_with_derivatives_is_refused():
         tangents(Regression.fit(data), data, du, ds)
     with pytest.raises(ValueError, match="Ensemble has an objective of its own"):
         tangents(loca.Ensemble.of([model, dataclasses.replace(model, c=2.0 * model.c)]), data, du, ds)
-
-
-@pytest.mark.full
-def test_a_tangent_operator_is_saved_and_loaded(tmp_path):
-    data, du, ds = quadratic(7)
-    model = DeepONet.create(data, key=KEY, num_features=2, branch_widths=(3,), trunk_widths=(3,))
-    tangent, pairs = tangents(model, data, du, ds)
-    loca.save(tangent, tmp_path / "model.safetensors", data=pairs)
-    loaded = loca.load(tmp_path / "model.safetensors")
-    np.testing.assert_array_equal(loaded.predict(pairs.u, Y), tangent.predict(pairs.u, Y))
 
 
 # ---- Sobol indices ---------------------------------------------------------------------------------------------------

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
@@ -13,7 +12,16 @@ from loca.data import Indexed, Records, Samples, Shared
 from loca.evaluation.measures import OF_ERROR_BARS, Measuring
 from loca.evaluation.report import RELIABILITY_LEVELS, Report
 from loca.metrics import crps
-from loca.models import LEVEL, Adaptation, Operator, Predictor, Uncertain, predict_error_bars, standardized_errors
+from loca.models import (
+    LEVEL,
+    Adaptation,
+    Operator,
+    Predictor,
+    Uncertain,
+    blocks,
+    predict_error_bars,
+    standardized_errors,
+)
 
 
 class ErrorBarMeasuring:
@@ -179,15 +187,6 @@ def mean_field(data: Samples | Records, batch_size: int = BLOCK) -> Float[np.nda
             "compute the mean field from data with more labels"
         )
     return total / count
-
-
-def blocks(data: Samples | Records, size: int) -> Iterator[Samples]:
-    """All functions in order, `size` at a time; the last block may be smaller."""
-    if size < 1:
-        raise ValueError(f"a block needs at least one function, got batch_size={size} and {len(data)} functions")
-    for start in range(0, len(data), size):
-        stop = min(start + size, len(data))
-        yield data.load(slice(start, stop)) if isinstance(data, Records) else data.take(jnp.arange(start, stop))
 
 
 def join(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -25,6 +25,7 @@ from loca.models.operator import Wrapper as Wrapper
 from loca.models.predictor import Predictor as Predictor
 from loca.models.predictor import TilePredictor as TilePredictor
 from loca.models.predictor import at_queries as at_queries
+from loca.models.predictor import blocks as blocks
 from loca.models.predictor import encode_functions as encode_functions
 from loca.models.predictor import mean_error as mean_error
 from loca.models.predictor import predict as predict

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from loca.attention import Channels
 from loca.data import Normalization, Samples, TransformNames
 from loca.encoders import Encoder
-from loca.models.default_encoders import default_sensors
+from loca.models.default_encoders import default_encoder
 from loca.models.operator import SeparableOperator
 from loca.models.signature import Signature
 from loca.nets import MLP
@@ -59,7 +59,7 @@ class DeepONet(SeparableOperator):
         - `transforms`: of variables, by name, or "auto"; see `loca.data.TransformNames`.
         """
         normalization = Normalization.fit(data, transforms)
-        encoder = encoder if encoder is not None else default_sensors(data, normalization)
+        encoder = encoder if encoder is not None else default_encoder(data, normalization, of_sensors=True)
         position = position if position is not None else position_on(data.domain)
         branch_key, trunk_key = jax.random.split(key)
         outputs = num_features * data.output_size

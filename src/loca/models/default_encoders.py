@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -19,7 +18,7 @@ from loca.encoders import (
     Sensors,
     Standardized,
 )
-from loca.typing import Input, Measurements, MultiInput
+from loca.typing import Field, Measurements, MultiInput
 
 AVERAGES = 31
 """The least number of local averages of a curve: what the paper's 4 scales leave of its 500 sensors. Finer scales lose
@@ -31,42 +30,33 @@ PROJECTION_MODES = {1: 32, 2: 64, 3: 125}
 MANY_DIMENSIONS = 10
 """Dimensions up to which a projection has at least two cosines along each: 2¹⁰ = 1024 of them."""
 
-Place = Float[Array, "m d_x"] | None
 
+def default_encoder(data: Samples, normalization: Normalization, *, of_sensors: bool = False) -> Encoder:
+    """Scattering on a one- or two-dimensional grid, as in the paper, and the values at the sensors otherwise.
 
-def default_encoder(data: Samples, normalization: Normalization) -> Encoder:
-    """Scattering on a one- or two-dimensional grid, as in the paper.
+    A projection if every function has its own sensors. Several inputs have one encoder each, and codes are joined. The
+    codes of projections and of several inputs are standardized.
 
-    A projection if every function has its own sensors; the values at the sensors otherwise. Several inputs have one
-    encoder each, and codes are joined. The codes of projections and of several inputs are standardized.
+    **Arguments:**
+
+    - `data`, `normalization`: of the model.
+    - `of_sensors`: take the values at the sensors and harmonic features of them instead of scattering.
     """
-    return assemble(data, normalization, field_encoder)
-
-
-def default_sensors(data: Samples, normalization: Normalization) -> Encoder:
-    """The values at the sensors and harmonic features of them; a projection if every function has its own sensors."""
-    return assemble(data, normalization, harmonic_encoder)
-
-
-def assemble(data: Samples, normalization: Normalization, choose: Callable[[Input, Place], Encoder]) -> Encoder:
-    """The encoders that `choose` returns for the fields of the data."""
+    fields = [field_encoder(u, x, of_sensors) for u, x in data.fields]
+    encoder = fields[0]
     if isinstance(data.u, MultiInput):
-        assert isinstance(data.x, tuple)
-        fields = [choose(u, x) for u, x in zip(data.u.fields, data.x, strict=True)]
-        encoder: Encoder = Joined(fields, 0 if data.u.scalars is None else data.u.scalars.shape[-1])
-    else:
-        assert not isinstance(data.x, tuple)
-        encoder = choose(data.u, data.x)
-        if not isinstance(data.u, Measurements):
-            return encoder
-    return Standardized.fit(encoder, normalization.standardize_input(data.u))
+        encoder = Joined(fields, 0 if data.u.scalars is None else data.u.scalars.shape[-1])
+    if isinstance(data.u, Measurements | MultiInput):
+        return Standardized.fit(encoder, normalization.standardize_input(data.u))
+    return encoder
 
 
-def field_encoder(u: Input, x: Place) -> Encoder:
-    """Scattering, projection or sensors, for one field."""
+def field_encoder(u: Field, x: Float[Array, "m d_x"] | None, of_sensors: bool) -> Encoder:
+    """The encoder of one field."""
     if isinstance(u, Measurements):
         return projection(u)
-    assert not isinstance(u, MultiInput)
+    if of_sensors:
+        return HarmonicSensors(u.shape[1], u.shape[-1], num_frequencies=2)
     shape = None if x is None else grid_shape(x)
     match shape:
         case (length,) if length >= 2 * AVERAGES:
@@ -75,14 +65,6 @@ def field_encoder(u: Input, x: Place) -> Encoder:
         case (_, _) if min(shape) >= 8:
             return Scattering2D.create(shape=shape, scales=1, angles=8, channels=u.shape[-1])
     return Sensors(u.shape[1], u.shape[-1])
-
-
-def harmonic_encoder(u: Input, x: Place) -> Encoder:
-    """Harmonic features of the values at the sensors, or a projection, for one field."""
-    if isinstance(u, Measurements):
-        return projection(u)
-    assert not isinstance(u, MultiInput)
-    return HarmonicSensors(u.shape[1], u.shape[-1], num_frequencies=2)
 
 
 def projection(u: Measurements) -> Projection:

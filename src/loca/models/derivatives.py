@@ -1,10 +1,12 @@
-"""Derivatives of operators, by automatic differentiation."""
+"""Derivatives of operators, by automatic differentiation, with all transforms and the normalization inside.
+
+Derivatives with respect to u are those with respect to its values at the sensors. They are computed in double precision
+and rounded, except in functions that JAX is compiling or mapping.
+"""
 
 from __future__ import annotations
 
-import abc
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -14,7 +16,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from loca.data import Chain, Normalization, PerLocation, Queries, Transform, Variable, as_input, as_numbers
+from loca.data import Chain, PerLocation, Transform, as_input
 from loca.typing import Input, Measurements, MultiInput, Numbers, has_own_sensors, values_of, with_values
 
 Direction = Float[Array, "m d_u"] | MultiInput
@@ -27,114 +29,8 @@ Functional = Callable[[OutputFunction], Float[Array, ""]]
 """A number from an output function, such as `lambda s: s(y).mean()`."""
 
 
-class Differentiable(eqx.Module):
-    """Derivatives of F in the units of the data, with all transforms and the normalization inside.
-
-    As in a call of the operator, u is one function and y are its queries; for many functions map with `jax.vmap`.
-    Derivatives with respect to u are those with respect to its values at the sensors. Inner products are plain sums,
-    ⟨a, b⟩ = Σ a·b, over sensors or queries and channels. If both have quadrature weights w, then ds·w_y instead of ds,
-    and a result divided by w_x, make the inner products those of L².
-
-    Derivatives are computed in double precision and rounded, except in functions that JAX is compiling or mapping.
-    """
-
-    normalization: eqx.AbstractVar[Normalization]
-
-    @property
-    @abc.abstractmethod
-    def inputs(self) -> tuple[Variable, ...]:
-        """Names and units of the channels of u."""
-
-    @property
-    @abc.abstractmethod
-    def is_pointwise(self) -> bool:
-        """Whether the prediction at a query is independent of the other queries."""
-
-    @abc.abstractmethod
-    def __call__(self, u: Numbers | Measurements | MultiInput, y: Numbers) -> Float[Array, "P d_s"]:
-        """F(u)(y) for one function."""
-
-    @abc.abstractmethod
-    def _checked(self, u: Numbers | Measurements | MultiInput, y: Numbers) -> tuple[Input, Queries]:
-        """One function and its queries as arrays; raises or warns if they do not suit the operator."""
-
-    def jvp(
-        self, u: Numbers | Measurements | MultiInput, du: Numbers | MultiInput, y: Numbers
-    ) -> Float[Array, "P d_s"]:
-        """DF(u)du = d/dt F(u + t du)(y) at t = 0, the derivative in the direction du.
-
-        **Arguments:**
-
-        - `u`, `y`: as in a call of the operator.
-        - `du`: one value for each value of u: an array, or `MultiInput` with an array for each field. With
-          `Measurements`, du has the values at their locations, which do not change.
-        """
-        u, queries = self._checked(u, y)
-        return directional(self, u, as_direction(du, u), queries.points)
-
-    def vjp(self, u: Numbers | Measurements | MultiInput, ds: Numbers, y: Numbers) -> Direction:
-        """DF(u)*ds, the adjoint of `jvp`: ⟨DF(u)du, ds⟩ = ⟨du, DF(u)*ds⟩ for all du.
-
-        **Arguments:**
-
-        - `u`, `y`: as in a call of the operator.
-        - `ds`: values (P, d_s) at the queries, or (P,) for one channel.
-        """
-        u, queries = self._checked(u, y)
-        ds, channels = as_numbers(ds, "ds", "(P, d_s)", "(P,)"), len(self.normalization.s_shift)
-        if ds.shape != (queries.count, channels):
-            raise ValueError(
-                f"ds has shape {ds.shape}, but there are {queries.count} queries and {channels} output channels; "
-                "pass one value for each"
-            )
-        return adjoint(self, u, ds, queries.points)
-
-    def gradient(self, functional: Functional) -> Callable[[Numbers | Measurements | MultiInput], Direction]:
-        """u ↦ ∇J(F(u)), the gradient with respect to the values of u of a functional J of the output function.
-
-        `operator.gradient(lambda s: s(y).mean())(u)` is the gradient of the mean over the queries y.
-
-        **Arguments:**
-
-        - `functional`: J, from the function s to one number, with functions of `jax.numpy`. s(y) are values (P, d_s).
-        """
-
-        def gradient(u: Numbers | Measurements | MultiInput) -> Direction:
-            u = as_input(u, many=False)
-            self.normalization.check_input(u, self.inputs)
-            return gradient_of(self, u, functional)
-
-        return gradient
-
-    def dy(self, u: Numbers | Measurements | MultiInput, y: Numbers) -> Float[Array, "P d_s d_y"]:
-        """∂F(u)(y)/∂y: the derivative of each channel with respect to each coordinate of the location.
-
-        Operators that interpolate on a grid, such as `FNO`, have the derivative of the interpolation.
-
-        **Arguments:**
-
-        - `u`, `y`: as in a call of the operator.
-        """
-        if not self.is_pointwise:
-            raise ValueError(
-                "the prediction of this operator at a query depends on the other queries, so it has no derivative with "
-                "respect to y; use another rule than OwnQueries"
-            )
-        if any(map(has_jumps, self.normalization.s_transforms)):
-            raise ValueError(
-                "the outputs are standardized by the mean and scale of the nearest location of the training data, so "
-                "predictions have jumps between locations; use another transform than `per-location` for dF/dy"
-            )
-        u, queries = self._checked(u, y)
-        found = location_derivative(self, u, queries.points)
-        if not isinstance(found, Tracer) and not jnp.any(found):
-            warnings.warn(
-                f"∂F(u)/∂y is zero at all {queries.count} queries; {type(self).__name__} is constant near them, such "
-                "as an operator that predicts the value at the nearest location of the training data",
-                stacklevel=2,
-            )
-        return found
-
+F = Callable[..., Array]
+"""An operator."""
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -172,22 +68,20 @@ def widened(leaf: Any) -> Any:
 
 
 @precise
-def directional(
-    operator: Differentiable, u: Input, du: tuple[Array, ...], y: Float[Array, "P d_y"]
-) -> Float[Array, "P d_s"]:
+def directional(operator: F, u: Input, du: tuple[Array, ...], y: Float[Array, "P d_y"]) -> Float[Array, "P d_s"]:
     """DF(u)du."""
     return jax.jvp(lambda values: operator(with_values(u, values), y), (values_of(u),), (du,))[1]
 
 
 @precise
-def adjoint(operator: Differentiable, u: Input, ds: Float[Array, "P d_s"], y: Float[Array, "P d_y"]) -> Direction:
+def adjoint(operator: F, u: Input, ds: Float[Array, "P d_s"], y: Float[Array, "P d_y"]) -> Direction:
     """DF(u)*ds."""
     s, transpose = jax.vjp(lambda values: operator(with_values(u, values), y), values_of(u))
     return direction_from(u, transpose(ds.astype(s.dtype))[0])
 
 
 @precise
-def gradient_of(operator: Differentiable, u: Input, functional: Functional) -> Direction:
+def gradient_of(operator: F, u: Input, functional: Functional) -> Direction:
     """∇J(F(u))."""
 
     def number(values: tuple[Array, ...]) -> Float[Array, ""]:
@@ -204,7 +98,7 @@ def gradient_of(operator: Differentiable, u: Input, functional: Functional) -> D
 
 
 @precise
-def location_derivative(operator: Differentiable, u: Input, y: Float[Array, "P d_y"]) -> Float[Array, "P d_s d_y"]:
+def location_derivative(operator: F, u: Input, y: Float[Array, "P d_y"]) -> Float[Array, "P d_s d_y"]:
     """∂F(u)(y)/∂y of a pointwise operator: all queries move at once, along one coordinate after the other."""
 
     def along(axis: Float[Array, " d_y"]) -> Float[Array, "P d_s"]:

@@ -31,6 +31,9 @@ from loca.typing import Input, Key, Measurements, MultiInput, values_of
 MODES = 12
 """Frequencies along each axis unless given, at most."""
 
+PROJECTION_WIDTH = 128
+"""Hidden channels of P."""
+
 
 class FNO(Operator):
     """F(u) = P ∘ L_T ∘ σ ∘ … ∘ σ ∘ L₁ ∘ Q (u, y) on a grid, and by multilinear interpolation elsewhere.
@@ -56,9 +59,7 @@ class FNO(Operator):
         modes: int | Sequence[int],
         width: int = 32,
         depth: int = 4,
-        projection_width: int = 128,
         padding: int | Sequence[int] = 0,
-        activation: Callable[[Array], Array] = jax.nn.gelu,
         signature: Signature | None = None,
         key: Key,
     ):
@@ -71,9 +72,7 @@ class FNO(Operator):
         - `modes`: frequencies m kept along each axis, one number for all axes or one for each.
         - `width`: number of hidden channels w.
         - `depth`: T, the number of spectral layers.
-        - `projection_width`: hidden channels of P.
         - `padding`: zeros appended along each axis, for functions that are not periodic.
-        - `activation`: σ.
         - `signature`: of the data that the operator is made for, if known.
         - `key`: random key for the initial weights.
         """
@@ -87,10 +86,8 @@ class FNO(Operator):
         self.grid = grid
         self.lift = MLP((channels, width), key=lift_key)
         self.layers = tuple(SpectralLayer(modes, width, key=k) for k in keys)
-        self.project = MLP(
-            (width, projection_width, len(normalization.s_shift)), activation=activation, key=project_key
-        )
-        self.activation = activation
+        self.project = MLP((width, PROJECTION_WIDTH, len(normalization.s_shift)), key=project_key)
+        self.activation = jax.nn.gelu
         self.signature = signature
 
     @classmethod

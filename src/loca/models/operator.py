@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -28,7 +29,16 @@ from loca.data import (
 )
 from loca.domains import Domain, warn_outside
 from loca.encoders import Encoder
-from loca.models.derivatives import Differentiable
+from loca.models.derivatives import (
+    Direction,
+    Functional,
+    adjoint,
+    as_direction,
+    directional,
+    gradient_of,
+    has_jumps,
+    location_derivative,
+)
 from loca.models.signature import Signature
 from loca.typing import Input, Measurements, MultiInput, Numbers, PyTree, SensorLocations
 
@@ -69,7 +79,7 @@ class Function(eqx.Module):
         return hash((type(self), *((array.shape, array.dtype) for array in arrays)))
 
 
-class Operator(Function, Differentiable):
+class Operator(Function):
     """F : u ↦ s, from input functions to output functions that can be evaluated anywhere.
 
     An evaluation has two steps, so that training performs the first only once: `encode` contains everything that
@@ -82,7 +92,7 @@ class Operator(Function, Differentiable):
 
     normalization: eqx.AbstractVar[Normalization]
     signature: Signature | None = eqx.field(default=None, kw_only=True)
-    """What the operator was made for; None if unknown, as for model files of version 0.1."""
+    """What the operator was made for; None if unknown."""
 
     @abc.abstractmethod
     def encode(self, u: Input) -> Float[Array, ...]:
@@ -175,6 +185,89 @@ class Operator(Function, Differentiable):
         """
         u, queries = self._checked(u, queries, many=True)
         return self.normalization.at(queries).restore(self.respond(self._encode_many(u), queries))
+
+    def jvp(
+        self, u: Numbers | Measurements | MultiInput, du: Numbers | MultiInput, y: Numbers
+    ) -> Float[Array, "P d_s"]:
+        """DF(u)du = d/dt F(u + t du)(y) at t = 0, the derivative in the direction du.
+
+        For many functions map with `jax.vmap`. It is computed in double precision and rounded, except in functions that
+        JAX is compiling or mapping; so are the other derivatives.
+
+        **Arguments:**
+
+        - `u`, `y`: as in a call of the operator.
+        - `du`: one value for each value of u: an array, or `MultiInput` with an array for each field. With
+          `Measurements`, du has the values at their locations, which do not change.
+        """
+        u, queries = self._checked(u, y)
+        return directional(self, u, as_direction(du, u), queries.points)
+
+    def vjp(self, u: Numbers | Measurements | MultiInput, ds: Numbers, y: Numbers) -> Direction:
+        """DF(u)*ds, the adjoint of `jvp`: ⟨DF(u)du, ds⟩ = ⟨du, DF(u)*ds⟩ for all du.
+
+        Inner products are plain sums, ⟨a, b⟩ = Σ a·b, over sensors or queries and channels. If both have quadrature
+        weights w, then ds·w_y instead of ds, and a result divided by w_x, make the inner products those of L².
+
+        **Arguments:**
+
+        - `u`, `y`: as in a call of the operator.
+        - `ds`: values (P, d_s) at the queries, or (P,) for one channel.
+        """
+        u, queries = self._checked(u, y)
+        ds, channels = as_numbers(ds, "ds", "(P, d_s)", "(P,)"), len(self.normalization.s_shift)
+        if ds.shape != (queries.count, channels):
+            raise ValueError(
+                f"ds has shape {ds.shape}, but there are {queries.count} queries and {channels} output channels; "
+                "pass one value for each"
+            )
+        return adjoint(self, u, ds, queries.points)
+
+    def gradient(self, functional: Functional) -> Callable[[Numbers | Measurements | MultiInput], Direction]:
+        """u ↦ ∇J(F(u)), the gradient with respect to the values of u of a functional J of the output function.
+
+        `operator.gradient(lambda s: s(y).mean())(u)` is the gradient of the mean over the queries y.
+
+        **Arguments:**
+
+        - `functional`: J, from the function s to one number, with functions of `jax.numpy`. s(y) are values (P, d_s).
+        """
+
+        def gradient(u: Numbers | Measurements | MultiInput) -> Direction:
+            u = as_input(u, many=False)
+            self.normalization.check_input(u, self.inputs)
+            return gradient_of(self, u, functional)
+
+        return gradient
+
+    def dy(self, u: Numbers | Measurements | MultiInput, y: Numbers) -> Float[Array, "P d_s d_y"]:
+        """∂F(u)(y)/∂y: the derivative of each channel with respect to each coordinate of the location.
+
+        Operators that interpolate on a grid, such as `FNO`, have the derivative of the interpolation.
+
+        **Arguments:**
+
+        - `u`, `y`: as in a call of the operator.
+        """
+        if not self.is_pointwise:
+            raise ValueError(
+                "the prediction of this operator at a query depends on the other queries, so it has no derivative with "
+                "respect to y; use another rule than OwnQueries"
+            )
+        if any(map(has_jumps, self.normalization.s_transforms)):
+            raise ValueError(
+                "the outputs are standardized by the mean and scale of the nearest location of the training data, so "
+                "predictions have jumps between locations; use another transform than `per-location` for dF/dy"
+            )
+        u, queries = self._checked(u, y)
+        found = location_derivative(self, u, queries.points)
+        if not isinstance(found, Tracer) and not jnp.any(found):
+            warnings.warn(
+                f"∂F(u)/∂y is zero at all {queries.count} queries; {type(self).__name__} is constant near them, such "
+                "as an operator that predicts the value at the nearest location of the training data",
+                stacklevel=2,
+            )
+        return found
 
     def _checked(
         self, u: Numbers | Measurements | MultiInput, y: Queries | Numbers, *, many: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from loca.data import Queries, Samples, Shared
+from loca.data import Queries, Records, Samples, Shared
 from loca.devices import complete, constrain, place, shard_functions
 from loca.metrics import relative_l2
 from loca.models.align import adapt
@@ -107,13 +107,21 @@ class Predictor:
         return np.asarray(s)[:count]
 
 
+def blocks(data: Samples | Records, size: int) -> Iterator[Samples]:
+    """All functions in order, `size` at a time; the last block may be smaller."""
+    if size < 1:
+        raise ValueError(f"a block needs at least one function, got batch_size={size} and {len(data)} functions")
+    for start in range(0, len(data), size):
+        stop = min(start + size, len(data))
+        yield data.load(slice(start, stop)) if isinstance(data, Records) else data.take(jnp.arange(start, stop))
+
+
 def mean_error(operator: Operator, data: Samples) -> float:
     """The mean relative L2 error over functions and channels, except those that are zero everywhere."""
     data = adapt(operator, data)
     predict = Predictor(operator, data.y, min(BLOCK, len(data)))
     errors = []
-    for start in range(0, len(data), BLOCK):
-        block = data.take(jnp.arange(start, min(start + BLOCK, len(data))))
+    for block in blocks(data, BLOCK):
         s = np.asarray(block.s)
         errors.append(relative_l2(predict(block.u, block.y), s)[(s != 0.0).any(axis=1)])
     return float(np.mean(np.concatenate(errors)))

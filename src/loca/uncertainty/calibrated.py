@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from loca.data import Normalization, Queries, Records, Samples
 from loca.domains import area_weights
 from loca.encoders import Encoder
-from loca.models import Adaptation, AtQueries, Halves, Operator, Uncertain, Wrapper, standardized_errors
+from loca.models import Adaptation, AtQueries, Halves, Operator, Uncertain, Wrapper, blocks, standardized_errors
 from loca.parameters import Fixed
 from loca.typing import Input, Key, has_own_sensors
 from loca.uncertainty.familiarity import Familiarity
@@ -217,10 +217,3 @@ def encoder_of(operator: Operator) -> Encoder:
             "model with an encoder, such as LOCA"
         )
     return found[0]
-
-
-def blocks(data: Samples | Records, size: int) -> Iterator[Samples]:
-    """All functions in order, `size` at a time."""
-    for start in range(0, len(data), size):
-        stop = min(start + size, len(data))
-        yield data.load(slice(start, stop)) if isinstance(data, Records) else data.take(jnp.arange(start, stop))
