@@ -17,7 +17,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from loca.data import Chain, PerLocation, Transform, as_input
-from loca.typing import Input, Measurements, MultiInput, Numbers, has_own_sensors, values_of, with_values
+from loca.typing import Input, MultiInput, Numbers, has_own_sensors, values_of, with_values
 
 Direction = Float[Array, "m d_u"] | MultiInput
 """A change of the values of u: an array, or a `MultiInput` of arrays. `Measurements` change their values only."""
