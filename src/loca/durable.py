@@ -23,15 +23,11 @@ __all__ = [
     "Manifest",
     "Resumable",
     "create",
-    "differences",
-    "is_started",
     "json_digest",
     "lock",
     "sync",
     "sync_tree",
-    "without_versions",
     "write_atomically",
-    "write_request",
 ]
 
 
@@ -350,58 +346,6 @@ def difference(
         if inside := difference(there, here, ignore=ignore, prefix=f"{prefix}{name}."):
             return inside
     return ""
-
-
-# ---- to be replaced by `Resumable` -----------------------------------------------------------------------------------
-
-
-LAYOUT = "block", "shard"
-"""Of a store: how many functions a piece and a file hold, which depends on their count unless it is given."""
-
-
-def is_started(directory: Path, request: dict[str, Any]) -> bool:
-    """Whether this work was started before; raise if the directory holds other work."""
-    path = directory / REQUEST
-    if not path.exists():
-        return False
-    if difference := differences(json.loads(path.read_bytes()), request):
-        raise FileExistsError(
-            f"{directory} was started with other arguments ({difference}); pass the same arguments to resume, "
-            "choose another name, or delete it first"
-        )
-    return True
-
-
-def write_request(directory: Path, request: dict[str, Any]) -> None:
-    """Write the request that `is_started` compares with."""
-    write_atomically(directory / REQUEST, lambda file: file.write(json.dumps(request).encode()))
-
-
-def without_versions(description: dict[str, Any]) -> dict[str, Any]:
-    """A description without the versions of packages and without what is known only when the work is complete."""
-    kept = {name: value for name, value in description.items() if name not in ("statistics", "digest")}
-    provenance = {name: value for name, value in kept.get("provenance", {}).items() if name != "versions"}
-    return {**kept, "provenance": provenance}
-
-
-def differences(found: dict[str, Any], requested: dict[str, Any], prefix: str = "") -> str:
-    """The differences of two descriptions in words; empty if there are none.
-
-    A different provenance explains all other differences, and a different count those of the layout. What is explained
-    is not listed.
-    """
-    if origins := prefix == "" and differences(found.get("provenance", {}), requested["provenance"], "provenance."):
-        return origins
-    listed = {}
-    for name in dict.fromkeys([*found, *requested]):
-        there, here = found.get(name), requested.get(name)
-        if isinstance(there, dict) and isinstance(here, dict):
-            listed[name] = differences(there, here, f"{prefix}{name}.")
-        elif there != here:
-            listed[name] = f"{prefix}{name} is {short(there)}, now requested: {short(here)}"
-    if listed.get("count"):
-        listed |= dict.fromkeys(LAYOUT, "")
-    return "; ".join(filter(None, listed.values()))
 
 
 def short(value: Any) -> str:
