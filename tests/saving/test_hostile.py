@@ -301,7 +301,7 @@ def test_arrays_that_no_part_has_are_refused(contents, tmp_path):
 
 def test_a_part_is_not_a_model(contents, tmp_path):
     document, _, _ = taken_apart(contents)
-    document["model"] = {"class": "domains.Sphere", "fields": {}}
+    document["model"] = {"class": "domains.Sphere", "fields": {"south": -90.0, "north": 90.0}}
     assert "not a model" in refused(tmp_path / "a", forged(document, {}, b""))
 
 
