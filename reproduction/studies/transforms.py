@@ -14,19 +14,18 @@ Results are added to studies/transforms.json, one row per case, transforms, step
 """
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import jax
+from rows import Rows
 
 from loca.evaluation import evaluate
 from loca.models import Regression
 from loca.problems import Climate, Darcy
 from loca.training import default_optimizer, fit
-from loca_reproduction.machine import commit, hardware
 from loca_reproduction.settings import SETTINGS
 from loca_reproduction.sources import Drawn, Recorded, RunData
 
@@ -70,21 +69,17 @@ def train(case: str, data: RunData, transforms: dict, steps: int, seed: int) -> 
     return {"model": "LOCA", "steps": steps, "minutes": minutes, **measure(model, data)}
 
 
-def rows(case: str, steps: int, seed: int, trained: bool, done: list[dict]) -> Iterator[dict]:
+def rows(case: str, steps: int, seed: int, trained: bool, done: Rows) -> Iterator[dict]:
     """The results that are not done yet."""
     data = data_of(case, seed)
     for transforms in CASES[case]:
         key = {"case": case, "transforms": transforms, "seed": seed}
-        if trained and not is_in(done, {**key, "model": "LOCA", "steps": steps}):
+        if trained and {**key, "model": "LOCA", "steps": steps} not in done:
             yield key | train(case, data, transforms, steps, seed)
         for name, components in () if trained else (("mean field", 0), ("ridge", 40)):
-            if not is_in(done, {**key, "model": name}):
+            if {**key, "model": name} not in done:
                 model = Regression.fit(data.train, components, transforms=transforms)
                 yield key | {"model": name} | measure(model, data)
-
-
-def is_in(done: list[dict], key: dict) -> bool:
-    return any(all(row.get(name) == value for name, value in key.items()) for row in done)
 
 
 def main() -> None:
@@ -94,14 +89,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--baselines", action="store_true", help="mean field and ridge regression instead of LOCA")
     given = parser.parse_args()
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-    for case in given.case or list(CASES):
-        for row in rows(case, given.steps, given.seed, not given.baselines, results):
-            print(row, flush=True)
-            results.append({**row, "commit": commit(), "hardware": hardware(), "jax": jax.__version__})
-            fresh = RESULTS.with_suffix(".tmp")
-            fresh.write_text(json.dumps(results, indent=1) + "\n")
-            fresh.replace(RESULTS)
+    done = Rows(RESULTS)
+    for case in given.case or CASES:
+        for row in rows(case, given.steps, given.seed, not given.baselines, done):
+            done.add(row)
 
 
 if __name__ == "__main__":

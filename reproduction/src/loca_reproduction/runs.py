@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +251,11 @@ def in_processes(
             try:
                 for future in as_completed(futures):
                     yield futures[future], future.result()
+            except BrokenProcessPool as error:
+                raise RuntimeError(
+                    "a worker process was killed, or ran out of memory; finished runs are kept: continue with --resume, "
+                    "perhaps with fewer --workers"
+                ) from error
             finally:
                 pool.shutdown(cancel_futures=True)
     finally:
