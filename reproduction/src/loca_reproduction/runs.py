@@ -253,7 +253,7 @@ def in_processes(
                     yield futures[future], future.result()
             except BrokenProcessPool as error:
                 raise RuntimeError(
-                    "a worker process was killed, or ran out of memory; finished runs are kept: continue with --resume, "
+                    "a worker process was killed or out of memory; finished runs are kept: continue with --resume, "
                     "perhaps with fewer --workers"
                 ) from error
             finally:
