@@ -1,32 +1,29 @@
-"""Measure the server: throughput against the bare model, response times at half load, and memory over time.
+"""Measure the server: requests per second against the bare model, response times, and memory over time.
 
-    python tools/load.py                          # LOCA and FNO with 1024 values in and out, a worker for every core
-    python tools/load.py --soak 3600              # and an hour at half load
-    python tools/load.py --soak 3600 --rate 200   # and an hour at 200 requests per second
+    python tools/load.py                                       # LOCA and DeepONet, a worker for every core
+    python tools/load.py --soak 3600                           # and an hour at full load
     python tools/load.py --out reproduction/studies/load.json  # keep the results for the documentation
-    python tools/load.py --table                  # print them as the table of docs/deploy.md
+    python tools/load.py --table                               # print them as the table of docs/deploy.md
 
-Throughput is measured with `wrk` (in Debian's package of this name), which takes little of the machine that it shares
-with the server. A client of our own, a thread with raw sockets, measures response times at a constant rate, compares
-the responses with the model, and shows what a client in Python gets.
+The load comes from `wrk` (in Debian's package of this name), which takes little of the machine that it shares with the
+server.
 """
 
 import argparse
 import contextlib
 import datetime
+import http.client
 import json
 import os
 import platform
 import re
-import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections import deque
 from pathlib import Path
 
 import jax
@@ -54,18 +51,18 @@ def example_model(kind="LOCA", seed=0):
 
 
 def bare_rate(model, data, seconds):
-    """Functions per second of the compiled model in batches, from NumPy to NumPy, without a server; and their cost."""
+    """Functions per second of the compiled model in batches, from NumPy to NumPy, without a server."""
     predict, u = jax.jit(jax.vmap(model.at(data.y.points))), np.asarray(data.u[:BATCH])
     np.asarray(predict(u))
-    count, start, used = 0, time.perf_counter(), time.process_time()
+    count, start = 0, time.perf_counter()
     while time.perf_counter() - start < seconds:
         np.asarray(predict(u))
         count += BATCH
-    return count / (time.perf_counter() - start), (time.process_time() - used) / count
+    return count / (time.perf_counter() - start)
 
 
 def request_bytes(u, name="model"):
-    """An inference request for some functions with binary tensors, as it travels."""
+    """The header and the body of an inference request for some functions with binary tensors."""
     tensor = {"name": "u", "datatype": "FP32", "shape": list(u.shape), "parameters": {"binary_data_size": 4 * u.size}}
     output = {"name": "s", "parameters": {"binary_data": True}}
     text = json.dumps({"inputs": [tensor], "outputs": [output]}).encode()
@@ -74,84 +71,22 @@ def request_bytes(u, name="model"):
     return f"{head}Inference-Header-Content-Length: {len(text)}\r\n\r\n".encode() + body
 
 
-class Client:
-    """Connections that send one request after another and measure the time to the response."""
-
-    def __init__(self, address, connections, requests, expected):
-        self.requests, self.expected = requests, expected
-        self.poll = select.epoll()
-        self.sockets, self.received, self.began, self.which = {}, {}, {}, {}
-        self.idle = deque()
-        for _ in range(connections):
-            each = socket.create_connection(address)
-            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            each.setblocking(False)
-            number = each.fileno()
-            self.sockets[number] = each
-            self.poll.register(number, select.EPOLLIN)
-            self.idle.append(number)
-        self.length, self.count, self.errors, self.worst = None, 0, 0, 0.0
-
-    def send(self, scheduled):
-        """Send the next request on an idle connection; its time counts from `scheduled`."""
-        number = self.idle.popleft()
-        self.which[number] = self.count % len(self.requests)
-        self.count += 1
-        self.received[number], self.began[number] = b"", scheduled
-        self.sockets[number].sendall(self.requests[self.which[number]])
-
-    def receive(self, timeout):
-        """Read what has arrived; return the times of responses that are complete."""
-        times = []
-        for number, _ in self.poll.poll(timeout):
-            data = self.sockets[number].recv(65536)
-            if not data:
-                raise ConnectionError("the server closed a connection")
-            self.received[number] += data
-            if self.length is None and b"\r\n\r\n" in self.received[number]:
-                head, _, _ = self.received[number].partition(b"\r\n\r\n")
-                size = next(
-                    int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
-                )
-                self.length = len(head) + 4 + size  # equal for all responses
-            if len(self.received[number]) == self.length:
-                times.append(time.perf_counter() - self.began[number])
-                self.check(number)
-                self.idle.append(number)
-        return times
-
-    def check(self, number):
-        """Count a response that is an error, and compare every 16th one with the model itself."""
-        response = self.received[number]
-        self.errors += not response.startswith(b"HTTP/1.1 200")
-        if self.count % 16 == 0:
-            expected = self.expected[self.which[number]]
-            found = np.frombuffer(response[-4 * expected.size :], "<f4")
-            self.worst = max(self.worst, float(np.abs(found - expected.ravel()).max()))
-
-    def close(self):
-        """Close all connections."""
-        for each in self.sockets.values():
-            each.close()
-        self.poll.close()
-
-
-def closed_loop(client, seconds):
-    """Requests per second when every connection sends its next request after each response."""
-    end, times = time.perf_counter() + seconds, []
-    start = time.perf_counter()
-    while time.perf_counter() < end:
-        while client.idle:
-            client.send(time.perf_counter())
-        times += client.receive(1.0)
-    elapsed = time.perf_counter() - start
-    while len(client.idle) < len(client.sockets):
-        client.receive(1.0)
-    return len(times) / elapsed
+def worst_difference(address, u, expected):
+    """The largest difference between responses and the model itself."""
+    worst, connection = 0.0, http.client.HTTPConnection(*address)
+    with contextlib.closing(connection):
+        for row, right in zip(u, expected, strict=True):
+            head, _, body = request_bytes(row[None]).partition(b"\r\n\r\n")
+            length = head.rpartition(b" ")[2].decode()
+            path, headers = "/v2/models/model/infer", {"Inference-Header-Content-Length": length}
+            connection.request("POST", path, body, headers)
+            found = np.frombuffer(connection.getresponse().read()[-4 * right.size :], "<f4")
+            worst = max(worst, float(np.abs(found - right.ravel()).max()))
+    return worst
 
 
 class Wrk:
-    """The same closed loop by `wrk`: requests per second, how many there were, and how many had errors."""
+    """Connections that send one request after another: how many there were, how many failed, and how long they took."""
 
     def __init__(self, address, connections, requests, folder):
         if shutil.which("wrk") is None:
@@ -173,20 +108,6 @@ class Wrk:
         found = {level: float(time) * units[unit] for level, time, unit in re.findall(r"(\d+)%\s+([\d.]+)(\w+)", text)}
         self.times.append([found[level] for level in ("50", "90", "99")])
         return float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])
-
-
-def open_loop(client, seconds, rate, watch=lambda: None):
-    """Response times at a constant rate; a request that must wait for a connection has waited since its time."""
-    start, sent, times = time.perf_counter(), 0, []
-    while (now := time.perf_counter()) < start + seconds:
-        while client.idle and start + sent / rate <= now:
-            client.send(start + sent / rate)
-            sent += 1
-        times += client.receive(max(0.0, min(start + sent / rate - time.perf_counter(), 0.05)))
-        watch()
-    while len(client.idle) < len(client.sockets):
-        times += client.receive(1.0)
-    return times
 
 
 def family(process):
@@ -211,28 +132,25 @@ def running_server(folder, workers):
     """A server of the models in a folder: its process and its address."""
     command = [sys.executable, "-c", "from loca.cli import main; main()", "serve", str(folder), "--port", "0"]
     process = subprocess.Popen([*command, "--workers", str(workers)], stderr=subprocess.PIPE, text=True)
-    listening = 0
+    ready, address = 0, None
     try:
         for line in process.stderr:
-            event = json.loads(line) if line.startswith("{") else {}
-            if event.get("event") == "listening":
-                host, port = event["address"].rpartition("/")[2].split(":")
-                listening += 1
-                if listening == workers:
-                    break
+            event = json.loads(line) if line.startswith("{") else {"event": line}
+            ready += event["event"] == "ready"
+            if found := re.search(r"Uvicorn running on http://(.+):(\d+) ", event["event"]):
+                address = found[1], int(found[2])
+            if address and ready == workers:
+                break
             if event.get("level") != "info":
                 print(line, end="", file=sys.stderr)
         else:
             raise RuntimeError("the server did not start")
-        yield process, (host, int(port))
+        threading.Thread(target=process.stderr.read, daemon=True).start()  # so that the server can write
+        time.sleep(0.5)  # the last worker starts to listen
+        yield process, address
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
-
-
-def percentiles(times):
-    """Milliseconds that half, 90 % and 99 % of the responses take at most."""
-    return [round(1e3 * float(value), 2) for value in np.percentile(times, [50, 90, 99])]
 
 
 def spread(values):
@@ -244,12 +162,10 @@ def measure(kind, arguments, *, is_last):
     """All results for one model; the long run follows the last one."""
     model, data = example_model(kind)
     u, expected = np.asarray(data.u), np.asarray(model.predict(data.u, data.y.points))
-    requests = [request_bytes(each[None]) for each in u]
     found = {
         "date": datetime.date.today().isoformat(),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
         "versions": f"Python {platform.python_version()}, JAX {jax.__version__}",
-        "shared": arguments.shared,
         "model": kind,
         "workers": arguments.workers,
         "values": [data.u[0].size, int(expected[0].size)],
@@ -259,69 +175,43 @@ def measure(kind, arguments, *, is_last):
         (Path(folder) / "model").mkdir()
         loca.save(model, Path(folder) / "model/model.safetensors", data=data)
         with running_server(folder, arguments.workers) as (process, address):
-            client = Client(address, arguments.connections, requests, expected)
+            found["worst_difference"] = worst_difference(address, u, expected)
             longer = [request_bytes(each) for each in np.split(u, len(u) // SEVERAL)]
-            several = Client(address, arguments.connections, longer, np.split(expected, len(longer)))
-            for each in (client, several):
-                closed_loop(each, 1.0)
-            one, four = (Wrk(address, arguments.connections, each, folder) for each in (requests, longer))
-            bare, served, costs, shares, shares_of_several, shares_in_python = [], [], [], [], [], []
+            groups = [request_bytes(each[None]) for each in u], longer
+            one, four = (Wrk(address, arguments.connections, each, folder) for each in groups)
+            one(1.0)
+            one.times.clear()
+            bare, served, costs, shares, shares_of_several = [], [], [], [], []
             for _ in range(arguments.rounds):  # in turns: other programs on the machine slow both
-                rate, cost = bare_rate(model, data, arguments.seconds)
+                rate = bare_rate(model, data, arguments.seconds)
                 used, count = processor_seconds(process.pid), one.count
                 served.append(one(arguments.seconds))
-                costs.append((cost, (processor_seconds(process.pid) - used) / (one.count - count)))
-                bare.append((rate + bare_rate(model, data, arguments.seconds)[0]) / 2.0)  # before and after
+                costs.append((processor_seconds(process.pid) - used) / (one.count - count))
+                bare.append((rate + bare_rate(model, data, arguments.seconds)) / 2.0)  # before and after
                 shares.append(served[-1] / bare[-1])
                 shares_of_several.append(SEVERAL * four(arguments.seconds) / bare[-1])
-                shares_in_python.append(closed_loop(client, arguments.seconds) / bare[-1])
             found["bare_per_second"], found["served_per_second"] = round(np.median(bare)), round(np.median(served))
             found["share"], found["share_range"] = spread(shares)
             found["share_of_several"], found["share_of_several_range"] = spread(shares_of_several)
-            found["share_in_python"], found["share_in_python_range"] = spread(shares_in_python)
-            found["processor_us"] = [round(1e6 * float(cost)) for cost in np.median(costs, axis=0)]
+            found["processor_us"] = round(1e6 * float(np.median(costs)))
             found["full_load_ms"] = [round(float(value), 2) for value in np.median(one.times, axis=0)]
-            half, clients = 0.5 * float(np.median(served)), [client, several, one, four]
-            times, half_costs = [], []
-            for _ in range(arguments.rounds):  # new connections, which the system distributes among the workers
-                clients.append(Client(address, arguments.connections, requests, expected))
-                used = processor_seconds(process.pid)
-                times.append(percentiles(open_loop(clients[-1], 2.0 * arguments.seconds, half)))
-                half_costs.append((processor_seconds(process.pid) - used) / clients[-1].count)
-                clients[-1].close()
-            found["half_load_processor_us"] = round(1e6 * float(np.median(half_costs)))
-            found["half_load_ms"], found["half_load_range"] = zip(*map(spread, zip(*times, strict=True)), strict=True)
             if arguments.soak and is_last:
-                print(f"{kind}: {found}; {arguments.soak:g} s at a constant rate follow", file=sys.stderr)
-                found["soak"] = soak(client, arguments.soak, arguments.rate or half, process.pid)
-                found["soak"] |= {"date": found["date"], "shared": arguments.shared}
-            found["requests"], found["errors"] = (
-                sum(getattr(c, name) for c in clients) for name in ("count", "errors")
-            )
-            found["worst_difference"] = max(each.worst for each in clients if isinstance(each, Client))
-            client.close()
-            several.close()
+                found["soak"] = soak(one, arguments.soak, process.pid)
+            found["requests"], found["errors"] = one.count + four.count, one.errors + four.errors
     return found
 
 
-def soak(client, seconds, rate, process):
-    """Memory during a long run at a constant rate: after its first tenth, and the largest later."""
-    start, memory = time.perf_counter(), []
-
-    def watch():
-        if time.perf_counter() - start >= len(memory) * seconds / 100:
-            memory.append(resident(process))
-
-    times = open_loop(client, seconds, rate, watch)
+def soak(wrk, seconds, process):
+    """Memory during a long run at full load: after its first tenth, and the largest later."""
+    memory, rates = [], []
+    thread = threading.Thread(target=lambda: rates.append(wrk(seconds)))
+    thread.start()
+    while thread.is_alive():
+        memory.append(resident(process))
+        thread.join(seconds / 100)
     settled, largest = memory[len(memory) // 10], max(memory[len(memory) // 10 :])
-    return {
-        "seconds": seconds,
-        "per_second": round(len(times) / seconds),
-        "ms": percentiles(times),
-        "megabytes": [round(settled, 1), round(largest, 1)],
-        "growth": round(largest / settled - 1.0, 4),
-        "errors": client.errors,
-    }
+    megabytes = [round(settled, 1), round(largest, 1)]
+    return {"seconds": seconds, "per_second": round(rates[0]), "megabytes": megabytes, "errors": wrk.errors}
 
 
 def table(results):
@@ -338,17 +228,8 @@ def table(results):
         f"share with {SEVERAL} functions in a request (least, most)": lambda found: "{} ({}, {})".format(
             found["share_of_several"], *found["share_of_several_range"]
         ),
-        "share with a client in Python (least, most)": lambda found: "{} ({}, {})".format(
-            found["share_in_python"], *found["share_in_python_range"]
-        ),
-        "processor time per function: bare model, server at full and at half load (µs)": lambda found: (
-            "{}, {}, {}".format(*found["processor_us"], found["half_load_processor_us"])
-        ),
-        "full load: 50, 90, 99 % of responses within (ms)": lambda found: "{}, {}, {}".format(*found["full_load_ms"]),
-        "half load: 50, 90, 99 % of responses within (ms)": lambda found: "{}, {}, {}".format(*found["half_load_ms"]),
-        "the same, largest of all rounds (ms)": lambda found: "{}, {}, {}".format(
-            *[b for _, b in found["half_load_range"]]
-        ),
+        "processor time per request (µs)": lambda found: found["processor_us"],
+        "50, 90, 99 % of responses within (ms)": lambda found: "{}, {}, {}".format(*found["full_load_ms"]),
         "requests, errors": lambda found: f"{found['requests']}, {found['errors']}",
     }
     models = [found["model"] for found in results]
@@ -359,26 +240,25 @@ def table(results):
 
 
 def soak_sentence(results):
-    """The long run in words."""
-    run = next(found["soak"] for found in results if "soak" in found)
-    others = " Other programs used the machine meanwhile, so the response times of that hour say little."
-    return (
-        f"In {run['seconds'] / 60:g} minutes at {run['per_second']} requests per second, memory grew by "
-        f"{100 * run['growth']:.1f} % after the first tenth ({run['megabytes'][0]} MB to {run['megabytes'][1]} MB), "
-        f"and {run['errors']} responses were errors.{others if run['shared'] else ''}"
+    """The long run in words; empty if there was none."""
+    runs = [found["soak"] for found in results if "soak" in found]
+    return " ".join(
+        f"In {run['seconds'] / 60:g} minutes at {run['per_second']} requests per second, memory grew from "
+        f"{run['megabytes'][0]} MB after the first tenth to {run['megabytes'][1]} MB; {run['errors']} errors."
+        for run in runs
     )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", action="append", choices=["LOCA", "FNO", "DeepONet"], help="LOCA and FNO by default")
+    parser.add_argument(
+        "--model", action="append", choices=["LOCA", "FNO", "DeepONet"], help="LOCA and DeepONet by default"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes of the server")
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--seconds", type=int, default=2, help="of every measurement")
     parser.add_argument("--rounds", type=int, default=9, help="of bare model and server, in turns")
-    parser.add_argument("--soak", type=float, default=0.0, metavar="SECONDS", help="a long run at a constant rate")
-    parser.add_argument("--rate", type=float, help="requests per second of the long run (default: half load)")
-    parser.add_argument("--shared", action="store_true", help="note that other programs used the machine")
+    parser.add_argument("--soak", type=float, default=0.0, metavar="SECONDS", help="a long run at full load")
     parser.add_argument("--out", type=Path, help="write the results to this file")
     parser.add_argument("--table", action="store_true", help=f"print the table of {RESULTS.relative_to(ROOT)}")
     arguments = parser.parse_args()
@@ -386,15 +266,10 @@ def main():
         results = json.loads(RESULTS.read_text())
         print(table(results), soak_sentence(results), sep="\n\n")
         return
-    results = []
-    kinds = arguments.model or ["FNO", "LOCA"]
-    for kind in kinds:
-        results.append(measure(kind, arguments, is_last=kind == kinds[-1]))
+    kinds = arguments.model or ["DeepONet", "LOCA"]
+    results = [measure(kind, arguments, is_last=kind == kinds[-1]) for kind in kinds]
     print(json.dumps(results, indent=2))
     if arguments.out:
-        earlier = json.loads(arguments.out.read_text()) if arguments.out.exists() else []
-        long_runs = {found["model"]: {"soak": found["soak"]} for found in earlier if "soak" in found}
-        results = [long_runs.get(found["model"], {}) | found for found in results]  # the last long run of each is kept
         arguments.out.write_text(json.dumps(results, indent=2) + "\n")
 
 

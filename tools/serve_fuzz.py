@@ -17,6 +17,8 @@ import time
 
 import numpy as np
 
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
 HELD = 20
 """Slow connections that are open at the same time."""
 
@@ -71,18 +73,16 @@ class Fuzzer:
                     raise
         raise AssertionError
 
-    def raw(self, *pieces):
-        """The status of a response to bytes, on a connection of its own; None if the server just closes it."""
-        with socket.create_connection(self.address, timeout=60) as connection:
-            with contextlib.suppress(OSError):  # the server may have closed the connection
-                for piece in pieces:
-                    connection.sendall(piece)
-                connection.shutdown(socket.SHUT_WR)
-            response = b""
-            with contextlib.suppress(ConnectionError):
-                while more := connection.recv(4096):
-                    response += more
-        response = response.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
+    def raw(self, *pieces, patience=0.2):
+        """The status of a response to bytes, on a connection of its own; None if none comes soon."""
+        response = b""
+        with contextlib.suppress(OSError), socket.create_connection(self.address, timeout=60) as connection:
+            for piece in pieces:
+                connection.sendall(piece)  # the server may have closed the connection, or wait for more
+            connection.settimeout(patience)
+            while len(response.removeprefix(CONTINUE)) < len(b"HTTP/1.1 200") and (more := connection.recv(4096)):
+                response += more
+        response = response.removeprefix(CONTINUE)
         return int(response[9:12]) if response[:5] == b"HTTP/" else None
 
     def head(self, length, *lines):
@@ -176,7 +176,7 @@ class Fuzzer:
         return self.raw(line.encode("utf-8"))
 
     def headers_without_end(self):
-        return self.raw(b"GET /v2 HTTP/1.1\r\nX: ", b"x" * self.rng.choice([100, 10_000, 200_000]))
+        return self.raw(b"GET /v2 HTTP/1.1\r\nX: ", b"x" * self.rng.choice([100, 10_000, 200_000]), patience=0.01)
 
     def bad_http(self):
         return self.raw(
@@ -199,7 +199,7 @@ class Fuzzer:
         )
 
     def cut_body(self):
-        return self.raw(self.head(1000), b"{" * self.rng.randrange(999))
+        return self.raw(self.head(1000), b"{" * self.rng.randrange(999), patience=0.01)
 
     def slow_body(self):
         connection = socket.create_connection(self.address, timeout=60)

@@ -3,8 +3,9 @@
 import contextlib
 import http.client
 import json
-import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -102,16 +103,29 @@ class Server:
         return self.process.wait(60)
 
 
+def port_of(event):
+    """The port in the message of uvicorn that it listens."""
+    found = re.search(r"Uvicorn running on http://[^:]+:(\d+) ", event["event"])
+    return found and int(found[1])
+
+
+def is_open(address):
+    """Whether a connection is accepted."""
+    with contextlib.suppress(OSError), socket.create_connection(address, timeout=5):
+        return True
+    return False
+
+
 @contextlib.contextmanager
-def running(*arguments, environment=None):
-    """A server that listens."""
+def running(*arguments, workers=1):
+    """A server that listens, and all of its workers."""
     line = [sys.executable, "-c", "from loca.cli import main; main()", "serve", *map(str, arguments), "--port", "0"]
-    process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})})
+    process = subprocess.Popen([*line, "--workers", str(workers)], stderr=subprocess.PIPE, text=True)
     server = Server(process)
     try:
-        server.wait(lambda: server.events("listening"))
-        host, port = server.events("listening")[0]["address"].rpartition("/")[2].split(":")
-        server.address = host, int(port)
+        server.wait(lambda: len(server.events("ready")) == workers and any(map(port_of, list(server.log))))
+        server.address = "127.0.0.1", next(filter(None, map(port_of, list(server.log))))
+        server.wait(lambda: is_open(server.address))
         yield server
     finally:
         if process.poll() is None:

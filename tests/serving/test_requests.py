@@ -1,19 +1,21 @@
-"""Requests, directories of models and command lines, without a server."""
+"""Requests, directories of models, files of tokens and command lines, without a server."""
 
 import json
-import socket
+import time
 
 import numpy as np
+import orjson
 import pytest
 from servers import binary_request, rods, save_model, tensor
 
 import loca
 from commands import command, words
-from loca.models import Regression
-from loca.serving import Limits, RequestError, Tensor, find_models
-from loca.serving.exchange import is_plain
-from loca.serving.protocol import Plans, is_finite, parse_request
-from loca.serving.tensors import count_sensors
+from loca.models import Regression, count_sensors
+from loca.serving.application import Tokens
+from loca.serving.protocol import RequestError, Tensor, parse_request, to_json
+from loca.serving.repository import Repository, find_models
+
+U = Tensor("u", "FP32", (-1, 7, 1))
 
 
 @pytest.fixture(scope="module")
@@ -24,37 +26,54 @@ def folder(tmp_path_factory):
     return folder
 
 
+def parsed(body, length=None, max_values=1000):
+    return parse_request(body, length, {"u": U}, {"s": Tensor("s", "FP32", (-1, 7, 1))}, max_values).inputs["u"]
+
+
 def test_a_parsed_request_is_the_one_that_was_sent():
     u = np.random.default_rng(0).normal(size=(2, 7, 1)).astype(np.float32)
-    plans = Plans({"u": Tensor("u", "FP32", (-1, 7, 1))}, ["s"])
     body, headers = binary_request({"u": u})
-    length, limits = int(headers["Inference-Header-Content-Length"]), Limits()
-    for _ in range(2):  # the second time its JSON is known
-        assert (parse_request(body, length, plans, limits).inputs["u"] == u).all()
+    length = int(headers["Inference-Header-Content-Length"])
+    assert (parsed(body, length) == u).all()
     with pytest.raises(RequestError, match="at most 10 are allowed"):
-        parse_request(body, length, plans, Limits(values=10))
+        parsed(body, length, max_values=10)
     nested = json.dumps({"inputs": [{**tensor("u", u), "data": u.tolist()}]}).encode()
-    assert (parse_request(nested, None, plans, Limits()).inputs["u"] == u).all()
-    ragged = json.dumps({"inputs": [{**tensor("u", u), "data": [u[0].tolist(), u[1, 1:].tolist()]}]}).encode()
-    with pytest.raises(RequestError, match="14 values in lists"):
-        parse_request(ragged, None, plans, Limits())
+    assert (parsed(nested) == u).all()
 
 
-def test_values_are_finite_if_their_squares_overflow_but_not_if_they_are_infinite():
-    large = np.array([[1e30, -1e30, 0.0]], np.float32)
-    assert is_finite(large)
-    for value in (np.inf, -np.inf, np.nan):
-        assert not is_finite(np.append(large, np.float32(value)))
+def test_json_has_the_fewest_digits_of_single_precision():
+    values = np.array([0.1, 1 / 3, 1e-30], np.float32)
+    assert to_json(values) == b"[0.1,0.33333334,1e-30]"
+    assert (np.array(json.loads(to_json(values)), np.float32) == values).all()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ["a" * 10_000] + [""] * 50_000,  # an array of strings has room for the longest one in each place
+        [True, 1.0, *[0.0] * 5],
+        [[]] * 1_000_000,
+        [[0.0] * 7, [0.0] * 6],
+        [None] * 7,
+        [[[[0.0]]]],
+    ],
+    ids=["strings", "a truth value", "empty lists", "different lengths", "null", "too deep"],
+)
+def test_kinds_of_values_are_checked_before_an_array_is_made(data):
+    body = json.dumps({"inputs": [{"name": "u", "datatype": "FP32", "shape": [1, 7, 1], "data": data}]}).encode()
+    began = time.process_time()
+    orjson.loads(body)
+    alone = time.process_time() - began
+    with pytest.raises(RequestError, match="must hold 7 values"):
+        parsed(body)
+    assert time.process_time() - began < 5.0 * alone + 0.5
 
 
 def test_refusals_before_listening(folder, tmp_path):
     assert "give --tokens" in words(command("serve", folder, "--host", "0.0.0.0", code=2))
-    assert "both --certificate and --key" in words(command("serve", folder, "--key", "a", code=2))
     assert "does not exist" in command("serve", tmp_path / "none", "--port", 0, code=1)
     (tmp_path / "short").write_text("short\n")
     assert "at least 16 characters" in command("serve", folder, "--tokens", tmp_path / "short", code=1)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert "cannot listen" in command("serve", folder, "--port", taken.getsockname()[1], code=1)
 
 
 def test_models_are_found_by_name_and_version(folder, tmp_path):
@@ -63,27 +82,71 @@ def test_models_are_found_by_name_and_version(folder, tmp_path):
     with pytest.raises(ValueError, match="both version 1 of plain"):
         find_models([folder, folder / "plain"])
     with pytest.raises(ValueError, match="holds no model"):
-        find_models([tmp_path])
+        find_models([tmp_path], is_start=True)
+
+
+@pytest.mark.slow
+def test_one_defective_or_missing_path_leaves_the_others_alone(folder, tmp_path):
+    events = []
+    report = lambda event, **about: events.append((event, about.get("model")))  # noqa: E731
+    for name in ("a", "b"):
+        save_model(tmp_path / name, calibrated=False)
+    repository = Repository([tmp_path / "a", tmp_path / "b"], report=report)
+    repository.load_all()
+    (tmp_path / "a/model.safetensors").write_bytes(b"defective")
+    for _ in range(2):
+        repository.refresh()
+    assert events[2:] == [("reload_failed", "a")]  # once, and the model before stays
+    (tmp_path / "a/model.safetensors").unlink()
+    save_model(tmp_path / "b", factor=2.0, calibrated=False)
+    repository.refresh()
+    assert sorted(events[3:]) == [("loaded", "b"), ("removed", "a")]
+    (tmp_path / "b/model.safetensors").unlink()
+    repository.refresh()
+    assert repository.models == {}  # the only one
+
+
+def test_a_model_that_fails_in_any_way_is_reported(tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise ZeroDivisionError("in a compilation")
+
+    events = []
+    save_model(tmp_path / "a", calibrated=False)
+    monkeypatch.setattr("loca.serving.model.ServedModel.compile", fail)
+    repository = Repository([tmp_path / "a"], report=lambda event, **about: events.append((event, about["error"])))
+    repository.refresh()
+    assert events == [("reload_failed", "ZeroDivisionError: in a compilation")]
+
+
+def test_tokens_may_be_replaced(tmp_path):
+    def is_accepted(token):
+        try:
+            tokens.check([(b"authorization", b"Bearer " + token)])
+        except RequestError:
+            return False
+        return True
+
+    file = tmp_path / "tokens"
+    file.write_text("# of a test\nthe first token of all\n")
+    tokens = Tokens(file)
+    assert [is_accepted(token) for token in (b"the first token of all", b"the first token", b"")] == [
+        True,
+        False,
+        False,
+    ]
+    file.write_text("another token that is longer\n")
+    tokens.refresh()
+    assert [is_accepted(token) for token in (b"the first token of all", b"another token that is longer")] == [
+        False,
+        True,
+    ]
+    file.write_text("")
+    with pytest.raises(ValueError, match="must hold one token"):
+        tokens.refresh()
+    assert is_accepted(b"another token that is longer")  # those before stay
 
 
 def test_sensors_that_a_model_does_not_know_are_counted():
     whole = rods().load()
     bare = loca.Samples(whole.u, whole.y, whole.s)
     assert count_sensors(Regression.fit(bare)) == 7
-
-
-@pytest.mark.parametrize(
-    ("more", "version", "is_kept"),
-    [
-        ([], "1.1", True),
-        ([(b"connection", b"Keep-Alive")], "1.1", True),
-        ([(b"connection", b"close")], "1.1", False),
-        ([(b"expect", b"100-continue")], "1.1", False),
-        ([(b"transfer-encoding", b"chunked")], "1.1", False),
-        ([(b"content-length", b"7")], "1.1", False),
-        ([], "1.0", False),
-    ],
-)
-def test_only_headers_that_say_nothing_else_are_remembered(more, version, is_kept):
-    headers = [(b"content-length", b"7"), (b"x-request-id", b"3"), *more]
-    assert is_plain({"headers": headers, "http_version": version}, 7) == is_kept

@@ -1,19 +1,13 @@
 """A server with real requests: the protocol, predictions, limits, tokens and reloads."""
 
-import gzip
 import json
 import socket
-import ssl
-import subprocess
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from servers import TOKEN, X, binary_request, binary_values, rods, running, save_model, tensor, values
 
 import loca
@@ -125,67 +119,22 @@ def test_binary_tensors_carry_the_same_numbers(server, model, u):
         assert not np.allclose(array, model.predict(u, Y), rtol=0.5)  # version 1 is another model
 
 
-def raw_request(u):
-    """The header and the body of a binary request as they travel; the header is the same for all values."""
-    body, fields = binary_request({"u": u}, ["s"])
+def test_requests_in_parts_and_before_the_last_response(server, model, u):
+    body, fields = binary_request({"u": u[:1]})
     fields = {"Host": "test", "Authorization": f"Bearer {TOKEN}", "Content-Length": len(body), **fields}
     lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-    return f"POST /v2/models/rods/infer HTTP/1.1\r\n{lines}\r\n".encode(), body
-
-
-def read_response(stream):
-    """The status and the body of a response."""
-    status, length = stream.readline().split()[1], 0
-    while (line := stream.readline()) != b"\r\n":
-        name, _, value = line.partition(b":")
-        length = int(value) if name == b"content-length" else length
-    return int(status), stream.read(length)
-
-
-def test_requests_with_a_known_header(server, model, u):
-    """They take a shorter way, whole, in parts, or before the last response; what is wrong with them is still seen."""
-    wrong = np.where(np.arange(7)[None, :, None] == 3, np.nan, u[:1])
-    (header, first), *others = (raw_request(each) for each in (u[:1], u[1:2], u[2:3], wrong))
-    assert all(other == header for other, _ in others)
-    bodies = [first, *(body for _, body in others)]
-    expected = np.asarray(model.predict(u, X[:, None]))
+    head = f"POST /v2/models/rods/infer HTTP/1.1\r\n{lines}\r\n".encode()
+    expected = np.asarray(model.predict(u[:1], X[:, None])).ravel()
     with socket.create_connection(server.address, timeout=60) as connection, connection.makefile("rb") as stream:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-        def check(which):
-            status, body = read_response(stream)
-            assert status == 200
-            assert np.allclose(np.frombuffer(body[-28:], "<f4"), expected[which].ravel(), rtol=1e-5, atol=1e-5)
-
-        for which in (0, 1, 2):
-            connection.sendall(header + bodies[which])
-            check(which)
-        for parts in (
-            [header, bodies[1]],
-            [header[:20], header[20:], bodies[1]],
-            [header, bodies[1][:9], bodies[1][9:]],
-        ):
+        for parts in ([head[:20], head[20:], body], [head, body[:9], body[9:]], [3 * (head + body)]):
             for part in parts:
                 connection.sendall(part)
-                time.sleep(0.05)
-            check(1)
-        connection.sendall(b"".join(header + bodies[which] for which in (0, 1, 2)))
-        for which in (0, 1, 2):
-            check(which)
-        for delay in np.linspace(0.0, 0.003, 30):  # one of them arrives during the response before
-            for which in (2, 1, 0):
-                connection.sendall(header + bodies[which])
-                time.sleep(delay)
-            for which in (2, 1, 0):
-                check(which)
-        connection.sendall(header + bodies[3])
-        status, body = read_response(stream)
-        assert status == 400
-        assert "NaN" in json.loads(body)["error"]
-        connection.sendall(header.replace(TOKEN.encode(), TOKEN[::-1].encode()) + first)
-        assert read_response(stream)[0] == 401
-        connection.sendall(header + bodies[2])
-        check(2)
+                time.sleep(0.02)
+        for _ in range(5):
+            assert b" 200 " in stream.readline()
+            lines = dict(line.lower().split(b": ") for line in iter(stream.readline, b"\r\n"))
+            found = stream.read(int(lines[b"content-length"]))
+            assert np.allclose(np.frombuffer(found[-28:], "<f4"), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_request_may_have_more_functions_than_a_batch(server, model):
@@ -235,15 +184,19 @@ def test_the_description_has_sensors_and_queries(server):
 
 BAD = {
     "no JSON": (b"{", 400, "not JSON"),
-    "no object": (b"[]", 400, "JSON object"),
+    "no object": (b"[]", 400, "valid dictionary"),
     "NaN": (b'{"inputs": [{"name": "u", "datatype": "FP32", "shape": [1, 7, 1], "data": [NaN]}]}', 400, "not JSON"),
-    "no inputs": ({}, 400, "list of `inputs`"),
-    "unknown input": ({"inputs": [tensor("z", [1.0])]}, 400, "unknown input 'z'; expected u, y"),
+    "no inputs": ({}, 400, "inputs: Field required"),
+    "unknown input": ({"inputs": [tensor("z", [1.0])]}, 400, "input 'z' is unknown; expected u, y"),
     "missing input": ({"inputs": [tensor("y", Y)]}, 400, "missing input u"),
     "twice": ({"inputs": [tensor("u", np.ones((1, 7, 1)))] * 2}, 400, "given twice"),
     "datatype": ({"inputs": [{**tensor("u", np.ones((1, 7, 1))), "datatype": "FP64"}]}, 400, "expected FP32"),
     "shape": ({"inputs": [tensor("u", np.ones((1, 8, 1)))]}, 400, "expected [-1, 7, 1]"),
-    "no functions": ({"inputs": [{**tensor("u", np.ones((1, 7, 1))), "shape": [0, 7, 1]}]}, 400, "needs a shape"),
+    "no functions": (
+        {"inputs": [{**tensor("u", np.ones((1, 7, 1))), "shape": [0, 7, 1]}]},
+        400,
+        "inputs.0.shape.0: Input should be greater than 0",
+    ),
     "infinite": ({"inputs": [tensor("u", np.full((1, 7, 1), 1e300))]}, 400, "NaN or infinite"),
     "text": ({"inputs": [{**tensor("u", np.ones((1, 7, 1))), "data": ["1"] * 7}]}, 400, "must hold 7 values"),
     "true": ({"inputs": [{**tensor("u", np.ones((1, 7, 1))), "data": [True] * 7}]}, 400, "must hold 7 values"),
@@ -306,38 +259,6 @@ def test_metrics_count_requests_and_refusals(server, u):
     assert not any(TOKEN in json.dumps(event) for event in server.log)
 
 
-@pytest.mark.full
-def test_slow_requests_are_refused(server, u):
-    """A header or a body that does not arrive in time ends with 408, and others are answered meanwhile."""
-    known, body = raw_request(u[:1])
-    for _ in range(2):
-        with socket.create_connection(server.address) as connection, connection.makefile("rb") as stream:
-            connection.sendall(known + body)
-            assert read_response(stream)[0] == 200
-    starts = {
-        known: b"408",
-        b"POST /v2/models/rods/infer HTTP/1.1\r\nHost: a\r\nX-Slow: ": b"408",
-        b"POST /v2/models/rods/infer HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\nContent-Length: 100\r\n\r\n{"
-        % TOKEN.encode(): b"408",
-        b"POST /v2/models/rods/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{": b"401",
-        b"": b"",
-        b"GET / HTTP/1.1\r\nX: " + 40_000 * b"x": b"431",
-    }
-    held = {start: socket.create_connection(server.address) for start in starts}
-    began = time.monotonic()
-    for start, connection in held.items():
-        connection.sendall(start)
-    assert server.call("GET", "/v2")[0] == 200
-    for start, connection in held.items():
-        connection.settimeout(30)
-        response = b""
-        while more := connection.recv(4096):
-            response += more
-        assert response[9:12] == starts[start]
-        connection.close()
-    assert time.monotonic() - began < 15
-
-
 def test_reload_under_load_loses_no_request_and_mixes_no_versions(server, folder, u):
     expected = {}
     for factor in (1.0, 10.0):
@@ -367,63 +288,13 @@ def test_reload_under_load_loses_no_request_and_mixes_no_versions(server, folder
     server.infer(body, model="changing", status=404)
 
 
-def test_unfamiliar_inputs_are_refused_and_files_have_queries_and_certificates(folder, tmp_path, u):
+def test_unfamiliar_inputs_are_refused_and_files_have_queries(folder, tmp_path, u):
     (tmp_path / "points.csv").write_text("x\n0.25\n0.5\n")
-    line = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    line += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
-    subprocess.run(line, cwd=tmp_path, check=True, capture_output=True)
-    options = ["--refuse-unfamiliar", "0.1", "--at", tmp_path / "points.csv", "--log", "all"]
-    with running(
-        folder / "rods/1", *options, "--certificate", tmp_path / "cert.pem", "--key", tmp_path / "key.pem"
-    ) as server:
-        server.trusted = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+    with running(folder / "rods/1", "--refuse-unfamiliar", "0.1", "--at", tmp_path / "points.csv") as server:
         found = server.infer({"inputs": [tensor("u", u)], "outputs": [{"name": "s"}]}, model="1")
         model = loca.load(folder / "rods/1/model.safetensors")
         np.testing.assert_allclose(values(found), model.predict(u, [[0.25], [0.5]]), rtol=1e-5, atol=1e-5)
         refused = server.infer({"inputs": [tensor("u", 100.0 * u)]}, model="1", status=422)
         assert max(refused["in_distribution"]) < 0.1
         assert "unlike the training data" in refused["error"]
-        server.wait(lambda: [event["status"] for event in server.events("request")] == [200, 422])
-        server.trusted = ssl.create_default_context()
-        with pytest.raises(ssl.SSLCertVerificationError):
-            server.call("GET", "/v2")
         assert server.stop() == 0
-
-
-class Collector(BaseHTTPRequestHandler):
-    """A collector of OpenTelemetry that keeps all spans."""
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        request = ExportTraceServiceRequest.FromString(
-            gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body
-        )
-        groups = (group for resource in request.resource_spans for group in resource.scope_spans)
-        self.server.spans += [span for group in groups for span in group.spans]
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *arguments):
-        """Be silent."""
-
-
-def test_spans_continue_the_trace_of_the_client(folder, u, monkeypatch):
-    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as collector:
-        collector.spans = []
-        threading.Thread(target=collector.serve_forever, daemon=True).start()
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_port}")
-        body, headers = binary_request({"u": u}, ["s"])
-        trace = "0af7651916cd43dd8448eb211c80319c"
-        with running(folder / "plain", "--traces") as server:
-            for _ in range(2):
-                sent = {**headers, "traceparent": f"00-{trace}-b7ad6b7169203331-01"}
-                assert server.call("POST", "/v2/models/plain/infer", body, sent)[0] == 200
-            assert server.call("POST", "/v2/models/unknown/infer", body, headers)[0] == 404
-        first, second, refused = collector.spans  # sent before the server ended
-        collector.shutdown()
-    assert first.trace_id.hex() == second.trace_id.hex() == trace
-    assert first.name == "POST /v2/models/{model}/infer"
-    found = {each.key: each.value for each in first.attributes}
-    assert (found["loca.model"].string_value, found["http.response.status_code"].int_value) == ("plain", 200)
-    assert refused.trace_id.hex() != trace
-    assert {each.key: each.value.int_value for each in refused.attributes}["http.response.status_code"] == 404

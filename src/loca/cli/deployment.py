@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -115,65 +114,44 @@ def serve(
     tokens: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Tokens that clients must send, one per line.")
     ] = None,
-    certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate for TLS (PEM).")] = None,
-    key: Annotated[Path | None, typer.Option(metavar="FILE", help="The private key for TLS (PEM).")] = None,
     max_body: Annotated[int, typer.Option(min=1024, help="Bytes of a request.")] = 2**22,
     max_values: Annotated[int, typer.Option(min=1, help="Numbers in an input, or in all outputs together.")] = 2**22,
     max_queries: Annotated[int, typer.Option(min=1, help="Locations in a request.")] = 2**14,
     max_queue: Annotated[int, typer.Option(min=1, help="Input functions that wait for a model.")] = 1024,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for a request.")] = 10.0,
-    log: Annotated[str, typer.Option(metavar="errors|all", help="Requests that are logged.")] = "errors",
-    traces: Annotated[
-        bool, typer.Option("--traces", help="Send spans to the collector of OTEL_EXPORTER_OTLP_ENDPOINT.")
-    ] = False,
     classes: ClassOption = None,
-    line: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Serve models over HTTP: the Open Inference Protocol v2 with binary tensors, and xarray data sets as JSON.
 
     Models are loaded again when their files change. Requests that wait at the same time are answered together. SIGTERM
-    and Ctrl-C end the server after the last response. With several workers, one that dies is started again.
+    and Ctrl-C end the server after the last response. With several workers, one that dies is started again. Let a
+    reverse proxy encrypt connections and stand up to slow clients; deploy/nginx.conf is one.
     """
-    from loca.serving import (
-        Application,
-        Limits,
-        Repository,
-        Supervisor,
-        Tracing,
-        bind,
-        is_loopback,
-        line_of,
-        read_tokens,
-        report,
-        start_logging,
-    )
+    import ipaddress
+    import socket
+
+    from loca.serving import Settings
     from loca.serving import serve as run_server
 
-    if log not in ("errors", "all"):
-        raise typer.BadParameter(f"expected errors or all, got {log!r}", param_hint="--log")
-    if (certificate is None) != (key is None):
-        raise typer.BadParameter("TLS needs both --certificate and --key", param_hint="--certificate")
-    if not is_loopback(host) and tokens is None:
+    addresses = [
+        str(entry[4][0]).partition("%")[0] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    ]
+    if tokens is None and not all(ipaddress.ip_address(address).is_loopback for address in addresses):
         raise typer.BadParameter(
             f"{host} can be reached from other machines; give --tokens FILE, or listen on 127.0.0.1",
             param_hint="--host",
         )
-    known = () if tokens is None else read_tokens(tokens)
-    start_logging()
-    if workers > 1:
-        bind(host, port).close()  # an address that another program uses is refused
-        with bind(host, port, is_shared=True) as reserved:
-            chosen = ["--workers", "1", "--port", str(reserved.getsockname()[1])]
-            command = [sys.executable, "-c", "from loca.cli import main; main()", *sys.argv[1:], *chosen]
-            raise typer.Exit(Supervisor(command, workers).run())
-    limits = Limits(max_body, max_values, max_queries, max_queue, timeout)
-    own = [import_class(name) for name in classes or ()]
-    repository = Repository(models, at=at, level=level, refuse_below=refuse_unfamiliar, classes=own)
-    tracing = Tracing() if traces else None
-    application = Application(repository, limits=limits, tokens=known, logs_all=log == "all", tracing=tracing)
-    if not is_loopback(host) and certificate is None:
-        report("not_encrypted", advice="tokens and data are readable on the network; use --certificate, or a proxy")
-    with bind(host, port, is_shared=line is not None) as listener:
-        repository.load_all()
-        supervisor = None if line is None else line_of(line)
-        run_server(application, listener, certificate=certificate, key=key, line=supervisor)
+    settings = Settings(
+        models=models,
+        at=at,
+        level=level,
+        refuse_unfamiliar=refuse_unfamiliar,
+        tokens=tokens,
+        classes=classes or [],
+        max_body=max_body,
+        max_values=max_values,
+        max_queries=max_queries,
+        max_queue=max_queue,
+        timeout=timeout,
+    )
+    run_server(settings, host, port, workers)

@@ -5,6 +5,7 @@ from loca.models.align import adapt as adapt
 from loca.models.align import canonical_name as canonical_name
 from loca.models.align import is_numbered as is_numbered
 from loca.models.arrays import FIELD_ARRAYS as FIELD_ARRAYS
+from loca.models.arrays import count_sensors as count_sensors
 from loca.models.arrays import example_of as example_of
 from loca.models.arrays import knows_sensors as knows_sensors
 from loca.models.arrays import named_arrays as named_arrays

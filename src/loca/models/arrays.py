@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from loca.models.operator import Operator
 from loca.models.signature import Signature
 from loca.typing import Input, Measurements, MultiInput
 
 FIELD_ARRAYS = ("u", "x", "mask")
 """The arrays of a field whose functions have their own sensors."""
+
+MOST_SENSORS = 2**14
+"""The most sensors that are tried for an operator which does not know its own."""
 
 
 def named_arrays(u: Input, number: str = "") -> Iterator[tuple[str, Array, tuple[int | str, ...]]]:
@@ -62,3 +67,22 @@ def knows_sensors(signature: Signature) -> bool:
     return all(
         part.x is not None or (part.has_own_sensors and len(part.coordinate_names) > 0) for part in signature.parts
     )
+
+
+def count_sensors(operator: Operator) -> int:
+    """The number of sensors of an operator that does not know their locations: the only one that its encoder accepts.
+
+    It has a single field. Raise `ValueError` if no number, or every one, is accepted.
+    """
+
+    def accepts(sensors: int) -> bool:
+        try:
+            jax.eval_shape(operator.encode, jax.ShapeDtypeStruct((sensors, len(operator.inputs)), jnp.float32))
+        except (ValueError, TypeError):
+            return False
+        return True
+
+    found = next(filter(accepts, range(1, MOST_SENSORS + 1)), None)
+    if found is None or accepts(found + 1):
+        raise ValueError("the model does not know its sensors; train it on data that has them, `Samples(..., x=...)`")
+    return found
