@@ -137,8 +137,9 @@ def running_server(folder, workers):
         for line in process.stderr:
             event = json.loads(line) if line.startswith("{") else {"event": line}
             ready += event["event"] == "ready"
-            if found := re.search(r"Uvicorn running on http://(.+):(\d+) ", event["event"]):
-                address = found[1], int(found[2])
+            if event["event"] == "starting":
+                host, port = event["address"].removeprefix("http://").split(":")
+                address = host, int(port)
             if address and ready == workers:
                 break
             if event.get("level") != "info":

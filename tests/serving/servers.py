@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import json
-import re
 import signal
 import socket
 import subprocess
@@ -103,12 +102,6 @@ class Server:
         return self.process.wait(60)
 
 
-def port_of(event):
-    """The port in the message of uvicorn that it listens."""
-    found = re.search(r"Uvicorn running on http://[^:]+:(\d+) ", event["event"])
-    return found and int(found[1])
-
-
 def is_open(address):
     """Whether a connection is accepted."""
     with contextlib.suppress(OSError), socket.create_connection(address, timeout=5):
@@ -123,8 +116,8 @@ def running(*arguments, workers=1):
     process = subprocess.Popen([*line, "--workers", str(workers)], stderr=subprocess.PIPE, text=True)
     server = Server(process)
     try:
-        server.wait(lambda: len(server.events("ready")) == workers and any(map(port_of, list(server.log))))
-        server.address = "127.0.0.1", next(filter(None, map(port_of, list(server.log))))
+        server.wait(lambda: len(server.events("ready")) == workers)
+        server.address = "127.0.0.1", int(server.events("starting")[0]["address"].rpartition(":")[2])
         server.wait(lambda: is_open(server.address))
         yield server
     finally:

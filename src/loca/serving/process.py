@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import logging
+import logging.config
+import multiprocessing
+import multiprocessing.connection
 import os
 import signal
+import socket
 import sys
 import tempfile
+import threading
 from pathlib import Path
+from types import FrameType
 
 import jax
 import uvicorn
-from starlette.applications import Starlette
 
 from loca.serving.application import Settings, Tokens, create_application
 from loca.serving.metrics import LOGGING, SHARED_METRICS, report
 from loca.serving.repository import find_models
 
-SETTINGS = "LOCA_SERVE"
-"""The environment variable with the settings of worker processes, as JSON."""
-
 CANNOT_START = 3
-"""The exit code with which uvicorn ends all workers instead of starting another one."""
+"""The exit code of a worker that would fail again."""
 
 
 def serve(settings: Settings, host: str = "127.0.0.1", port: int = 8000, workers: int = 1) -> None:
-    """Serve until SIGTERM or Ctrl-C.
+    """Serve until SIGTERM or Ctrl-C, and exit.
 
     **Arguments:**
 
@@ -35,32 +37,36 @@ def serve(settings: Settings, host: str = "127.0.0.1", port: int = 8000, workers
     """
     find_models(settings.models, is_start=True)
     Tokens(settings.tokens)
-    os.environ[SETTINGS] = settings.model_dump_json()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))  # after the last response
-    with tempfile.TemporaryDirectory(prefix="loca-serve-") as directory:
+    logging.config.dictConfig(LOGGING)
+    bind(host, port).close()  # an address that another program uses is refused
+    with (
+        tempfile.TemporaryDirectory(prefix="loca-serve-") as directory,
+        bind(host, port, is_shared=workers > 1) as listener,
+    ):
+        address = listener.getsockname()[:2]
+        report("starting", address="http://{}:{}".format(*address), workers=workers)
         keep_programs(f"{directory}/compiled")
-        if workers > 1:
-            os.environ[SHARED_METRICS] = f"{directory}/metrics"
-            Path(directory, "metrics").mkdir()
-            os.environ.setdefault("NPROC", str(max(1, (os.cpu_count() or 1) // workers)))  # threads of XLA
-        uvicorn.run(
-            "loca.serving.process:from_environment",
-            factory=True,
-            host=host,
-            port=port,
-            workers=workers,
-            http="httptools",
-            ws="none",
-            lifespan="on",
-            log_config=LOGGING,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=1000,  # connections of a process
-            timeout_keep_alive=75,  # longer than a proxy keeps connections: it might use one that is being closed
-            timeout_graceful_shutdown=int(settings.timeout) + 5,
-            timeout_worker_healthcheck=30,
-        )
+        if workers == 1:
+            run(settings, listener)
+        os.environ[SHARED_METRICS] = f"{directory}/metrics"
+        Path(directory, "metrics").mkdir()
+        os.environ.setdefault("NPROC", str(max(1, (os.cpu_count() or 1) // workers)))  # threads of XLA
+        sys.exit(supervise(settings, address, workers))
+
+
+def bind(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
+    """A socket at an address; if processes share it, the system distributes connections evenly among them.
+
+    Workers of uvicorn share one socket instead, from which the first one that wakes up takes all that waits.
+    """
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT if is_shared else socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ValueError(f"cannot listen at {host}:{port}: {error.strerror}; choose another --host or --port") from None
+    return listener
 
 
 def keep_programs(directory: str) -> None:
@@ -79,10 +85,68 @@ def keep_programs(directory: str) -> None:
             jax.config.update(name, value)
 
 
-def from_environment() -> Starlette:
-    """The application of a process, with the settings of its environment."""
+def run(settings: Settings, listener: socket.socket) -> None:
+    """Serve in this process, and exit."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        sys.exit(0)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)  # after uvicorn's own handler, which waits for the last response
     try:
-        return create_application(Settings.model_validate_json(os.environ[SETTINGS]))
+        application = create_application(settings)
     except (ValueError, TypeError, OSError) as error:
         report("cannot_start", level=logging.ERROR, error=str(error))
         sys.exit(CANNOT_START)
+    config = uvicorn.Config(
+        application,
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=LOGGING,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=1000,  # connections
+        timeout_keep_alive=75,  # longer than a proxy keeps connections: it might use one that is being closed
+        timeout_graceful_shutdown=int(settings.timeout) + 5,
+    )
+    uvicorn.Server(config).run(sockets=[listener])
+    sys.exit(0)
+
+
+def work(settings: Settings, address: tuple[str, int]) -> None:
+    """Serve in a worker process, until it is told to end or the first process has ended."""
+    parent = multiprocessing.parent_process()
+
+    def end_with_parent() -> None:
+        if parent is not None:
+            parent.join()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    logging.config.dictConfig(LOGGING)
+    run(settings, bind(*address, is_shared=True))
+
+
+def supervise(settings: Settings, address: tuple[str, int], workers: int) -> int:
+    """Keep workers alive until SIGTERM or Ctrl-C; the exit code is 1 if they cannot start."""
+    ending: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: ending.append(0))
+    context, processes = multiprocessing.get_context("spawn"), []
+    while not ending:
+        while len(processes) < workers:
+            processes.append(context.Process(target=work, args=(settings, address)))
+            processes[-1].start()
+        multiprocessing.connection.wait([process.sentinel for process in processes], timeout=0.2)
+        for process in processes:
+            if process.exitcode is not None:
+                report("worker_ended", worker=process.pid, code=process.exitcode)
+                ending += [1] * (process.exitcode == CANNOT_START)
+        processes = [process for process in processes if process.exitcode is None]
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join()
+    return ending[0]
