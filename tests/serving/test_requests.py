@@ -1,6 +1,7 @@
 """Requests, directories of models, files of tokens and command lines, without a server."""
 
 import json
+import socket
 import time
 
 import numpy as np
@@ -74,6 +75,8 @@ def test_refusals_before_listening(folder, tmp_path):
     assert "does not exist" in command("serve", tmp_path / "none", "--port", 0, code=1)
     (tmp_path / "short").write_text("short\n")
     assert "at least 16 characters" in command("serve", folder, "--tokens", tmp_path / "short", code=1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert "cannot listen" in command("serve", folder, "--port", taken.getsockname()[1], code=1)
 
 
 def test_models_are_found_by_name_and_version(folder, tmp_path):

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import threading
 import time
 from pathlib import Path
@@ -90,6 +91,27 @@ def test_malformed_requests_are_refused(server, count):
     assert not [event for event in server.log if event.get("level") == "error"]
     assert {400, 401, 404, 405, 413} <= set(statuses)
     assert memory(server.process.pid) < before + 100  # a body of the largest size takes tens as JSON
+
+
+@pytest.mark.slow
+def test_responses_of_reset_connections_are_forgotten(server):
+    u, y = np.asarray(rods(256, seed=5).load().u), np.zeros((2**13, 1))
+    body, fields = binary_request({"u": u, "y": y})  # for 8 MiB
+    fields |= {"Host": "test", "Authorization": f"Bearer {TOKEN}", "Content-Length": str(len(body))}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+
+    def ask():
+        with socket.create_connection(server.address, timeout=60) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing resets it
+            connection.sendall(f"POST /v2/models/rods/infer HTTP/1.1\r\n{lines}\r\n".encode() + body)
+            assert connection.recv(12) == b"HTTP/1.1 200"
+
+    for _ in range(4):
+        ask()
+    before = memory(server.process.pid)
+    for _ in range(12):
+        ask()
+    assert memory(server.process.pid) < before + 60
 
 
 class Clients:

@@ -37,8 +37,8 @@ def serve(settings: Settings, host: str = "127.0.0.1", port: int = 8000, workers
     """
     find_models(settings.models, is_start=True)
     Tokens(settings.tokens)
-    logging.config.dictConfig(LOGGING)
     bind(host, port).close()  # an address that another program uses is refused
+    logging.config.dictConfig(LOGGING)
     with (
         tempfile.TemporaryDirectory(prefix="loca-serve-") as directory,
         bind(host, port, is_shared=workers > 1) as listener,
