@@ -12,7 +12,7 @@ import loca
 from loca.data import StoreSchema, samples_to_arrays, write_store
 from loca.domains import Mesh, area_weights, domain_from_json
 from loca.positions import Harmonic
-from loca.prediction import QueryGrid, predict_to
+from loca.prediction import QueryGrid, predict_dataset, predict_to, write_dataset
 from loca.rules import CellRule, rule_on
 
 
@@ -297,5 +297,13 @@ def test_a_model_on_a_mesh_is_trained_saved_evaluated_and_drawn(tmp_path):
     assert store.domain == mesh
     written = predict_to(again, store, tmp_path / "prediction.zarr", queries=QueryGrid.even(mesh, (5, 5)))
     assert np.isnan(written.s1.values).sum() == 20 * 12  # the corners of the square lie outside of the disk
+    nodes = test.take(jnp.arange(2))
+    found = predict_dataset(model, nodes)
+    with pytest.raises(ValueError, match="pass `domain`"):
+        write_dataset(found, tmp_path / "p.vtu")
+    write_dataset(found, str(tmp_path / "p.vtu"), model.domain)
+    file = meshio.read(tmp_path / "p_1.vtu")
+    np.testing.assert_array_equal(file.cells[0].data, mesh.cells)
+    np.testing.assert_allclose(file.point_data["s1"], model(nodes.u[1], nodes.y)[:, 0], rtol=1e-4, atol=1e-5)
     panels = loca.figures.fields(model, test).axes
     assert any(type(drawn).__name__ == "TriMesh" for panel in panels for drawn in panel.collections)

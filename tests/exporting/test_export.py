@@ -145,7 +145,6 @@ def test_an_artifact_states_what_its_users_need(file, model, data):
     assert inspect(file).digest in said
 
 
-@pytest.mark.full
 def test_fixed_queries_leave_no_work_on_them(tmp_path, model):
     y = np.linspace(0.1, 0.9, 6)[:, None]
     artifact = loca.export(model, tmp_path / "at.stablehlo", y=y)

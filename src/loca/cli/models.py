@@ -162,7 +162,7 @@ def write_prediction(
 
     with concerning(records.source), printed_warnings():
         found = predict_dataset(operator, records, queries=queries, level=level)
-    write_dataset(found, out)
+    write_dataset(found, out, operator.domain or records.domain)
     typer.echo(f"{len(records)} functions in {out}")
 
 

@@ -74,6 +74,7 @@ def to_onnx(program: Program) -> bytes:
 
 def register_custom_vmap() -> None:
     """Teach jax2onnx a primitive that it does not know: a function with its own rule for `jax.vmap`, as scattering."""
+    # Private names, which only this version of jax2onnx is known to have: `environment` in formats.py accepts no other.
     from jax2onnx.plugins.jax.lax._control_flow_utils import lower_jaxpr_eqns  # pyright: ignore[reportMissingImports]
     from jax2onnx.plugins.plugin_system import (  # pyright: ignore[reportMissingImports]
         PrimitiveLeafPlugin,

@@ -95,8 +95,8 @@ class Program:
         signature = operator.signature
         if signature is None:
             raise ValueError(
-                "this model does not know its domain and sensors, as those in files of version 0.1; create it from "
-                "data, such as by `LOCA.create(data, key=key)`, and train it again"
+                "this model does not know its domain and sensors; create it from data, such as by "
+                "`LOCA.create(data, key=key)`, and train it again"
             )
         if u is None and not knows_sensors(signature):
             raise ValueError(
@@ -262,6 +262,8 @@ def partially_evaluated(
     JAX stages all of a traced function, also what depends on constants alone. Only its partial evaluation, which
     reverse-mode derivatives are made of, tells the two apart.
     """
+    # `jax.interpreters.partial_eval` is public but not documented. If JAX renames these functions, importing this file
+    # fails; if they change, `test_fixed_queries_leave_no_work_on_them` does.
     structure = jax.tree.structure(jax.eval_shape(function, argument))
 
     def flat(array: Array) -> list[Array]:

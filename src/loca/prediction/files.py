@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loca.data import Variable
+from loca.data import Variable, write_vtu
+from loca.domains import Domain
 from loca.durable import sync, sync_tree, write_atomically
 from loca.models import canonical_name
 from loca.prediction.queries import QueryGrid, QueryPoints, names_and_attributes
@@ -21,18 +22,20 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-SUFFIXES = (".nc", ".zarr", ".csv", ".parquet")
+SUFFIXES = (".nc", ".zarr", ".csv", ".parquet", ".vtu")
 """The endings of files that predictions are written to."""
 
 
-def write_dataset(found: xarray.Dataset, path: str | os.PathLike[str]) -> None:
-    """Write a prediction at once, atomically: as NetCDF or Zarr, or as a table with one row per function and query.
+def write_dataset(found: xarray.Dataset, path: str | os.PathLike[str], domain: Domain | None = None) -> None:
+    """Write a prediction at once, atomically: as NetCDF or Zarr, as a table with one row per function and query, or as
+    a mesh.
 
     **Arguments:**
 
     - `found`: the prediction, from `predict_dataset`.
-    - `path`: FILE.nc, FILE.zarr, FILE.csv or FILE.parquet; the last needs the package pyarrow. An existing file is
-      replaced, but not an existing directory FILE.zarr.
+    - `path`: FILE.nc, FILE.zarr, FILE.csv, FILE.parquet, which needs the package pyarrow, or FILE.vtu, which is
+      FILE_0.vtu, FILE_1.vtu, … for several functions. An existing file is replaced, but not a directory FILE.zarr.
+    - `domain`: Y, whose cells a .vtu file has; needed for these only.
     """
     path = Path(path)
     check_suffix(path)
@@ -40,6 +43,10 @@ def write_dataset(found: xarray.Dataset, path: str | os.PathLike[str]) -> None:
         write_atomically(path, lambda file: found.to_netcdf(file.name, engine="h5netcdf"))
     elif path.suffix == ".zarr":
         write_zarr(found, path)
+    elif path.suffix == ".vtu":
+        if domain is None:
+            raise ValueError(f"{path.name} needs the cells of the mesh; pass `domain`, such as `model.domain`")
+        write_vtu(found, path, domain, sample_dimension(found))
     else:
         table = as_table(found)
         write = table.to_csv if path.suffix == ".csv" else table.to_parquet
@@ -78,9 +85,9 @@ def check_suffix(path: Path, accepted: Sequence[str] = SUFFIXES) -> None:
 
 def as_table(found: xarray.Dataset) -> pandas.DataFrame:
     """One row per function and query: the function, the coordinates, then the outputs."""
-    dims = list(found.sizes)  # the functions first
+    dims = list(found.sizes)
     outputs = [str(name) for name in found.data_vars]
-    sample = str(next(iter(found.data_vars.values())).dims[0]) if outputs else dims[0]
+    sample = sample_dimension(found)
     order = [sample, *[str(dim) for dim in dims if dim != sample]]
     table = found.to_dataframe(dim_order=order).reset_index()
     located = {str(dim) for name, c in found.coords.items() for dim in c.dims if name not in dims}
@@ -89,6 +96,11 @@ def as_table(found: xarray.Dataset) -> pandas.DataFrame:
     table = table.reindex(columns=[*columns, *outputs])
     functions = [name for name in outputs if found[name].ndim > 1]
     return table.dropna(subset=functions, how="all")  # where the data has no locations
+
+
+def sample_dimension(found: xarray.Dataset) -> str:
+    """The dimension that numbers the functions of a prediction: the first one of the first output."""
+    return str(next(iter(found.data_vars.values())).dims[0] if found.data_vars else next(iter(found.sizes)))
 
 
 def read_points(path: str | os.PathLike[str], coordinates: Sequence[Variable]) -> QueryPoints | QueryGrid:
