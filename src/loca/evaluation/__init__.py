@@ -15,9 +15,7 @@ __all__ = [
     "MEASURES",
     "RELIABILITY_LEVELS",
     "Distribution",
-    "Measure",
     "Report",
     "evaluate",
     "mean_field",
-    "short",
 ]

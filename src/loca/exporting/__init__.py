@@ -12,13 +12,7 @@ from loca.exporting.program import Port as Port
 from loca.exporting.program import Program as Program
 
 __all__ = [
-    "SUFFIXES",
-    "TOLERANCE",
-    "About",
     "Artifact",
-    "Difference",
-    "Port",
-    "Program",
     "compare",
     "export",
     "read_artifact",

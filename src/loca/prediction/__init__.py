@@ -13,11 +13,9 @@ from loca.prediction.queries import own_queries as own_queries
 __all__ = [
     "QueryGrid",
     "QueryPoints",
-    "check_suffix",
     "own_queries",
     "predict_dataset",
     "predict_to",
-    "read_columns",
     "read_points",
     "write_dataset",
 ]
