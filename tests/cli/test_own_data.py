@@ -186,6 +186,15 @@ def test_a_mesh_is_described_and_predictions_outside_of_it_are_missing(tmp_path)
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 1 + 9 * corner.sum()
 
 
+def test_a_model_from_python_needs_no_names(place):
+    data = Labeled(wells(20), "permeability", "pressure", "case").load()
+    save(load(place / "model.safetensors"), place / "python.safetensors", data=data)
+    command("predict", place / "python.safetensors", place / "test.nc", "--out", place / "unnamed.nc")
+    command("predict", place / "model.safetensors", place / "test.nc", "--out", place / "named.nc")
+    unnamed, named = (xarray.open_dataset(place / f"{name}.nc") for name in ("unnamed", "named"))
+    xarray.testing.assert_identical(unnamed, named)
+
+
 def test_messages_spell_arguments_as_options(place):
     said = words(command("check", place / "test.nc", "--inputs", "permeability", "--outputs", "pressure", code=2))
     assert "--sample" in said

@@ -246,9 +246,26 @@ def open_with_roles(data: str, files: dict[str, Any], model: Path, operator: Ope
             for role, (variables, letter) in known.items()
             if roles[role] is None and not is_numbered(variables, letter)
         }
-        if not named:
+        roles |= named
+        found = roles["sample"] or sample_dimension(data, roles["inputs"], operator)
+        if not named and found == roles["sample"]:
             raise
-        return open_data(data, **{**roles, **named}, unsolved=unsolved)
+        return open_data(data, **{**roles, "sample": found}, unsolved=unsolved)
+
+
+def sample_dimension(data: str, inputs: Sequence[str] | None, operator: Operator) -> str | None:
+    """The dimension of a labeled file that counts the functions: the only one that is no coordinate of the model."""
+    import xarray
+
+    try:
+        with xarray.open_dataset(data, decode_times=False) as dataset:
+            dims = {dim for name in inputs or () for dim in dataset[name].dims}
+    except (ValueError, KeyError, OSError):  # another format, or several files
+        return None
+    signature = operator.signature
+    if signature is not None:
+        dims -= {*signature.query_coordinate_names, *signature.sensor_coordinate_names}
+    return str(dims.pop()) if len(dims) == 1 else None
 
 
 def load_model(model: Path, classes: Sequence[str] | None) -> Operator:
