@@ -117,7 +117,7 @@ def test_commands_calibrate_predict_and_evaluate(model, tmp_path, monkeypatch):
 
     names = ("--inputs", "q", "--outputs", "t", "--sample", "run")
     assert "bands from 40 functions" in run("calibrate", "model.safetensors", "held.nc", *names)
-    run("predict", "model.safetensors", "new.nc", "--out", "new_s.nc", *names)
+    run("predict", "model.safetensors", "new.nc", "--out", "new_s.nc")  # the model knows its variables
     with xarray.open_dataset("new_s.nc") as found:
         assert {"t", "t_std", "t_lower", "t_upper", "in_distribution"} <= set(found.data_vars)
     output = run("predict", "model.safetensors", "far.nc", "--out", "far_s.nc", *names)
