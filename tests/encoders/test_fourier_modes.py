@@ -36,14 +36,6 @@ def test_coefficients_are_recovered_exactly(x64, shape, modes):
 
 
 @pytest.mark.parametrize(("shape", "modes"), SHAPES)
-def test_the_code_does_not_depend_on_the_grid(x64, shape, modes):
-    u, _ = band_limited(np.random.default_rng(1), modes)
-    finer = tuple(2 * n + 1 for n in shape)
-    codes = [Fourier.create(s, modes)(jnp.asarray(u(grid(s))[:, None])) for s in (shape, finer)]
-    np.testing.assert_allclose(codes[0], codes[1], atol=1e-12)
-
-
-@pytest.mark.parametrize(("shape", "modes"), SHAPES)
 def test_nothing_is_stored_twice(x64, shape, modes):
     """The rows of the linear map are orthonormal in the mean square: Πᵢ(2Kᵢ − 1) independent numbers, an isometry."""
     encoder = Fourier.create(shape, modes)

@@ -65,18 +65,6 @@ def test_exact_on_its_span_with_other_sensors_for_every_function(rng):
     np.testing.assert_allclose(codes, c.reshape(N, -1), atol=2e-5)
 
 
-def test_two_samplings_of_one_function_have_one_code(rng):
-    """Not of the span, but smooth: the two codes differ by no more than what lies outside the span."""
-    projection = Projection.create(Box.unit(1), 16)
-
-    @jax.jit
-    def sampled(x):
-        return projection(everywhere(x, jnp.exp(jnp.cos(jnp.pi * x))))
-
-    x = points(rng, 200, Box.unit(1))
-    np.testing.assert_allclose(sampled(x[:100]), sampled(x[100:]), atol=1e-4)
-
-
 def test_masked_rows_have_no_influence(rng):
     projection = Projection.create(BOX, 3)
     _, u = random_function(rng, projection)

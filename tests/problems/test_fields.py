@@ -40,19 +40,6 @@ def test_the_antiderivative_of_a_draw(length):
         assert value == pytest.approx(expected, abs=1e-10)
 
 
-def test_the_antiderivative_of_known_functions():
-    process = GaussianProcess(0.1)
-    zero = np.zeros((2, len(process.frequencies)))
-    y = np.linspace(0.0, 1.0, 1001)
-    constant, wave = zero.copy(), zero.copy()
-    constant[0, 0] = 2.5
-    wave[0, 3], wave[1, 7] = 1.0, -2.0
-    w3, w7 = process.frequencies[[3, 7]]
-    np.testing.assert_allclose(process.integrate(constant, y), 2.5 * y, atol=1e-14)
-    expected = np.sin(w3 * y) / w3 + 2.0 * (np.cos(w7 * y) - 1.0) / w7
-    np.testing.assert_allclose(process.integrate(wave, y), expected, atol=1e-14)
-
-
 @pytest.mark.parametrize("boundary", ["neumann", "periodic"])
 def test_eigenfunctions_are_orthonormal(boundary):
     field = MaternField(1.0, 7.0, 1.5, modes=9, boundary=boundary)

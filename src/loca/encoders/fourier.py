@@ -58,14 +58,9 @@ class Fourier(Encoder):
     def size(self) -> int:
         return self.channels * (2 * len(self.frequencies) - 1)
 
-    def transform(self, u: Float[Array, "..."]) -> Float[Array, "*N modes"]:
-        """The code of one field or a batch of fields."""
-        d = len(self.shape)
-        c = jnp.fft.rfftn(u, axes=tuple(range(-d, 0)), norm="forward")
-        k = self.frequencies
-        c = c[(..., *(k % np.array(self.shape)).T)]
-        waves = np.sqrt(2) * c[..., 1:]
-        return jnp.concatenate([c[..., :1].real, waves.real, waves.imag], axis=-1)
-
     def __call__(self, u: Input) -> Float[Array, " d"]:
-        return self.transform(fields(u, self.shape, self.channels, "Fourier")).reshape(-1)
+        values = fields(u, self.shape, self.channels, "Fourier")
+        c = jnp.fft.rfftn(values, axes=tuple(range(1, values.ndim)), norm="forward")
+        c = c[:, *(self.frequencies % np.array(self.shape)).T]
+        waves = np.sqrt(2) * c[:, 1:]
+        return jnp.concatenate([c[:, :1].real, waves.real, waves.imag], axis=1).reshape(-1)

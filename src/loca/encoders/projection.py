@@ -65,14 +65,12 @@ class Projection(Encoder):
     def size(self) -> int:
         return self.channels * math.prod(self.modes)
 
-    def transform(self, u: Input) -> Float[Array, "d_u *modes"]:
-        """The coefficients of one function, not flattened."""
+    def __call__(self, u: Input) -> Float[Array, " d"]:
         measured = self._measurements(u)
         # A masked location may hold anything, even NaN: replace it before the cosines.
         x = jnp.where(measured.mask[:, None], measured.x, jnp.asarray(self.domain.low))
         values = jnp.where(measured.mask[:, None], measured.u, 0.0)
-        c = _least_squares(self.basis(x), values, measured.mask)
-        return c.T.reshape(self.channels, *self.modes)
+        return _least_squares(self.basis(x), values, measured.mask).T.reshape(-1)
 
     def basis(self, x: Float[Array, "P d_x"]) -> Float[Array, "P K"]:
         """b(x): the basis functions at the given locations, k in row-major order."""
@@ -100,9 +98,6 @@ class Projection(Encoder):
             )
         self.domain.check(u.x, "x")
         return u
-
-    def __call__(self, u: Input) -> Float[Array, " d"]:
-        return self.transform(u).reshape(-1)
 
 
 def _least_squares(b: Float[Array, "m K"], u: Float[Array, "m d_u"], mask: Bool[Array, " m"]) -> Float[Array, "K d_u"]:
