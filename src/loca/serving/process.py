@@ -13,7 +13,6 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from types import FrameType
 
 import jax
 import uvicorn
@@ -87,12 +86,8 @@ def keep_programs(directory: str) -> None:
 
 def run(settings: Settings, listener: socket.socket) -> None:
     """Serve in this process, and exit."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        sys.exit(0)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)  # after uvicorn's own handler, which waits for the last response
+    for number in (signal.SIGTERM, signal.SIGINT):  # after uvicorn's own handler, which waits for the last response
+        signal.signal(number, lambda number, frame: sys.exit(0))
     try:
         application = create_application(settings)
     except (ValueError, TypeError, OSError) as error:
