@@ -25,7 +25,8 @@ from loca.metrics import relative_l2
 from loca.problems import Antiderivative, generate
 from loca.runs import ConfigurationError, execute, read_configuration
 from loca.saving import inspect, load, save
-from loca.training import Checkpoints, History, StoppedError
+from loca.training import History, StoppedError
+from loca.training.checkpoints import Checkpoints
 
 PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
 TOML = """

@@ -20,7 +20,8 @@ from loca.encoders import Sensors
 from loca.models import LOCA
 from loca.problems import generate
 from loca.saving import save
-from loca.training import Checkpoints, History
+from loca.training import History
+from loca.training.checkpoints import Checkpoints
 
 KILLS = int(os.environ.get("LOCA_RANK_KILLS", "20"))
 """How often a process is killed in the full tier; `--log-cli-level=INFO` prints the record."""

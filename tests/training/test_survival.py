@@ -5,6 +5,7 @@ import logging
 import os
 import random
 import signal
+import sys
 import time
 
 import equinox as eqx
@@ -24,7 +25,8 @@ from loca.losses import mean_squared
 from loca.models import LOCA
 from loca.problems import Antiderivative, generate
 from loca.saving import save
-from loca.training import Checkpoints, History, StoppedError, fit, paper_optimizer
+from loca.training import History, StoppedError, fit, paper_optimizer
+from loca.training.checkpoints import Checkpoints
 
 KILLS = int(os.environ.get("LOCA_KILLS", "100"))
 """How often the run is killed in the full tier; `--log-cli-level=INFO` prints the record."""
@@ -161,6 +163,24 @@ def test_a_stopped_run_is_saved_and_resumes_to_the_same_history(model, data, tmp
     _, resumed = fit(model, data, directory=tmp_path / "run", **arguments)
     _, undisturbed = fit(model, data, **arguments)
     assert [(m.step, m.loss) for m in resumed] == [(m.step, m.loss) for m in undisturbed]
+
+
+def test_a_request_to_stop_before_the_first_step_is_not_lost(model, data, tmp_path, monkeypatch):
+    """Even if the process that started this one ignores SIGINT."""
+    module = sys.modules["loca.training.fit"]
+    fingerprint = module.fingerprint
+
+    def interrupted(*arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        return fingerprint(*arguments)
+
+    monkeypatch.setattr(module, "fingerprint", interrupted)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(StoppedError, match="stopped at step 1 and saved"):
+            fit(model, data, steps=20, batch_size=20, every=10, directory=tmp_path / "run")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_the_directory_tells_what_happened_and_knows_its_run(model, data, tmp_path):
