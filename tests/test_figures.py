@@ -57,14 +57,6 @@ def waves():
     return make(u, y, s, x, domain=box, inputs=names, outputs=names, query_coordinates=axes)
 
 
-def displacements():
-    c = np.arange(6.0)
-    x = grid(c, c)
-    v = np.stack([0.1 * x[:, 0], -0.2 * x[:, 1]], axis=-1)[None].repeat(3, axis=0)
-    names = [Variable("displacement_x1", "mm"), Variable("displacement_x2", "mm")]
-    return make(v, x, 2 * v, x, inputs=names, outputs=names)
-
-
 def globe():
     x = grid(np.arange(87.5, -90, -5.0), np.arange(0, 360, 5.0))  # from the north, longitudes from Greenwich
     u = (250 + 50 * np.cos(np.radians(x[:, 0])) + x[:, 1])[None, :, None].repeat(3, axis=0)
@@ -85,14 +77,7 @@ def scattered():
     return Samples(u, jnp.asarray(y, jnp.float32), jnp.asarray(y[..., 1:], jnp.float32), domain=Box.unit(2))
 
 
-def space_time():
-    x = np.linspace(0, 1, 20)[:, None]
-    y = grid(np.linspace(0, 100, 10), x[:, 0])
-    u = np.sin(6 * x.T + np.arange(4)[:, None])[..., None]
-    return make(u, y, np.sin(y[:, 0] + y[:, 1])[None, :, None].repeat(4, axis=0), x)
-
-
-SETS = [curves, fields, waves, displacements, globe, region, scattered, space_time]
+SETS = [curves, fields, waves, globe, region, scattered]
 
 
 def mesh_value(ax, x, y):

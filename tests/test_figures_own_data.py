@@ -66,12 +66,6 @@ def test_times_are_in_days():
     ]
 
 
-def test_a_coordinate_without_a_name_is_not_called_time():
-    x, y = np.linspace(0, 1, 6)[:, None], grid(np.linspace(0, 1, 4), np.linspace(0, 1, 5))
-    axes = panels(sheet(make(np.ones((2, 6, 1)), y, np.ones((2, 20, 1)), x), rows=1))
-    assert [axes[1].get_xlabel(), axes[1].get_ylabel()] == ["$y_{1}$", "$y_{2}$"]
-
-
 def test_a_region_of_the_globe_is_a_map_with_latitude_upwards():
     lat, lon = np.arange(55.0, 40.0, -2.5), np.arange(-10.0, 15.0, 2.5)
     values = np.broadcast_to(lat[:, None] + 0.0 * lon, (2, 6, 10))

@@ -20,11 +20,11 @@ from loca.models import LOCA, DeepONet
 from loca.training import History
 from loca.training.history import Moment
 from test_figures import curves as curve_data
-from test_figures import displacements, globe, mesh_value, panels, waves
 from test_figures import fields as field_data
+from test_figures import globe, mesh_value, panels, waves
 from writing import check_writing
 
-SETS = {"curves": curve_data, "fields": field_data, "waves": waves, "displacements": displacements, "globe": globe}
+SETS = {"curves": curve_data, "fields": field_data, "waves": waves, "globe": globe}
 
 
 def small(data, kind=LOCA, **options):

@@ -137,19 +137,6 @@ def test_what_is_not_there_is_named(metric, channel):
 # --- distributions ---
 
 
-def test_a_box_by_hand():
-    """Quartiles of 0 … 8 are 2, 4, 6: whiskers reach to −4 … 12, so 12 is inside and 12.5 and −9 are not."""
-    values = np.array([12.5, 0.0, 1.0, 2.0, 3.0, 5.0, 6.0, 7.0, -9.0, 4.0, 12.0])
-    found = Distribution.of(values)
-    lower, median, upper = np.quantile(values, [0.25, 0.5, 0.75])
-    assert (found.lower_quartile, found.median, found.upper_quartile) == (lower, median, upper) == (1.5, 4.0, 6.5)
-    # 1.5 · 5 beyond the quartiles: from −6 to 14
-    assert (found.lower_whisker, found.upper_whisker) == (0.0, 12.5)
-    assert found.outliers == (8,)
-    assert (found.minimum, found.maximum) == (-9.0, 12.5)
-    assert found.mean == pytest.approx(values.mean())
-
-
 def test_what_has_no_value_is_counted_apart():
     found = Distribution.of(np.array([math.nan, 1.0, 2.0, math.inf, 3.0]))
     assert found.missing == (0, 3)
@@ -168,12 +155,3 @@ def test_a_box_is_that_of_matplotlib(values):
                          ("upper_quartile", "q3"), ("upper_whisker", "whishi")):  # fmt: skip
         assert getattr(found, name) == pytest.approx(other[theirs], rel=1e-12, abs=1e-300)
     assert sorted(values[list(found.outliers)]) == pytest.approx(sorted(other["fliers"]))
-
-
-@given(arrays.arrays(np.float64, st.integers(1, 30), elements=st.floats(0, 1e3, width=32)), st.randoms())
-def test_the_order_of_functions_only_renumbers_outliers(values, random):
-    order = list(range(len(values)))
-    random.shuffle(order)
-    once, again = Distribution.of(values), Distribution.of(values[order])
-    assert (once.median, once.upper_whisker) == (again.median, again.upper_whisker)
-    assert {order[i] for i in again.outliers} == set(once.outliers)

@@ -67,7 +67,7 @@ def style() -> Iterator[None]:
         yield
 
 
-def line_styles(names: Iterable[str]) -> dict[str, dict[str, str]]:
+def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """`color` and `linestyle` for each name, the same in all figures for names that contain that of a model.
 
     Other names, and the second of two runs of the same model, get those that are free.
