@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import xarray
 
+import loca
 from loca.data import Free, Labeled, Shared, Variable
 from loca.data import open as open_records
 from loca.domains import Box, Mesh, Sphere, Torus
@@ -90,6 +91,28 @@ def test_region_is_a_box_in_degrees_and_points_spread_over_the_globe_are_a_spher
     records = Labeled(spiral, "t", "t", "sample")
     assert records.domain == Sphere()
     assert np.array_equal(records.load().y.points, np.stack([spiral.lat, spiral.lon], -1).astype(np.float32))
+
+
+def test_longitudes_around_the_globe_are_periodic_without_the_poles(getkey):
+    zone = Labeled(weather(np.linspace(60, -60, 9), np.arange(0.0, 360.0, 10.0)), "air", "pres", "time")
+    assert zone.domain == Sphere(-60.0, 60.0)
+    assert zone.domain.contains(np.array([[0.0, 355.0], [70.0, 0.0]])).tolist() == [True, False]
+    west = Labeled(weather(np.linspace(-30, 60, 9), np.arange(-180.0, 180.0, 20.0)), "air", "pres", "time")
+    assert west.domain == Sphere(-30.0, 60.0)
+    sizes = {"num_features": 4, "lift_size": 4}
+    model = loca.LOCA.create(zone.load(), key=getkey(), **sizes)
+    y = np.array([[12.0, 357.5], [12.0, -2.5]])
+    np.testing.assert_allclose(*model(zone.load().u[0], y), atol=1e-5)
+
+
+def test_longitudes_around_the_globe_are_periodic_beside_time(getkey):
+    dataset = weather(*GLOBE).rename(time="hour").expand_dims(run=3).copy()
+    records = Labeled(dataset, "air", "pres", "run", input_times=[0], output_times=[1, 2], time="hour")
+    assert records.domain == Torus((1.0, -90.0, 0.0), (2.0, 90.0, 360.0), (False, False, True))
+    samples = records.load()
+    model = loca.models.DeepONet.create(samples, key=getkey(), num_features=4, branch_widths=(8,), trunk_widths=(8,))
+    y = np.array([[1.5, 12.0, 357.5], [1.5, 12.0, -2.5]])
+    np.testing.assert_allclose(*model(samples.u[0], y), atol=1e-5)
 
 
 def test_curvilinear_grid_has_its_own_latitudes_and_longitudes():

@@ -128,26 +128,26 @@ class Normalization(Fixed):
 
     def standardize_input(self, u: Input) -> Input:
         """ũ from u."""
-        parts = values_of(u)
-        ends = np.cumsum([part.shape[-1] for part in parts])
-        if ends[-1] != len(self.u_shift):  # otherwise one channel would be broadcast to all
+        values = counted_values(u) if self.u_transforms else values_of(u)
+        count = sum(each.shape[-1] for each in values)
+        if count != len(self.u_shift):  # otherwise one channel would be broadcast to all
             raise ValueError(
-                f"u has {ends[-1]} channels but the training data had {len(self.u_shift)}; "
+                f"u has {count} channels but the training data had {len(self.u_shift)}; "
                 f"pass values of shape (m, {len(self.u_shift)})"
             )
-        parts = values_of(transform_input(self.u_transforms, u))
-        shifts, scales = (jnp.split(each, ends[:-1]) for each in (self.u_shift, self.u_scale))
-        return with_values(u, [(part - a) / b for part, a, b in zip(parts, shifts, scales, strict=True)])
+        return with_values(u, [part.standardize(v) for part, v in zip(self._of_parts(values), values, strict=True)])
 
     def restore_input(self, u: Input) -> Input:
         """u from ũ."""
-        parts, start = [], 0
-        for part in values_of(u):
-            channels = slice(start, start + part.shape[-1])
-            of_part = OutputNormalization(self.u_shift[channels], self.u_scale[channels], self.u_transforms[channels])
-            parts.append(of_part.restore(part))
+        values = values_of(u)
+        return with_values(u, [part.restore(v) for part, v in zip(self._of_parts(values), values, strict=True)])
+
+    def _of_parts(self, values: Sequence[Array]) -> Iterator[OutputNormalization]:
+        start = 0
+        for each in values:
+            channels = slice(start, start + each.shape[-1])
+            yield OutputNormalization(self.u_shift[channels], self.u_scale[channels], self.u_transforms[channels])
             start = channels.stop
-        return with_values(u, parts)
 
     def standardize_output(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
         """s̃ from s, if no transform depends on the location."""

@@ -39,10 +39,11 @@ def as_numbers(values: Numbers, name: str, *shapes: str) -> Array:
     if array.ndim not in axes:
         given = "a single number" if array.ndim == 0 else f"shape {array.shape}"
         raise ValueError(f"{expected}, got {given}")
-    if not (isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jnp.floating)):
-        channels = array if array.ndim == axes[0] else np.asarray(array)[..., None]
-        precision = jax.dtypes.canonicalize_dtype(float)
-        array = jnp.asarray(single(np.asarray(channels), name, precision, channels.shape[-1]))
+    if isinstance(array, jax.Array):
+        array = array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)
+    else:
+        channels = array.shape[-1] if array.ndim == axes[0] else 1
+        array = jnp.asarray(single(array, name, jax.dtypes.canonicalize_dtype(float), channels))
     return array if array.ndim == axes[0] else array[..., None]
 
 
@@ -53,13 +54,13 @@ def single(values: np.ndarray, name: str, precision: Any = np.float32, channels:
 
     - `values`: any numbers.
     - `name`: for messages.
-    - `precision`: another one, if JAX is set to double.
+    - `precision`: of the result; double if JAX is set to it.
     - `channels`: the length of the last axis if it holds channels, each of which varies for itself.
     """
     limits = np.finfo(precision)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        cast = values.astype(precision)
-    if values.dtype.kind == "b" or (values.dtype.itemsize <= cast.dtype.itemsize == 4 and values.dtype.kind == "f"):
+        cast = values.astype(precision, copy=False)
+    if values.dtype.kind == "b" or (values.dtype.kind == "f" and values.dtype.itemsize <= cast.dtype.itemsize):
         return cast
     if (np.isinf(cast) & np.isfinite(values)).any():
         raise ValueError(

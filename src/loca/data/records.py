@@ -125,8 +125,8 @@ class Stream(Iterator[Samples]):
     def __init__(self, records: Records, size: int, seed: int, step: int, process: tuple[int, int], threads: int):
         self.records, self.size, self.seed, self.process, self.threads = records, size, seed, process, threads
         self.rows_of = jax.jit(functools.partial(batch_rows, size=size, count=len(records)))
-        self.step = step
-        self.batches = self.begin(step)
+        self.batches: Any = None
+        self.set_state({"step": step})
 
     def rows(self, step: int) -> Int[np.ndarray, " B"]:
         """The numbers of the functions that this process reads at a step."""
@@ -140,15 +140,6 @@ class Stream(Iterator[Samples]):
         """Read the batch of a step."""
         return self.records.load(self.rows(step))
 
-    def begin(self, step: int) -> Any:
-        """Start the threads that read batches from this step on."""
-        try:
-            import grain
-        except ImportError as error:
-            raise ImportError("streaming needs additional libraries: pip install loca-jax[stream]") from error
-        options = grain.ReadOptions(num_threads=self.threads, prefetch_buffer_size=AHEAD * self.threads)
-        return iter(grain.MapDataset.range(step, STEPS).map(self.read).to_iter_dataset(options))
-
     def __next__(self) -> Samples:
         batch = next(self.batches)
         self.step += 1
@@ -159,11 +150,17 @@ class Stream(Iterator[Samples]):
         return {"step": self.step}
 
     def set_state(self, state: dict[str, int]) -> None:
-        """Resume with the batch of the step in `state`."""
+        """Resume with the batch of the step in `state`, and start the threads that read ahead from there."""
+        try:
+            import grain
+        except ImportError as error:
+            raise ImportError("streaming needs additional libraries: pip install loca-jax[stream]") from error
         self.close()
         self.step = state["step"]
-        self.batches = self.begin(self.step)
+        options = grain.ReadOptions(num_threads=self.threads, prefetch_buffer_size=AHEAD * self.threads)
+        self.batches = iter(grain.MapDataset.range(self.step, STEPS).map(self.read).to_iter_dataset(options))
 
     def close(self) -> None:
         """Stop reading ahead."""
-        self.batches.close()
+        if self.batches is not None:
+            self.batches.close()

@@ -47,11 +47,11 @@ class Variable(NamedTuple):
         return {"units": self.unit} if self.unit else {}
 
 
-Names = str | Sequence[str | tuple[str, ...]]
+VariableNames = str | Sequence[str | tuple[str, ...]]
 """One name or several; each may be a pair of a name and a unit, such as a `Variable`."""
 
 
-def as_variables(given: Names) -> tuple[Variable, ...]:
+def as_variables(given: VariableNames) -> tuple[Variable, ...]:
     """Variables, from a name, several names, or pairs of a name and a unit."""
     names = [given] if isinstance(given, str) else given
     return tuple(Variable(each) if isinstance(each, str) else Variable(*each) for each in names)
@@ -98,10 +98,10 @@ class Samples(eqx.Module):
         *,
         x: Numbers | Sequence[Numbers | None] | None = None,
         domain: Domain | None = None,
-        inputs: Names | None = None,
-        outputs: Names | None = None,
-        sensor_coordinates: Names = (),
-        query_coordinates: Names = (),
+        inputs: VariableNames | None = None,
+        outputs: VariableNames | None = None,
+        sensor_coordinates: VariableNames = (),
+        query_coordinates: VariableNames = (),
     ):
         self.u = as_input(u, many=True)
         self.y = as_queries(y)

@@ -82,7 +82,7 @@ def first_bytes(path: Path) -> bytes:
 # ---- arrays that are read when indexed -------------------------------------------------------------------------------
 
 
-class StoredArray(BackendArray):
+class FileArray(BackendArray):
     """An array that is read when indexed, at numbers, slices or one-dimensional arrays of numbers along its axes."""
 
     shape: tuple[int, ...]
@@ -117,7 +117,7 @@ def hdf5(path: Path) -> CachingFileManager:
     return CachingFileManager(h5py.File, str(path), mode="r")
 
 
-class HDF5Array(StoredArray):
+class HDF5Array(FileArray):
     """An array of an HDF5 file.
 
     **Arguments:**
@@ -146,7 +146,7 @@ class HDF5Array(StoredArray):
         return np.concatenate(blocks, remaining_axis(key, axis))
 
 
-class Concatenated(StoredArray):
+class Concatenated(FileArray):
     """Variables of several files, concatenated along one axis."""
 
     support = indexing.IndexingSupport.OUTER

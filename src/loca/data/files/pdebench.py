@@ -9,7 +9,7 @@ import numpy as np
 import xarray
 from xarray.backends import CachingFileManager
 
-from loca.data.files.datasets import HDF5Array, Layout, Roles, StoredArray, hdf5, hdf5_root, is_hdf5, numbered
+from loca.data.files.datasets import FileArray, HDF5Array, Layout, Roles, hdf5, hdf5_root, is_hdf5, numbered
 
 FLUID = ("density", "pressure", "Vx", "Vy", "Vz")
 """Fields of the compressible flows."""
@@ -89,7 +89,7 @@ def read_seeded(path: Path, root: Any) -> Layout:
     return Layout(dataset, "sample", fields, fields, "t", parts={"data": fields})
 
 
-class SeededArray(StoredArray):
+class SeededArray(FileArray):
     """The arrays `data` of all groups, stacked and read when indexed.
 
     The official loader uses the grid of the group "0023" for all groups. This one uses the grid of the first group,
