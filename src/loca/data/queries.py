@@ -68,10 +68,12 @@ def single(values: np.ndarray, name: str, precision: Any = np.float32, channels:
             f"bits end at {limits.max:.2g}; choose another unit, or take their logarithm"
         )
     kept = np.where(np.abs(cast) < limits.tiny, 0.0, cast)  # as XLA treats smaller numbers
-    wide, narrow = (each.reshape(-1, channels) for each in (values, kept))
-    if wide.size and ((wide.max(axis=0) > wide.min(axis=0)) & (narrow.max(axis=0) == narrow.min(axis=0))).any():
+    wide, narrow = (each.reshape(-1, max(channels, 1)).astype(np.float64) for each in (values, kept))
+    low, high = wide.min(axis=0, initial=np.inf), wide.max(axis=0, initial=-np.inf)
+    lost = (high > low) & (narrow.max(axis=0, initial=-np.inf) == narrow.min(axis=0, initial=np.inf))
+    if lost.any():
         raise ValueError(
-            f"{name} varies from {values.min():.17g} to {values.max():.17g}, which is the same in numbers of "
+            f"{name} varies from {low[lost][0]:.17g} to {high[lost][0]:.17g}, which is the same in numbers of "
             f"{limits.bits} bits; subtract the mean and choose another unit, in double precision"
         )
     return cast
