@@ -98,7 +98,8 @@ def open(  # noqa: A001
     if layout.time is not None:
         input_times = slice(0, 1) if input_times is None else input_times
         output_times = slice(1, None) if output_times is None else output_times
-    on_nodes = "node" in layout.dataset[(layout.outputs or layout.inputs)[0]].dims
+    first = (layout.outputs or layout.inputs)[0]
+    on_nodes = first in layout.dataset and "node" in layout.dataset[first].dims
     if domain is None and layout.domain is not None and on_nodes:
         domain = layout.domain()
     with naming(source, DAMAGE):
