@@ -112,7 +112,9 @@ class GridField:
     def closes(self, axis: int) -> bool:
         """Whether the points go once around a period: a gap of several spacings would leave no edge to close."""
         spacing, period = self.spacing(axis), self.periods[axis]
-        return None not in (spacing, period) and period - float(np.ptp(self.axes[axis])) < 1.5 * spacing
+        if spacing is None or period is None:
+            return False
+        return period - float(np.ptp(self.axes[axis])) < 1.5 * spacing
 
 
 def input_fields(samples: Samples) -> Iterator[GridField]:

@@ -203,7 +203,7 @@ def read(files: Sequence[Path], kinds: Sequence[str], roles: Roles) -> Layout:
             layout = readers()[kind].read(file, roles)
         present = [name for name in given if name in layout.dataset.variables or name in layout.parts]
         if kind == "table" and not present:
-            present = map(str, layout.dataset.data_vars)
+            present = [str(name) for name in layout.dataset.data_vars]
         groups.setdefault((kind, *present), []).append((file, layout))
     heads = [members[0][1] for members in groups.values()]
     for (_, *present), head, members in zip(groups, heads, groups.values(), strict=True):
