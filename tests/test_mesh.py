@@ -304,6 +304,6 @@ def test_a_model_on_a_mesh_is_trained_saved_evaluated_and_drawn(tmp_path):
     write_dataset(found, str(tmp_path / "p.vtu"), model.domain)
     file = meshio.read(tmp_path / "p_1.vtu")
     np.testing.assert_array_equal(file.cells[0].data, mesh.cells)
-    np.testing.assert_allclose(file.point_data["s1"], model(nodes.u[1], nodes.y)[:, 0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(file.point_data["s1"], model(nodes.u[1], nodes.y.points)[:, 0], rtol=1e-4, atol=1e-5)
     panels = loca.figures.fields(model, test).axes
     assert any(type(drawn).__name__ == "TriMesh" for panel in panels for drawn in panel.collections)
