@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import json
 import os
+import socket
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -135,28 +136,36 @@ class TensorBoard(Logger):
     def __init__(self, directory: str | os.PathLike[str], description: Description = None):
         super().__init__(directory, description)
         try:
-            import tensorboardX
+            import tensorboardX  # noqa: F401
         except ImportError as error:
             raise ImportError("TensorBoard requires tensorboardX: pip install loca-jax[tensorboard]") from error
-        self._library, self._writer = tensorboardX, None
+        self._writer: Any = None
 
     def _begin(self, rows: Sequence[Row]) -> None:
+        from tensorboardX import RecordWriter  # `SummaryWriter` writes in another thread, and a kill loses rows
+        from tensorboardX.summary import text
+
         folder = self.logs / "tensorboard"
-        files = list(folder.glob("events.out.tfevents.*"))
-        # the suffix makes names unique: two files opened within one second would otherwise overwrite each other
-        self._writer = self._library.SummaryWriter(str(folder), filename_suffix=f".{len(files)}")
+        folder.mkdir(exist_ok=True)
+        # the number makes names unique: two files opened within one second would otherwise overwrite each other
+        files = len(list(folder.glob("events.out.tfevents.*")))
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{files}"
+        self._writer = RecordWriter(str(folder / name))
+        self._add(file_version="brain.Event:2")
         if self.description and not rows:
-            text = json.dumps(self.description, indent=2).replace("\n", "\n    ")
-            self._writer.add_text("description", f"    {text}")
+            described = json.dumps(self.description, indent=2).replace("\n", "\n    ")
+            self._add(step=0, summary=text("description", f"    {described}"))
 
     def _write(self, step: int, scalars: Mapping[str, float]) -> None:
-        assert self._writer is not None
-        for name, value in scalars.items():
-            self._writer.add_scalar(name, value, step)
+        self._add(step=step, summary={"value": [{"tag": name, "simple_value": scalars[name]} for name in scalars]})
+
+    def _add(self, **fields: Any) -> None:
+        from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue] (generated)
+
+        self._writer.write(Event(wall_time=time.time(), **fields).SerializeToString())
         self._writer.flush()
 
     def _end(self, *, failed: bool) -> None:
-        assert self._writer is not None
         self._writer.close()
 
 
