@@ -186,7 +186,7 @@ class RunConfiguration(Table):
         return self
 
 
-MODELS: dict[str, type[Table]] = {
+MODEL_TABLES: dict[str, type[Table]] = {
     "loca": LOCAConfiguration,
     "deeponet": DeepONetConfiguration,
     "fno": FNOConfiguration,
@@ -313,7 +313,7 @@ def suggestion(location: Sequence[int | str]) -> str:
     *place, name = location
     match place:
         case ["model", kind]:
-            table = MODELS[str(kind)]
+            table = MODEL_TABLES[str(kind)]
         case ["data" | "training" as field]:
             table = {"data": DataConfiguration, "training": TrainingConfiguration}[field]
         case _:

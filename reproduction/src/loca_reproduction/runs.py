@@ -56,7 +56,7 @@ def mean_field(data: RunData) -> Operator:
 
 def ridge(data: RunData) -> Operator:
     """Ridge regression; validation functions choose the number of components and the penalty."""
-    most = min(len(data.train), np.size(data.train.u) // len(data.train))
+    most = min(len(data.train), np.size(np.asarray(data.train.u)) // len(data.train))
     possible = [k for k in COMPONENTS if k <= most] or [most]
     models = Regression.fits(data.train, possible, STRENGTHS)
     return min(models, key=lambda model: mean_error(model, data.validation))

@@ -231,7 +231,7 @@ def open_with_roles(data: str, files: dict[str, Any], model: Path, operator: Ope
     from loca.models import is_numbered
     from loca.saving import inspect as inspect_file
 
-    given = {name: files.get(name) for name in ("inputs", "outputs", "sample", "format")}
+    given: dict[str, Any] = {name: files.get(name) for name in ("inputs", "outputs", "sample", "format")}
     if is_store(Path(data)):
         return open_data(data, **given)
     of_run = inspect_file(model_file(model)).provenance.get("data")

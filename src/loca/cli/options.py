@@ -14,7 +14,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 from loca.configuration import (
-    MODELS,
+    MODEL_TABLES,
     DataConfiguration,
     FileConfiguration,
     Table,
@@ -25,7 +25,7 @@ from loca.configuration import (
 
 Files = Annotated[dict[str, Any], FileConfiguration]
 Data = Annotated[dict[str, Any], DataConfiguration]
-Model = Annotated[dict[str, Any], *MODELS.values()]
+Model = Annotated[dict[str, Any], *MODEL_TABLES.values()]
 Training = Annotated[dict[str, Any], TrainingConfiguration]
 """Parameters of commands that stand for all fields of some tables: what was given for each, or None."""
 
@@ -68,7 +68,7 @@ def parameter_of(name: str, field: FieldInfo, group: str) -> inspect.Parameter:
         spelled, expected = f"{spelled}/--no-{name.replace('_', '-')}", bool | None
     elif is_repeatable(kind):
         expected = list[str] | None
-    shown = "|".join(MODELS) if name == "kind" else metavar(kind)
+    shown = "|".join(MODEL_TABLES) if name == "kind" else metavar(kind)
     panel = None if group == "files" else f"Options of {group}"
     option = typer.Option(spelled, help=f"{text}{default}", metavar=shown, rich_help_panel=panel, show_default=False)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[expected, option])

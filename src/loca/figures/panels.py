@@ -416,6 +416,7 @@ def draw_curve(ax: Axes, quantity: Quantity, row: int) -> None:
 def draw_field(ax: Axes, quantity: Quantity, row: int) -> None:
     """Draw values over two coordinates as colors with a color bar below."""
     import matplotlib as mpl
+    from matplotlib.tri import Triangulation
 
     function, norm = quantity.functions[row], quantity.norms[row]
     if quantity.is_globe:
@@ -433,7 +434,8 @@ def draw_field(ax: Axes, quantity: Quantity, row: int) -> None:
         else:
             function.plot.pcolormesh(x=across, y=up, ax=ax, add_colorbar=False, **look)
     elif triangles is not None and known.all():
-        ax.tripcolor(*points.T, function.to_numpy(), triangles=triangles, shading="gouraud", **look)
+        corners = Triangulation(points[:, 0], points[:, 1], triangles)
+        ax.tripcolor(corners, function.to_numpy(), shading="gouraud", **look)
     else:  # one dot per location, as large as possible without hiding its neighbors; outlines keep white dots visible
         size = float(np.clip(2500.0 / len(points), 2.0, 16.0))  # in square points; a panel of an inch has 5184
         line = {"linewidth": 0.2 if size > 4.0 else 0.0, "edgecolor": OUTLINE}

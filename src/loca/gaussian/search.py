@@ -180,7 +180,7 @@ def search(
             return found._asdict() | {"hyperparameters": dataclasses.asdict(hyper)}
 
         row = compute() if work is None else work.once(json_digest([number, dataclasses.asdict(hyper)]), compute)
-        trials.append(Trial(**row | {"hyperparameters": hyper}))
+        trials.append(Trial(**{**row, "hyperparameters": hyper}))
         if show:
             print(*([] if trials[1:] else [HEADER]), table_row(trials[-1]), sep="\n", file=sys.stderr)  # noqa: T201
         return trials[-1]
