@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import loca
-from loca.domains import Box, Domain, Sphere, Torus, area_weights, domain_from_json, unit_vectors, warn_outside
+from loca.domains import Box, Domain, Sphere, Torus, area_weights, domain_from_json, unit_vectors
 from loca.positions import Harmonic, Periodic, position_on
 from loca.rules import QuasiMonteCarlo, Trapezoid, rule_on
 
@@ -46,12 +46,6 @@ def test_volumes():
     assert CYLINDER.volume == 14.0
 
 
-def test_uniform_on_the_sphere(getkey):
-    """A cap above latitude 30° holds a quarter of the area; cells of a lat–lon grid do not count alike."""
-    latitude = Sphere().sample(getkey(), 40_000)[:, 0]
-    assert np.mean(latitude > 30.0) == pytest.approx(0.25, abs=4 * math.sqrt(0.25 * 0.75 / 40_000))
-
-
 def test_the_sphere_knows_no_date_line():
     sphere = Sphere()
     west, east = jnp.array([[10.0, -170.0]]), jnp.array([[10.0, 190.0]])
@@ -82,9 +76,6 @@ def test_wrong_corners_are_refused():
 def test_wrong_columns_are_refused():
     with pytest.raises(ValueError, match=r"3 columns but .* 2-dimensional; pass locations as an array of shape"):
         Box.unit(2).check(jnp.zeros((5, 3)))
-
-
-# facts
 
 
 def test_json_is_what_stores_hold():
@@ -158,22 +149,6 @@ def test_only_domains_know_their_classes():
         if file.parent.name != "domains" and (lines := switches(ast.parse(file.read_text())))
     }
     assert found == {}
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "isinstance(domain, Sphere)",
-        "isinstance(domain, Box | Torus)",
-        "type(domain) in (domains.Box, Sphere)",
-        "match domain:\n    case Torus(cell=cell) | (Box() as cell):\n        pass",
-    ],
-)
-def test_a_planted_switch_is_found(line):
-    assert switches(ast.parse(line))
-
-
-# domains that are not built in
 
 
 class Disk(Domain):
@@ -281,9 +256,3 @@ def test_a_new_domain_works_everywhere(domain, tmp_path):
     loca.save(model, tmp_path / "model", data=data)
     again = loca.load(tmp_path / "model", classes=[type(domain)])
     np.testing.assert_array_equal(again(data.u[0], data.y.points), model(data.u[0], data.y.points))
-
-
-@pytest.mark.parametrize("columns", [1, 3])
-def test_queries_of_another_dimension_are_no_matter_of_distance(columns):
-    with pytest.raises(ValueError, match=f"`y` has {columns} columns but .* is 2-dimensional; pass locations"):
-        warn_outside(Box.unit(2), np.zeros((4, columns)))

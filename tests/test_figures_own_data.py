@@ -45,9 +45,6 @@ def norms(figure):
     return [norm for (norm,) in found]
 
 
-# --- names ---
-
-
 def test_axes_have_the_names_and_units_of_the_data():
     figure = sheet(Labeled(ocean(), "wind_stress", "temperature", "run").load(), rows=2)
     check_writing(figure)
@@ -66,26 +63,12 @@ def test_times_are_in_days():
     ]
 
 
-def test_a_region_of_the_globe_is_a_map_with_latitude_upwards():
-    lat, lon = np.arange(55.0, 40.0, -2.5), np.arange(-10.0, 15.0, 2.5)
-    values = np.broadcast_to(lat[:, None] + 0.0 * lon, (2, 6, 10))
-    dataset = xarray.Dataset({"u": (("run", "lat", "lon"), values)}, {"lat": lat, "lon": lon}).assign(s=lambda d: d.u)
-    samples = Labeled(dataset, "u", "s", "run").load()
-    assert isinstance(samples.domain, Box)
-    ax = panels(sheet(samples, rows=1))[0]
-    assert [ax.get_xlabel(), ax.get_ylabel()] == ["longitude", "latitude"]
-    assert ax.get_ylim() == pytest.approx((41.25, 56.25))
-
-
 @pytest.mark.full
 def test_channels_without_names_have_those_that_the_model_knows():
     data = field_data()
     model = small(data)
     plain = Samples(data.u, data.y, data.s, x=data.x)
     assert panels(fields(model, plain, rows=1))[0].get_title() == "input\npermeability (m$^{2}$)"
-
-
-# --- single numbers ---
 
 
 @pytest.mark.full
@@ -101,9 +84,6 @@ def test_single_numbers_are_shown_as_values():
     assert [axes[0].get_title(), axes[2].get_title()] == ["input\ndynamic\nviscosity\n(Pa s)", "T (K)"]
     assert axes[0].get_ylabel() == "typical"
     assert not any(ax.lines for ax in axes[:4])
-
-
-# --- colors ---
 
 
 def pair(amplitude, errors):
@@ -151,9 +131,6 @@ def test_a_logarithmic_bar_has_powers_of_ten():
     shown = [label.get_text() for label in bar.get_xticklabels() if label.get_text()]
     assert shown
     assert all("10^" in label for label in shown)
-
-
-# --- point clouds ---
 
 
 @pytest.mark.full

@@ -45,9 +45,6 @@ def case(request):
     return small(data), data
 
 
-# --- box plots ---
-
-
 MOTION = (Variable("height", "m"), Variable("speed", "m s-1"))
 
 
@@ -132,14 +129,6 @@ def test_reports_of_other_channels_are_refused():
         box_plots(report(0), "spectral")
 
 
-# --- fields ---
-
-
-@pytest.mark.full
-def test_fields_of_every_kind_keep_their_writing_apart(case):
-    check_writing(fields(*case, rows=2))
-
-
 def test_curves_of_truth_prediction_and_error():
     data = curve_data()
     model = small(data)
@@ -209,9 +198,6 @@ def test_errors_are_centered_at_zero_in_colors_of_their_own():
     assert norm_of("error", np.zeros(3)).vmax > 0.0
 
 
-# --- curves ---
-
-
 def test_loss_and_validation_over_steps():
     history = History(tuple(Moment(10 * i, 1.0 / (i + 1), None if i % 2 else 0.5**i, float(i)) for i in range(6)))
     figure = curves({"LOCA": history, "other": history.to_json()})
@@ -253,11 +239,9 @@ def test_every_model_has_one_color_everywhere():
     assert line_styles([str(i) for i in range(40)])["39"]
 
 
-# --- attention ---
-
-
 @pytest.mark.full
-def test_attention_of_every_kind_keeps_its_writing_apart(case):
+def test_figures_of_every_kind_keep_their_writing_apart(case):
+    check_writing(fields(*case, rows=2))
     check_writing(attention(*case))
 
 
@@ -273,17 +257,6 @@ def test_the_largest_weights_are_drawn():
         assert mesh_value(ax, 1.0, 0.5) == pytest.approx(float(there[i]), rel=1e-4)
     limits = [mesh.get_clim() for ax in axes[:2] for mesh in ax.collections if isinstance(mesh, QuadMesh)]
     assert limits[0] == limits[1]
-
-
-def test_kappa_is_symmetric_and_its_cross_is_where_it_was_asked():
-    """κ(a, b) drawn around a equals κ(b, a) drawn around b."""
-    data = field_data()
-    model = small(data)
-    a, b = 10, 40
-    drawn = {point: panels(attention(model, data, points=[point]))[-1] for point in (a, b)}
-    y = np.asarray(data.y.y)
-    assert mesh_value(drawn[a], *y[b]) == pytest.approx(mesh_value(drawn[b], *y[a]), rel=1e-4)
-    np.testing.assert_allclose(drawn[a].lines[-1].get_xydata()[0], y[a])  # the cross
 
 
 def test_kappa_is_that_of_the_scores():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loca.kernels import RBF, Laplacian, Matern, RationalQuadratic, Scaled
+from loca.kernels import RBF, Laplacian, Matern, RationalQuadratic
 
 KERNELS = {
     "rbf": RBF(0.7),
@@ -62,15 +62,6 @@ def test_rational_quadratic_tends_to_the_gaussian(getkey):
         z = jax.random.normal(getkey(), (6, 3))
         error = [jnp.abs(RationalQuadratic(0.5, a).matrix(z, z) - RBF(0.5).matrix(z, z)).max() for a in (1e3, 1e4)]
         assert error[0] / error[1] == pytest.approx(10.0, rel=0.05)  # first order in 1/α
-
-
-def test_algebra(getkey):
-    z = jax.random.normal(getkey(), (4, 2))
-    a, b = RBF(0.3).matrix(z, z), Matern(1.5).matrix(z, z)
-    assert jnp.allclose((RBF(0.3) + Matern(1.5)).matrix(z, z), a + b)
-    assert jnp.allclose((RBF(0.3) * Matern(1.5)).matrix(z, z), a * b)
-    assert jnp.allclose((RBF(0.3) * 2.0).matrix(z, z), 2.0 * a)
-    assert isinstance(2.0 * RBF(), Scaled)
 
 
 @pytest.mark.parametrize("name", KERNELS)

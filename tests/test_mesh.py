@@ -64,9 +64,6 @@ def enclosed(r):
     return math.pi * (r**2 - r**-2 / (1.0 - abs(CENTER) ** 2 / r**2) ** 2)
 
 
-# closed forms
-
-
 def test_linear_functions_are_exact_over_an_l_shape_and_quadratic_ones_of_order_two():
     shape = l_shape()
     assert shape.volume == 0.75
@@ -139,9 +136,6 @@ def test_a_quadrilateral_with_an_inward_corner_is_cut_there(tmp_path):
         assert mesh.contains(np.array([[0.4, 0.4], [0.9, 0.9]])).tolist() == [True, False]
 
 
-# no weight outside
-
-
 def test_nothing_in_the_airfoil_or_beyond_the_far_field_has_weight():
     points, cells = airfoil(16)
     mesh = Mesh(points, halves(cells))
@@ -185,9 +179,6 @@ def test_a_large_mesh_is_combined_into_compact_parts_of_equal_measure():
     assert w @ np.sum(z**2, axis=1) == pytest.approx(math.pi / 2 - math.pi * math.pi / 64 / 6, rel=0.005)
 
 
-# other descriptions of a shape
-
-
 def test_a_cloud_keeps_its_hole_and_its_inlet():
     rng = np.random.default_rng(0)
     points = rng.uniform(-1.0, 1.0, (3000, 2))
@@ -211,9 +202,6 @@ def test_a_mask_is_the_cells_around_its_points():
     np.testing.assert_allclose(area_weights(mesh, y), mask / mask.sum(), rtol=1e-5)
     solid = Mesh.from_mask(np.ones((2, 3, 4), bool), [np.arange(2.0), np.arange(3.0), np.arange(4.0)])
     assert solid.volume == pytest.approx(24.0)
-
-
-# a domain like the others
 
 
 def test_the_map_from_the_cube_is_uniform_and_invertible(getkey):

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from loca import metrics
 from loca.domains import Sphere, area_weights
 from loca.metrics import (
     max_absolute,
@@ -123,9 +122,6 @@ def test_a_truth_of_zero_is_said_to_have_no_relative_error():
     assert np.isnan(relative_l2(zero, zero))
 
 
-# --- bands ---
-
-
 @pytest.mark.parametrize(
     ("k", "band"),
     [((0, 0), "low"), ((3, 0), "low"), ((-2, 4), "low"), ((3, 4), "mid"), ((0, 5), "mid"), ((9, 9), "mid"),
@@ -158,9 +154,6 @@ def test_a_curve_has_no_spectral_norm(pair):
         spectral(*pair, (360,))
 
 
-# --- skill ---
-
-
 def test_skill_by_hand():
     random = np.random.default_rng(6)
     truth, climatology = 1000 + random.normal(size=(2, 20, 5, 2))
@@ -177,9 +170,3 @@ def test_overall_skill_is_not_the_mean_of_skills():
     truth, reference = np.array([[[1.0]], [[3.0]]]), np.zeros((2, 1, 1))
     np.testing.assert_allclose(skill(truth + 1.0, truth, reference), [[0.0], [8 / 9]])
     np.testing.assert_allclose(overall_skill(truth + 1.0, truth, reference), [0.8])
-
-
-def test_every_metric_is_tried_here():
-    tried = {"rmse_bands", "overall_skill", *EVERY} - {"low", "mid", "high"}
-    others = {"crps"}  # which is tried with other error bars
-    assert tried == set(metrics.__all__) - others

@@ -58,11 +58,6 @@ def test_spherical_degree_one_is_the_unit_vector(getkey):
     assert jnp.allclose(Spherical(sphere, 1)(y), expected, atol=1e-6)
 
 
-def test_a_pole_is_one_point():
-    e = Spherical(Sphere(), 5)
-    assert jnp.allclose(e(jnp.array([90.0, 0.0])), e(jnp.array([90.0, 123.0])), atol=1e-5)
-
-
 def test_each_domain_has_its_encoding():
     assert isinstance(position_on(Box.unit(2)), Harmonic)
     assert isinstance(position_on(Torus.unit(2)), Periodic)

@@ -29,18 +29,6 @@ def test_gauss_legendre_is_exact_to_degree_2q_minus_1_and_no_further(dimension, 
         assert abs(rule.integrate(t[:, 0] ** beyond) - exact) > 1e-6 * exact
 
 
-def test_gauss_legendre_converges_geometrically():
-    """For an entire integrand each further node divides the error by more than the one before."""
-    with jax.enable_x64(True):
-        box = SHIFTED[1]
-        exact = math.exp(2.5) - math.exp(-1.0)
-        errors = [
-            abs(GaussLegendre(box, q).integrate(jnp.exp(GaussLegendre(box, q).z[:, 0])) - exact) for q in (2, 4, 6)
-        ]
-        assert errors[1] / errors[0] < 1e-2
-        assert errors[2] / errors[1] < errors[1] / errors[0]
-
-
 def test_trapezoid_is_exact_below_its_frequency_and_spectral_beyond():
     with jax.enable_x64(True):
         torus = Torus((1.0, -2.0), (4.0, 0.0))
@@ -96,14 +84,6 @@ def test_monte_carlo_has_order_one_half_and_sobol_nearly_one(domain):
             orders[rule] = -np.polyfit(np.log(counts), np.log(rms), 1)[0]
         assert orders[MonteCarlo] == pytest.approx(0.5, abs=0.2)
         assert orders[QuasiMonteCarlo] > 0.9
-
-
-def test_nodes_lie_inside_their_domain():
-    """The reference scripts left three quarters of their nodes outside Y; here a rule carries its domain."""
-    box = SHIFTED[2]
-    for rule in (GaussLegendre(box, 20), MonteCarlo(box, 64, key=jax.random.key(0))):
-        t = box.to_unit(rule.z)
-        assert ((t > 0) & (t < 1)).all()
 
 
 @pytest.mark.parametrize("rule", [MonteCarlo, QuasiMonteCarlo])

@@ -9,11 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from loca.training import Encoded
-from loca_reproduction.benchmarks import scale, step
-from loca_reproduction.benchmarks.fitting import measure_fit
+from loca_reproduction.benchmarks import step
 from loca_reproduction.benchmarks.scale import slope
 from loca_reproduction.benchmarks.step import STEP_SETTINGS
-from loca_reproduction.benchmarks.throughput import measure_streamed_prediction
 from loca_reproduction.cli import app
 
 FIGURES = {
@@ -82,43 +80,9 @@ def test_a_million_queries_in_bounded_memory():
     assert figures["frozen_error"] < 1e-6
 
 
-def test_an_unknown_setting_is_refused_with_the_known_ones():
-    result = CliRunner().invoke(app, ["bench", "step", "--setting", "darcy"])
-    assert result.exit_code == 2
-    assert "darcy-128" in result.output
-
-
-@pytest.mark.full
-def test_a_run_is_compared_with_its_bare_steps():
-    figures = measure_fit("antiderivative", seconds=0.5, turns=1, every=20)
-    assert figures["validations"] == -(-figures["steps"] // 20)
-    assert figures["checkpoints"] >= 1
-    assert figures["throughput"] == pytest.approx(figures["fit_per_s"] / figures["bare_per_s"])
-
-
 def test_slope_recovers_the_exponent_of_a_power_law():
     x = [1.0, 3.0, 10.0]
     assert slope(x, [7.0 * each**1.5 for each in x]) == pytest.approx(1.5)
-
-
-@pytest.mark.full
-def test_memory_of_a_step_grows_as_its_attention_implies(monkeypatch):
-    """`Dense` stores matrices of all queries and nodes; `Blocked` does not."""
-    monkeypatch.setitem(scale.AXES, "both", (1000, 4000))
-    rows = list(scale.measure_scale("both", attentions=("Dense", "Blocked"), repeats=1))
-    megabytes = {name: [row["megabytes"] for row in rows if row["way"] == name] for name in ("Dense", "Blocked")}
-    assert slope([1000, 4000], megabytes["Dense"]) > 1.6
-    assert slope([1000, 4000], megabytes["Blocked"]) < 1.1
-    assert all(row["seconds"] > 0 for row in rows)
-
-
-@pytest.mark.full
-def test_the_benchmark_measures_what_it_asks_for(tmp_path):
-    figures = measure_streamed_prediction(queries=90_000, few=22_500, directory=tmp_path)
-    assert (figures["few_queries"], figures["queries"]) == (150**2, 300**2)
-    assert figures["file_megabytes"] == pytest.approx(0.36, rel=0.1)
-    assert figures["megabytes"] < 300.0
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.full

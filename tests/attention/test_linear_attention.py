@@ -16,15 +16,10 @@ from jax.test_util import check_grads
 
 from loca.attention import Dense, Nystrom
 from loca.attention.linear import CANDIDATES, cholesky, landmarks
-from loca.domains import Box
 from loca.kernels import RBF
 from loca.nets import MLP
-from loca.rules import GaussLegendre
 
 scores = eqx.filter_jit(coupled.scores)
-
-
-# exact limits
 
 
 LIMITS = [(KERNELS[0], Q), (KERNELS[1], 10 * Q)]
@@ -53,28 +48,6 @@ def test_with_all_nodes_as_landmarks_it_is_dense(k, count, getkey):
 
 
 @pytest.mark.full
-def test_an_approximation_is_exact_where_one_of_two_points_is_a_landmark(getkey):
-    with jax.enable_x64(True):
-        k, q_z = RBF(0.5), jax.random.normal(getkey(), (40, L))
-        chosen = landmarks(k, q_z, 12)
-        k_zl = k.matrix(q_z, q_z[chosen])
-        approximation = k_zl @ jsp.linalg.cho_solve((cholesky(k_zl[chosen]), True), k_zl.T)
-        exact = k.matrix(q_z, q_z)
-        assert jnp.allclose(approximation[chosen], exact[chosen], atol=1e-12)
-        others = jnp.setdiff1d(jnp.arange(40), chosen)
-        assert jnp.abs(approximation - exact)[others][:, others].max() > 1e-3
-
-
-def test_a_flat_kernel_averages_the_proposals():
-    """Closed form: k → 1 gives κ = 1/∫1, so g̃ is the average of g; one landmark is then enough."""
-    with jax.enable_x64(True):
-        rule = GaussLegendre(Box((0.0, 1.0), (2.0, 4.0)), 4)
-        g_tilde = scores(Nystrom(1), RBF(1e-14), lambda z: (z, z**2), rule.z[:3], rule.z, rule.w)
-        assert jnp.allclose(g_tilde[0], jnp.array([1.0, 2.5]), atol=1e-6)
-        assert jnp.allclose(g_tilde[1], jnp.array([4.0 / 3.0, 7.0]), atol=1e-6)
-
-
-@pytest.mark.full
 def test_a_local_kernel_leaves_the_proposals_of_landmarks_alone(getkey):
     """As k concentrates on single nodes, coupling is the identity at landmarks, and other nodes are out of reach."""
     with jax.enable_x64(True):
@@ -84,15 +57,6 @@ def test_a_local_kernel_leaves_the_proposals_of_landmarks_alone(getkey):
         g_tilde, expected = scores(Nystrom(5), k, g, q_z, q_z, w), jnp.stack(g(q_z))
         assert jnp.allclose(g_tilde[:, chosen], expected[:, chosen], rtol=1e-9)
         assert jnp.allclose(jnp.delete(g_tilde, chosen, axis=1), 0.0)
-
-
-def test_amplitude_and_a_common_factor_of_the_weights_cancel(getkey):
-    with jax.enable_x64(True):
-        method = Nystrom(5)
-        g, q_y, q_z, w = example(getkey())
-        expected = scores(method, RBF(0.5), g, q_y, q_z, w)
-        assert jnp.allclose(scores(method, 37.0 * RBF(0.5), g, q_y, q_z, w), expected, rtol=1e-9)
-        assert jnp.allclose(scores(method, RBF(0.5), g, q_y, q_z, 37.0 * w), expected, rtol=1e-9)
 
 
 def test_moving_all_points_changes_nothing(getkey):
@@ -114,9 +78,6 @@ def test_a_score_does_not_depend_on_its_company(getkey):
         alone = [jnp.stack(method.scores(RBF(0.5), g, q_y[i : i + 1], nodes)) for i in range(P)]
         together = jnp.stack(method.scores(RBF(0.5), g, q_y, nodes))
         assert jnp.allclose(jnp.concatenate(alone, axis=1), together, rtol=1e-10)
-
-
-# error laws
 
 
 @pytest.mark.full
@@ -146,9 +107,6 @@ def test_landmarks_obey_the_law_of_greedy_choices(rate, getkey):
             left.append(np.trace(rest) / (tails[r - 1] + 300 * round_off))
         # observed: 2 to 4 times the trace that the best of all approximations of the same rank leaves
         assert max(left) < 10.0
-
-
-# positivity and stability
 
 
 @eqx.filter_jit
@@ -216,9 +174,6 @@ def test_of_many_nodes_a_subset_is_looked_at(getkey):
     assert chosen.max() > 1000 - 1000 // CANDIDATES  # from everywhere, not the first ones
 
 
-# training
-
-
 def test_gradients_are_those_of_finite_differences(getkey):
     with jax.enable_x64(True):
         method = Nystrom(5)
@@ -229,9 +184,6 @@ def test_gradients_are_those_of_finite_differences(getkey):
             return scores(method, *eqx.combine(jax.tree.map(jnp.asarray, parts), static))
 
         check_grads(jax.jit(function), (parts,), order=1, modes=["rev"], rtol=1e-6, atol=1e-6)
-
-
-# cost
 
 
 @pytest.mark.full
@@ -255,9 +207,6 @@ def test_operations_and_memory_grow_linearly(training):
         slope, _ = np.polyfit(np.log(sizes), np.log(growing), 1)
         assert slope <= 1.1
     assert memory[-1] < 4 * sizes[-1] * 16 * 20  # a few numbers for each location and landmark
-
-
-# mistakes
 
 
 def test_no_landmarks_are_refused():

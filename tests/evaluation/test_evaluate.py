@@ -98,12 +98,6 @@ def test_files_are_read_once_in_blocks_and_everything_compiles_once(data):
     assert len(traced) == 1
 
 
-@pytest.mark.parametrize("size", [1, 7, 23, 100])
-def test_blocks_do_not_matter(data, size):
-    # one multiplication per value: no sum depends on the size of a block
-    assert evaluate(Scaled(1.1), data, batch_size=size) == evaluate(Scaled(1.1), data)
-
-
 def test_the_order_of_functions_does_not_matter(data):
     order = jax.random.permutation(jax.random.key(1), len(data))
     moved, report = evaluate(Scaled(0.7), data.take(order)), evaluate(Scaled(0.7), data)
@@ -139,9 +133,6 @@ def test_metrics_are_those_that_the_data_admits(model_and_fields, data):
 def test_uneven_grids_have_no_bands(data):
     uneven = eqx.tree_at(lambda d: d.y.y, data, data.y.y**2)
     assert not any("rmse_" in name for name in evaluate(Scaled(), uneven).errors)
-
-
-# --- reference and weights ---
 
 
 def test_the_mean_field_is_beside_and_beaten(data):

@@ -134,9 +134,6 @@ def test_what_is_not_there_is_named(metric, channel):
         Report((Variable("s"),), {"relative_l2": np.ones((2, 1))}).of(metric, channel)
 
 
-# --- distributions ---
-
-
 def test_what_has_no_value_is_counted_apart():
     found = Distribution.of(np.array([math.nan, 1.0, 2.0, math.inf, 3.0]))
     assert found.missing == (0, 3)

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import loca
 from loca.data import Free, Part, Samples, Shared, StoreSchema, samples_to_arrays, write_store
 from loca.domains import Box, Sphere
 from loca.durable import Resumable
@@ -111,22 +109,6 @@ def test_further_trials_compile_nothing(caplog):
             with jax.log_compiles():
                 prepared.solve(other, Ranks(*FEW), Accuracy(1e-4, 50))
             assert [record.message for record in caplog.records if "Compiling" in record.message] == []
-
-
-def test_trials_share_the_features_that_they_do_not_change():
-    def features(prepared, **changes):
-        return prepared.features(dataclasses.replace(HYPER, **changes), Ranks(*FEW))
-
-    prepared = PreparedData.fit(functions(), ())
-    first, noisy, longer, wider = (
-        features(prepared, **changes)
-        for changes in ({}, {"noise": 1e-2}, {"length": 3.0}, {"location_lengths": (0.2,)})
-    )
-    assert noisy.f is first.f
-    assert noisy.h is first.h is longer.h
-    assert wider.f is first.f
-    for found, changes in ((longer, {"length": 3.0}), (wider, {"location_lengths": (0.2,)})):
-        jax.tree.map(np.testing.assert_array_equal, found, features(PreparedData.fit(functions(), ()), **changes))
 
 
 def test_a_trial_is_not_run_again(tmp_path, monkeypatch):
@@ -296,26 +278,6 @@ def test_a_directory_of_other_data_is_refused(tmp_path):
         solve(functions(20, 1), hyperparameters=HYPER, ranks=FEW, directory=tmp_path)
 
 
-@pytest.mark.full
-def test_a_saved_operator_predicts_the_same(tmp_path):
-    data = functions(20)
-    operator, _ = solve(data, hyperparameters=HYPER, ranks=FEW)
-    loca.save(operator, tmp_path / "operator.safetensors")
-    loaded = loca.load(tmp_path / "operator.safetensors")
-    np.testing.assert_array_equal(loaded(data.u[0], data.y.y), operator(data.u[0], data.y.y))
-    np.testing.assert_array_equal(loaded.std(data.u[0], data.y.y), operator.std(data.u[0], data.y.y))
-    (one,), (other,) = (each.draws(jax.random.key(0), 1) for each in (operator, loaded))
-    np.testing.assert_array_equal(one.coefficients, other.coefficients)
-
-
-@pytest.mark.full
-def test_uncertainty_grows_away_from_the_data():
-    data = functions(60)
-    operator, _ = solve(data, hyperparameters=HYPER, ranks=(60, 16))
-    near, far = (float(operator.std(u, data.y.y).mean()) for u in (data.u[0], 30.0 * data.u[0]))
-    assert far > 10.0 * near
-
-
 @pytest.mark.slow
 def test_devices_share_the_functions_with_one_sum_per_iteration():
     program = Path(__file__).with_name("mesh_solve.py")
@@ -328,36 +290,3 @@ def test_devices_share_the_functions_with_one_sum_per_iteration():
     for counts, sizes in found["collectives"]:
         assert {kind: count for kind, count in counts.items() if count} == {"all-reduce": 1}
         assert sizes["all-reduce"] == 2 * 16 * 20 * 8  # C of both channels in double precision
-
-
-KILLED = """
-import os, signal, sys, threading
-sys.path.insert(0, {tests!r})
-from test_solve import functions, loca, solve
-if delay := float(sys.argv[1]):
-    threading.Timer(delay, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
-operator, report = solve(functions(40), ranks=(20, 16), directory={directory!r})
-loca.save(operator, {directory!r} + "/operator.safetensors")
-os._exit(0)
-"""
-
-
-@pytest.mark.full
-def test_killed_twenty_times_the_operator_is_the_same(tmp_path):
-    rng, directory = np.random.default_rng(0), tmp_path / "search"
-    program = KILLED.format(tests=str(Path(__file__).parent), directory=str(directory))
-
-    def run(delay):
-        return subprocess.run([sys.executable, "-c", program, str(delay)], capture_output=True, text=True).returncode
-
-    kills = 0
-    while kills < 20:
-        if run(round(float(rng.uniform(3.0, 12.0)), 2)) == 0:
-            shutil.rmtree(directory)  # it was done before it was killed: start again
-        else:
-            kills += 1
-    assert run(0) == 0
-    resumed = (directory / "operator.safetensors").read_bytes()
-    shutil.rmtree(directory)
-    assert run(0) == 0
-    assert (directory / "operator.safetensors").read_bytes() == resumed

@@ -238,10 +238,11 @@ def test_queries_outside_the_domain_warn_with_the_distance():
     message = r"2 of 3 queries lie outside the domain of the model, up to 0.25 beyond y from 0 to 1"
     calls = (
         lambda: model(data.u[0], y),
+        lambda: model.jvp(data.u[0], data.u[0], y),
         lambda: model.predict(data.u, Free(jnp.stack([y, y, y]))),
         lambda: evaluate(model, dataclasses.replace(data, y=Shared(y), s=jnp.ones((3, 3, 2)))),
     )
-    for count, call in zip((2, 6, 2), calls, strict=True):
+    for count, call in zip((2, 2, 6, 2), calls, strict=True):
         with pytest.warns(
             OutsideDomainWarning, match=message.replace("2 of 3", f"{count} of {3 * count // 2}")
         ) as caught:

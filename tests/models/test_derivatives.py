@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import loca
-from loca.data import Log, Normalization, PerLocation, Samples, Shared
+from loca.data import Log, Normalization, PerLocation, Samples
 from loca.domains import Box
 from loca.gaussian import Hyperparameters
 from loca.models import FNO, LOCA, DeepONet, Operator, Regression
@@ -182,11 +182,3 @@ def test_rounded_products_do_not_change_derivatives():
     expected = model.jvp(data.u[0], data.u[1], Y)
     with jax.default_matmul_precision("bfloat16"):
         np.testing.assert_array_equal(model.jvp(data.u[0], data.u[1], Y), expected)
-
-
-def test_queries_outside_of_the_domain_are_reported():
-    data = functions()
-    model = logarithmic(1)
-    model = Powers(model.normalization, signature=loca.models.Signature.of(data))
-    with pytest.warns(loca.domains.OutsideDomainWarning):
-        model.jvp(data.u[0], data.u[0], Shared(jnp.array([[2.0]])).y)

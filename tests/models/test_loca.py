@@ -13,7 +13,6 @@ from loca.data import Free, Indexed, Samples, Shared
 from loca.domains import Box, Sphere, Torus
 from loca.encoders import Projection, Scattering1D, Scattering2D, Sensors, Standardized
 from loca.models import LOCA, DeepONet, encode_functions, operator
-from loca.models.default_encoders import modes_within
 from loca.parameters import trainable
 from loca.rules import MonteCarlo, OwnQueries
 from loca.typing import Measurements
@@ -128,16 +127,6 @@ def test_deeponet_is_loca_minus_three_things(getkey):
     assert jnp.allclose(don(u, y), expected, rtol=1e-5)
 
 
-def test_coupling_changes_the_answer_and_its_absence_frees_it_of_the_nodes(getkey):
-    samples = data(getkey())
-    y = samples.y.points
-    rules = [MonteCarlo(samples.domain, 30, key=getkey()) for _ in range(2)]
-    coupled, other = (answer(model(samples, rule=rule), samples.u[0], y) for rule in rules)
-    assert not jnp.allclose(coupled, other, rtol=1e-4)
-    free, same = (answer(model(samples, rule=rule, attention=Uncoupled()), samples.u[0], y) for rule in rules)
-    assert jnp.array_equal(free, same)
-
-
 def test_predictions_follow_the_units_of_the_data(getkey):
     """Measuring u and s in other units changes nothing but the units of the answer."""
     samples = data(getkey())
@@ -234,13 +223,6 @@ def test_codes_of_own_sensors_are_standardized_and_modes_are_at_most_half_the_se
     np.testing.assert_allclose(codes[:, seen].std(axis=0), 1.0, rtol=1e-3)
     assert (codes[:, ~seen].std(axis=0) < 1.0).all()
     assert not any(jax.tree.leaves(trainable(model.encoder)))
-
-
-def test_modes_are_shared_among_the_dimensions():
-    assert modes_within(64, 2) == (8, 8)
-    assert modes_within(125, 3) == (5, 5, 5)
-    assert modes_within(10, 6) == (2, 2, 2, 1, 1, 1)
-    assert modes_within(0, 3) == (1, 1, 1)
 
 
 def test_a_missing_channel_is_not_filled_in(getkey):

@@ -53,9 +53,6 @@ def loss_of(tangent, pairs):
     return float(tangent.objective(mean_squared, encoded.codes, encoded.queries, encoded.s))
 
 
-# ---- training with derivatives ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("transforms", [None, {"s1": "log"}])
 def test_the_loss_of_exact_derivatives_is_zero_and_that_of_others_is_known(transforms):
     data, du, ds = quadratic(7)
@@ -165,9 +162,6 @@ def test_what_cannot_be_trained_with_derivatives_is_refused():
         tangents(Regression.fit(data), data, du, ds)
     with pytest.raises(ValueError, match="Ensemble has an objective of its own"):
         tangents(loca.Ensemble.of([model, dataclasses.replace(model, c=2.0 * model.c)]), data, du, ds)
-
-
-# ---- Sobol indices ---------------------------------------------------------------------------------------------------
 
 
 class Map(Operator):

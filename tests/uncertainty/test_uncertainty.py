@@ -37,9 +37,6 @@ def arrays(model):
     return [leaf for leaf in jax.tree.leaves(model) if eqx.is_array(leaf)]
 
 
-# ---- ensembles -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_a_member_is_trained_as_if_alone(ensemble, data):
     options = {"steps": 12, "progress": False, "batch_size": 5}
@@ -99,9 +96,6 @@ def test_members_must_differ_in_learned_parameters_only(ensemble, data):
         ensemble.bands(data.u[0], data.y.points, 90.0)
 
 
-# ---- probabilistic networks ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("mean", "std", "truth"), [(0.3, 0.5, 1.0), (-1.0, 2.0, 1.0)])
 def test_crps_is_the_integral_of_the_squared_difference_of_distributions(mean, std, truth):
     expected = quad(lambda t: norm.cdf(t, mean, std) ** 2, -30, truth, points=[mean])[0]
@@ -133,9 +127,6 @@ def test_a_probabilistic_network_finds_mean_and_deviation():
     assert model(samples.u[0], y).shape == (POINTS, 2)
     draws = np.stack([draw(samples.u[0], y) for draw in model.draws(jax.random.key(1), 300)])
     np.testing.assert_allclose(draws.std(0), model.std(samples.u[0], y), rtol=0.15)
-
-
-# ---- calibrated bands ------------------------------------------------------------------------------------------------
 
 
 def test_quantiles_are_those_of_split_conformal_prediction():
@@ -228,9 +219,6 @@ def test_what_cannot_be_calibrated_is_refused(data):
         loca.calibrate(Zero(identity()), data.take(jnp.arange(3)))
     with pytest.raises(ValueError, match=r"train `model\.operator`"):
         loca.fit(loca.calibrate(Zero(identity()), data), data, steps=1, progress=False)
-
-
-# ---- inputs ----------------------------------------------------------------------------------------------------------
 
 
 def test_p_values_of_exchangeable_functions_are_uniform():
