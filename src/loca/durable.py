@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import os
@@ -20,11 +19,12 @@ import filelock
 __all__ = [
     "MANIFEST",
     "CorruptDataError",
-    "Manifest",
     "Resumable",
     "create",
     "json_digest",
     "lock",
+    "read_sealed",
+    "seal",
     "sync",
     "sync_tree",
     "write_atomically",
@@ -90,7 +90,7 @@ def lock(directory: Path, *, wait: bool = False) -> Iterator[None]:
         except filelock.Timeout:
             if not wait:
                 raise RuntimeError(f"{busy}wait for it, stop it, or choose another name") from None
-            if is_imported_by_worker():  # its parent holds the lock and waits for it
+            if _is_imported_by_worker():  # its parent holds the lock and waits for it
                 raise RuntimeError(
                     "a worker process imports the script that started it and must not run it again; call this under "
                     "`if __name__ == '__main__':`"
@@ -104,7 +104,7 @@ def lock(directory: Path, *, wait: bool = False) -> Iterator[None]:
         held.release()
 
 
-def is_imported_by_worker() -> bool:
+def _is_imported_by_worker() -> bool:
     """Whether the caller is the main script of the parent process, which a new worker process imports."""
     return any(
         frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__mp_main__"
@@ -119,78 +119,54 @@ VERSION = 1
 """Version of the manifest and of the directory around it."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Manifest:
-    """SHA-256 of every file in a directory, and a description of them.
-
-    The manifest also holds the digest of its own content.
-
-    **Arguments:**
-
-    - `about`: the description, in any form that JSON can hold.
-    - `files`: digests in hexadecimal digits, by path below the directory.
-    - `version`: version of the manifest.
-    """
-
-    about: dict[str, Any]
-    files: dict[str, str]
-    version: int = VERSION
-
-    @classmethod
-    def seal(cls, directory: Path, about: dict[str, Any]) -> Manifest:
-        """Write the manifest of a directory that is otherwise complete, and sync everything to the disk."""
-        sync_tree(directory)  # the files must reach the disk before the manifest does
-        paths = sorted(path for path in directory.rglob("*") if path.is_file())
-        files = {path.relative_to(directory).as_posix(): digest(path) for path in paths}
-        manifest = cls(about, files)
-        write_atomically(directory / MANIFEST, lambda file: file.write(manifest.encoded()))
-        sync(directory)
-        return manifest
-
-    @classmethod
-    def read(cls, directory: Path) -> Manifest:
-        """Read and check the manifest of a directory; `verify` checks the files."""
-        path = directory / MANIFEST
-        found = path.read_bytes()
-        try:
-            parsed = json.loads(found)
-            manifest = cls(parsed["about"], parsed["files"], parsed["version"])
-            expected = manifest.encoded()
-        except (ValueError, RecursionError, TypeError, KeyError):
-            raise damaged(path) from None
-        if expected != found:
-            raise damaged(path)
-        if manifest.version != VERSION:
-            raise ValueError(
-                f"{path} has version {manifest.version}, but this version of loca reads version {VERSION}; "
-                "use the version of loca that wrote it"
-            )
-        return manifest
-
-    def encoded(self) -> bytes:
-        """The manifest as bytes, in its only valid form, so that every changed bit is detected."""
-        contents = {"version": self.version, "about": self.about, "files": self.files}
-        text = json.dumps(contents, allow_nan=False).encode()
-        return json.dumps(contents | {"sha256": hashlib.sha256(text).hexdigest()}, indent=1).encode()
-
-    def verify(self, directory: Path) -> None:
-        """Read every file and compare digests; raise `CorruptDataError` that names the first that differs."""
-        for name, expected in self.files.items():
-            path = directory / name
-            if not path.is_file():
-                raise CorruptDataError(f"{path} is missing")
-            if digest(path) != expected:
-                raise damaged(path)
+def seal(directory: Path, about: Mapping[str, Any]) -> None:
+    """Complete a directory by a manifest: the SHA-256 of every file, and a description that JSON can hold."""
+    sync_tree(directory)  # the files must reach the disk before the manifest does
+    paths = sorted(path for path in directory.rglob("*") if path.is_file())
+    files = {path.relative_to(directory).as_posix(): _digest(path) for path in paths}
+    content = _manifest(version=VERSION, about=about, files=files)
+    write_atomically(directory / MANIFEST, lambda file: file.write(content))
+    sync(directory)
 
 
-def digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal digits."""
+def read_sealed(directory: Path) -> dict[str, Any]:
+    """The description of a sealed directory; `CorruptDataError` names the first file that is not as it was sealed."""
+    path = directory / MANIFEST
+    found = path.read_bytes()
+    try:
+        manifest = dict(json.loads(found))
+        del manifest["sha256"]
+        expected, version = _manifest(**manifest), manifest["version"]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        raise _damaged(path) from None
+    if expected != found:
+        raise _damaged(path)
+    if version != VERSION:
+        raise ValueError(
+            f"{path} has version {version}, but this version of loca reads version {VERSION}; use the version of loca "
+            "that wrote it"
+        )
+    for name, sealed in manifest["files"].items():
+        path = directory / name
+        if not path.is_file():
+            raise CorruptDataError(f"{path} is missing")
+        if _digest(path) != sealed:
+            raise _damaged(path)
+    return manifest["about"]
+
+
+def _manifest(**contents: Any) -> bytes:
+    """A manifest with the digest of its contents, in its only valid form, so that every changed bit is detected."""
+    text = json.dumps(contents, allow_nan=False).encode()
+    return json.dumps(contents | {"sha256": hashlib.sha256(text).hexdigest()}, indent=1).encode()
+
+
+def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def damaged(path: Path) -> CorruptDataError:
-    """The error for a file that changed after it was written."""
+def _damaged(path: Path) -> CorruptDataError:
     return CorruptDataError(f"{path} is damaged: its content is not what was written to it")
 
 
@@ -245,7 +221,7 @@ class Resumable:
             if not path.exists():
                 content = json.dumps(self.request, indent=1).encode()
                 write_atomically(path, lambda file: file.write(content))
-            elif found := difference(json.loads(path.read_bytes()), self.request):
+            elif found := _difference(json.loads(path.read_bytes()), self.request):
                 raise FileExistsError(
                     f"{self.directory} was started with other arguments ({found}); pass the same arguments to resume, "
                     "choose another name, or delete it first"
@@ -311,7 +287,7 @@ def create(
     def is_complete() -> bool:
         if not path.exists():
             return False
-        if found := difference(read_request(path), work.request, ignore=ignore):
+        if found := _difference(read_request(path), work.request, ignore=ignore):
             raise FileExistsError(
                 f"{path} already exists and holds something else ({found}); choose another name, or delete it first"
             )
@@ -333,7 +309,7 @@ def json_digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def difference(
+def _difference(
     found: Mapping[str, Any], requested: Mapping[str, Any], *, ignore: Collection[str] = (), prefix: str = ""
 ) -> str:
     """The first difference of two requests in words; empty if there is none."""
@@ -342,13 +318,13 @@ def difference(
         if name in ignore or there == here:
             continue
         if not (isinstance(there, dict) and isinstance(here, dict)):
-            return f"{prefix}{name} is {short(there)}, now requested: {short(here)}"
-        if inside := difference(there, here, ignore=ignore, prefix=f"{prefix}{name}."):
+            return f"{prefix}{name} is {_short(there)}, now requested: {_short(here)}"
+        if inside := _difference(there, here, ignore=ignore, prefix=f"{prefix}{name}."):
             return inside
     return ""
 
 
-def short(value: Any) -> str:
+def _short(value: Any) -> str:
     """A value as JSON, at most 60 characters long."""
     text = json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."

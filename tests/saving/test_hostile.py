@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import forged, taken_apart
+from forging import forged, taken_apart
 from loca.saving import ModelFileError, inspect, load
 from loca.saving.container import MAX_HEADER
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from loca.devices import SINGLE_PROCESS, ProcessGroup
-from loca.durable import MANIFEST, CorruptDataError, Manifest, lock
+from loca.durable import MANIFEST, CorruptDataError, lock, read_sealed, seal
 from loca.typing import Array, PyTree
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Checkpoints:
             self.processes.barrier()
             options = ocp.CheckpointManagerOptions(max_to_keep=KEEP, save_root_metadata=False)
             self._manager = ocp.CheckpointManager(self.directory, options=options)
-            held.enter_context(without_duplicate_errors(logging.getLogger("absl")))
+            held.enter_context(_without_duplicate_errors(logging.getLogger("absl")))
             held.callback(self._close)
             self._writer = held.enter_context(ThreadPoolExecutor(1, "checkpoints"))
             self._held = held.pop_all()
@@ -113,18 +113,19 @@ class Checkpoints:
         manager = self._opened()
         self.wait()
         arrays = arrays_of(state)
-        about = {"extras": as_json(extras or {}), "arrays": {name: kind_of(array) for name, array in arrays.items()}}
+        about = {"extras": dict(extras or {}), "arrays": {name: _kind_of(array) for name, array in arrays.items()}}
+        about = json.loads(json.dumps(about, allow_nan=False))  # a copy: the caller may change the extras
         self._began = time.monotonic()
         try:
             # Orbax copies before it returns, so the next training step may donate the state
-            manager.save(step, args=ocp.args.StandardSave(stored(arrays)))
+            manager.save(step, args=ocp.args.StandardSave(_stored(arrays)))
         except Exception as error:
             raise self._failure(step, error) from error
 
         def finish() -> None:
             manager.wait_until_finished()
             if self.processes.is_first:
-                Manifest.seal(self.directory / str(step), about)
+                seal(self.directory / str(step), about)
 
         self._saving = step, self._writer.submit(finish)
 
@@ -149,7 +150,7 @@ class Checkpoints:
         """The extras of the newest checkpoint, verified; None if there is no checkpoint."""
         self.processes.barrier()
         steps = self.steps()
-        return self._manifest(steps[-1]).about["extras"] if steps else None
+        return self._about(steps[-1])["extras"] if steps else None
 
     def restore(self, like: T) -> T:
         """Load the newest state, and verify every bit on disk.
@@ -166,35 +167,33 @@ class Checkpoints:
         manager = self._opened()
         self.wait()
         step = self.steps()[-1]
-        saved, arrays = self._manifest(step).about["arrays"], arrays_of(like)
-        if difference := first_difference(saved, {name: kind_of(array) for name, array in arrays.items()}):
+        saved, arrays = self._about(step)["arrays"], arrays_of(like)
+        if difference := _first_difference(saved, {name: _kind_of(array) for name, array in arrays.items()}):
             raise ValueError(
                 f"{self.directory / str(step)} does not match this run: {difference}. Resume with the model and "
                 "optimizer that it was saved with, or choose another directory"
             )
         targets = {
             name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding)
-            for name, array in stored(arrays).items()
+            for name, array in _stored(arrays).items()
         }
         loaded = manager.restore(step, args=ocp.args.StandardRestore(targets))
-        return with_arrays(like, arrays | {name: commit_like(arrays[name], array) for name, array in loaded.items()})
+        return _with_arrays(like, arrays | {name: _commit_like(arrays[name], array) for name, array in loaded.items()})
 
     def _opened(self) -> ocp.CheckpointManager:
         if self._manager is None:
             raise RuntimeError("checkpoints require a lock; use `with Checkpoints(directory) as checkpoints: ...`")
         return self._manager
 
-    def _manifest(self, step: int) -> Manifest:
-        """The manifest of a step, after a check of all files that it lists."""
+    def _about(self, step: int) -> dict[str, Any]:
+        """What is known about a step, after a check of all its files."""
         path = self.directory / str(step)
         try:
-            manifest = Manifest.read(path)
-            manifest.verify(path)
+            return read_sealed(path)
         except CorruptDataError as error:
             earlier = [other for other in self.steps() if other < step]
             then = f"resume from step {earlier[-1]}" if earlier else "start again, as there is no earlier one"
             raise CorruptDataError(f"{error}. Restore {path} from a copy, or delete it to {then}") from None
-        return manifest
 
     def _failure(self, step: int, error: BaseException) -> OSError:
         """Describe what is left after a save that failed."""
@@ -212,34 +211,34 @@ def arrays_of(state: PyTree) -> dict[str, Array]:
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
-def with_arrays(like: T, arrays: Mapping[str, Array]) -> T:
+def _with_arrays(like: T, arrays: Mapping[str, Array]) -> T:
     """The tree with its arrays replaced."""
     old, rest = eqx.partition(like, eqx.is_array)
     new = jax.tree_util.tree_map_with_path(lambda path, _: arrays[jax.tree_util.keystr(path)], old)
     return eqx.combine(new, rest)
 
 
-def stored(arrays: Mapping[str, Array]) -> dict[str, Array]:
+def _stored(arrays: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays that are not empty; Orbax refuses empty ones, and their shape is all there is to them."""
     return {name: array for name, array in arrays.items() if array.size}
 
 
-def commit_like(like: Array, array: Array) -> Array:
+def _commit_like(like: Array, array: Array) -> Array:
     """The array, committed to its device only if `like` is: JAX compiles another program for committed arrays."""
     if like.committed or not array.committed:
         return array
     if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         kind = jax.random.key_impl(array)
-        return jax.random.wrap_key_data(commit_like(like, jax.random.key_data(array)), impl=kind)
+        return jax.random.wrap_key_data(_commit_like(like, jax.random.key_data(array)), impl=kind)
     return jax.device_put(np.asarray(array), may_alias=False)
 
 
-def kind_of(array: Array) -> str:
+def _kind_of(array: Array) -> str:
     """The type and shape of an array, such as float32[3, 4]."""
     return f"{array.dtype}{list(array.shape)}"
 
 
-def first_difference(saved: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:
+def _first_difference(saved: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:
     """Describe the first array that differs between a checkpoint and a state; None if none does."""
     for name in [*wanted, *saved]:
         if saved.get(name) != wanted.get(name):
@@ -247,13 +246,8 @@ def first_difference(saved: Mapping[str, str], wanted: Mapping[str, str]) -> str
     return None
 
 
-def as_json(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the extras as they will be restored, unaffected by later changes."""
-    return json.loads(json.dumps(dict(extras), allow_nan=False))
-
-
 @contextlib.contextmanager
-def without_duplicate_errors(logger: logging.Logger) -> Iterator[None]:
+def _without_duplicate_errors(logger: logging.Logger) -> Iterator[None]:
     """Keep Orbax from printing the tracebacks of its threads: the errors are raised as well."""
 
     def wanted(record: logging.LogRecord) -> bool:

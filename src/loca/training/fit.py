@@ -21,11 +21,10 @@ from loca.devices import FUNCTIONS, ProcessGroup, ShardingRule, local_copy, plac
 from loca.losses import mean_squared
 from loca.metrics import relative_l2
 from loca.models import Adaptation, Operator, adapt, predict_encoded, shard
-from loca.training.fingerprint import fingerprint
 from loca.training.history import Callback, History, HistoryWriter, Progress, progress_bar
 from loca.training.optimizers import default_optimizer
 from loca.training.recovery import NotFiniteError, Recovery
-from loca.training.run_directory import Interrupts, RunDirectory
+from loca.training.run_directory import Interrupts, RunDirectory, fingerprint
 from loca.training.steps import AT_ONCE, Encoded, InMemoryLoop, Loss, State, StepConfig, StreamingLoop, trained
 
 DISPATCH_SECONDS = 0.5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -38,7 +37,7 @@ def default_optimizer(steps: int, rate: float = 4e-3) -> optax.GradientTransform
     return average_weights(optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule)))
 
 
-class Averaged(NamedTuple):
+class Averaged(eqx.Module):
     """The state of `average_weights`: the inner optimizer's state, the average, and the number of steps taken."""
 
     inner: PyTree

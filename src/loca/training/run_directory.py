@@ -1,21 +1,36 @@
-"""The directory of a run, which is saved from time to time, stops on request, and resumes where it was."""
+"""The directory of a run, which is saved from time to time, stops on request, and resumes if it is the same run.
+
+What the result of a run depends on is its fingerprint, so that no other run is resumed in its directory.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import os
+import re
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from loca.data import Records, Samples, Shared, arrays_digest, data_digest
 from loca.devices import SINGLE_PROCESS, ProcessGroup
 from loca.durable import write_atomically
-from loca.training.checkpoints import Checkpoints
-from loca.training.fingerprint import difference
+from loca.models import Operator, Signature
+from loca.parameters import trainable
+from loca.training.checkpoints import Checkpoints, arrays_of
 from loca.training.history import History
-from loca.typing import PyTree
+from loca.training.steps import State, StepConfig
+from loca.typing import Array, PyTree
 
 S = TypeVar("S", bound=PyTree)
 
@@ -68,7 +83,7 @@ class RunDirectory:
         extras = self.checkpoints.extras()
         if extras is None:
             return like, None
-        if other := difference(extras.pop("request"), self.request, extras["step"]):
+        if other := _difference(extras.pop("request"), self.request, extras["step"]):
             raise ValueError(
                 f"the run in {self.directory} {other}; pass the same to resume it, or choose another directory"
             )
@@ -130,3 +145,131 @@ class Interrupts:
             raise KeyboardInterrupt
         self.signal = self.signal or number
         self.requested = True
+
+
+# ---- fingerprint -----------------------------------------------------------------------------------------------------
+
+ROUND_OFF = 1e-4
+"""Initial parameters of relative difference below this are the same: another processor rounds differently."""
+
+NAMES = {
+    "data": "other data",
+    "validation": "other validation data",
+    "weights": "other weights of locations",
+    "loss": "another loss",
+    "optimizer": "another optimizer",
+    "model": "another model",
+    "parameters": "other initial parameters",
+}
+"""What differs, for messages; other entries are arguments."""
+
+
+def fingerprint(
+    model: Operator, data: Samples | Records, validate: Samples | None, state: State, config: StepConfig
+) -> dict[str, Any]:
+    """Everything that the result of a run depends on besides the number of steps, as JSON content.
+
+    Data and weights are digests, the model its classes and settings with two numbers per array, loss and optimizer
+    digests of the programs that JAX traces from them, which hold all constants, such as those of a schedule.
+    """
+    learned = _as_shapes(eqx.filter(model, trainable(model)))
+    optimizer_state = _as_shapes(state.optimizer_state)
+    one = data if isinstance(data, Samples) else data.load(slice(0, 1))
+    batch = jax.ShapeDtypeStruct((config.batch_size, one.y.count, one.output_size), one.s.dtype)
+    weights = []
+    if config.weights is not None:
+        shape = batch.shape[1:2] if isinstance(one.y, Shared) else batch.shape[:2]
+        weights.append(jax.ShapeDtypeStruct(shape, config.weights.dtype))
+    return {
+        "batch_size": config.batch_size,
+        "seed": config.seed,
+        "functions": len(data),
+        "precision": jax.config.jax_default_matmul_precision,  # pyright: ignore[reportAttributeAccessIssue]
+        "data": data_digest(data),
+        "validation": "none" if validate is None else data_digest(validate),
+        "weights": "none" if config.weights is None else f"arrays {arrays_digest(config.weights)}",
+        "model": dict(_structure(model)),
+        "parameters": {name: _summary(array) for name, array in arrays_of(model).items()},
+        "loss": _program_digest(config.loss, batch, batch, *weights),
+        "optimizer": _program_digest(config.optimizer.update, learned, optimizer_state, learned),
+    }
+
+
+def _difference(saved: Mapping[str, Any], request: Mapping[str, Any], step: int) -> str | None:
+    """What makes a saved run another one than the requested; None if the request resumes or extends it."""
+    if saved["steps"] != request["steps"] and saved["optimizer"] != request["optimizer"]:
+        return (
+            f"has steps={saved['steps']}, but got steps={request['steps']}. The learning rate may depend on the number "
+            "of steps, so this is another run; only a run with the same optimizer, such as paper_optimizer(), can be "
+            "extended"
+        )
+    for name in (name for name in request if name != "steps"):
+        if isinstance(request[name], dict):
+            for part in dict.fromkeys([*request[name], *saved[name]]):
+                there, here = saved[name].get(part), request[name].get(part)
+                if not _are_same(there, here):
+                    return f"has {NAMES[name]} ({part} is {there}; got {here})"
+        elif not _are_same(saved[name], request[name]):
+            if name in NAMES:
+                return f"has {NAMES[name]} ({saved[name]}; got {request[name]})"
+            return f"has {name}={saved[name]}, but got {name}={request[name]}"
+    if request["steps"] < step:
+        return f"has taken {step} steps already, but got steps={request['steps']}"
+    return None
+
+
+def _are_same(saved: Any, requested: Any) -> bool:
+    """Whether entries of two fingerprints are the same; summaries up to round-off, and digests if they are of one kind.
+
+    Data that was in memory may be streamed when a run resumes, and another version of JAX traces other programs.
+    """
+    if isinstance(saved, list) and isinstance(requested, list):
+        scale = max(*saved, *requested)
+        return all(abs(a - b) <= ROUND_OFF * scale for a, b in zip(saved, requested, strict=True))
+    kinds = [value.rpartition(" ")[0] if isinstance(value, str) else "" for value in (saved, requested)]
+    return saved == requested or (all(kinds) and kinds[0] != kinds[1])
+
+
+def _structure(part: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The class of every part and the value of every setting of a model, by path; arrays are left out.
+
+    So are signatures, on which predictions do not depend.
+    """
+    match part:
+        case None | Signature() | jax.Array() | np.ndarray():
+            return
+        case eqx.Module():
+            yield path or "the operator", type(part).__name__
+            for field in dataclasses.fields(part):  # pyright: ignore[reportArgumentType]
+                yield from _structure(getattr(part, field.name), f"{path}.{field.name}")
+        case list() | tuple() if not all(isinstance(each, int | float | str) for each in part):
+            for i, each in enumerate(part):
+                yield from _structure(each, f"{path}[{i}]")
+        case int() | float() | str() | list() | tuple():
+            text = repr(part)
+            yield path, text if len(text) < 60 else hashlib.sha256(text.encode()).hexdigest()[:32]
+        case _:
+            yield path, getattr(part, "__qualname__", type(part).__name__)
+
+
+def _summary(array: Array) -> list[float]:
+    """Σᵢ aᵢ sin(i) and the norm: two numbers that differ between arrays, and vary little with round-off."""
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        array = jax.random.key_data(array)
+    values = np.asarray(array).reshape(-1)
+    values = np.concatenate([np.real(values), np.imag(values)] if np.iscomplexobj(values) else [values], dtype=float)
+    values = np.nan_to_num(values)
+    return [float(values @ np.sin(np.arange(1.0, len(values) + 1))), float(np.linalg.norm(values))]
+
+
+def _program_digest(function: Callable[..., Any], *arguments: PyTree) -> str:
+    """The versions of JAX and Optax, and the SHA-256 of the program that JAX traces from a function."""
+    program = eqx.filter_make_jaxpr(function)(*arguments)[0]
+    text = re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr))  # addresses of Python objects differ between processes
+    digest = hashlib.sha256(f"{text} {arrays_digest(program.consts)}".encode()).hexdigest()[:32]
+    return f"program of jax {version('jax')} and optax {version('optax')} {digest}"
+
+
+def _as_shapes(tree: PyTree) -> PyTree:
+    """A tree with shapes instead of arrays, without their devices: a run may resume on other devices."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf, tree)
