@@ -86,12 +86,12 @@ def test_normalization_per_channel(getkey):
     data = samples(getkey(), functions=500)
     data = Samples(data.u * jnp.array([2.0, 50.0]) + 7.0, data.y, data.s * jnp.array([1.0, 1e-3, 1e3]) - 4.0)
     norm = Normalization.fit(data)
-    u, s = norm.standardize_input(data.u), norm.standardize_output(data.s)
+    u, s = norm.standardize_input(data.u), norm.at(data.y).standardize(data.s)
     assert np.allclose(u.mean((0, 1)), 0, atol=1e-4)
     assert np.allclose(u.std((0, 1)), 1, atol=1e-4)
     assert np.allclose(s.mean((0, 1)), 0, atol=1e-3)
     assert np.allclose(s.std((0, 1)), 1, atol=1e-2)
-    assert np.allclose(norm.restore_output(s), data.s, rtol=1e-4)
+    assert np.allclose(norm.at(data.y).restore(s), data.s, rtol=1e-4)
 
 
 def test_a_constant_channel_is_not_divided_by_round_off():

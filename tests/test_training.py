@@ -109,9 +109,10 @@ def test_encoded_data_give_the_same_loss_as_raw(kind, getkey):
     model = MODELS[kind](train, getkey())
     encoded = Encoded.of(model, train)
     respond, predict = eqx.filter_jit(type(model).respond), eqx.filter_jit(type(model).predict)
-    prepared = model.normalization.restore_output(respond(model, encoded.codes, encoded.queries))
+    outputs = model.normalization.at(encoded.queries)
+    prepared = outputs.restore(respond(model, encoded.codes, encoded.queries))
     assert jnp.allclose(prepared, predict(model, train.u, train.y), rtol=1e-5, atol=1e-5)
-    assert jnp.allclose(model.normalization.restore_output(encoded.s), train.s, atol=1e-5)
+    assert jnp.allclose(outputs.restore(encoded.s), train.s, atol=1e-5)
 
 
 def test_losses_by_hand():

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from loca.data import CorruptDataError, Store, Variable, stream
+from loca.data import CorruptDataError, Store, Stream, Variable
 from loca.domains import Box
 from loca.problems import Problem, generate
 from loca.typing import Key
@@ -48,7 +48,7 @@ def numbers(batch):
 
 
 def order(store, steps, **options):
-    batches = stream(store, size=SIZE, seed=SEED, **options)
+    batches = Stream(store, size=SIZE, seed=SEED, **options)
     found = [numbers(next(batches)) for _ in range(steps)]
     batches.close()
     return found
@@ -64,7 +64,7 @@ def reference(store):
 
 def test_streamed_batches_are_those_of_memory(store, reference):
     data = store.load()
-    batches = stream(store, size=SIZE, seed=SEED)
+    batches = Stream(store, size=SIZE, seed=SEED)
     for step in range(3):
         streamed, in_memory = next(batches), data.batch(SEED, step, SIZE)
         assert jax.tree.structure(streamed) == jax.tree.structure(in_memory)
@@ -78,7 +78,7 @@ def test_streamed_batches_are_those_of_memory(store, reference):
 
 def test_resuming_at_100_points_changes_nothing(store, reference):
     rng = np.random.default_rng(0)
-    batches = stream(store, size=SIZE, seed=SEED)
+    batches = Stream(store, size=SIZE, seed=SEED)
     for step in rng.integers(0, 298, 100).tolist():
         batches.set_state({"step": step})
         assert [numbers(next(batches)) for _ in range(2)] == reference[step : step + 2]
@@ -90,10 +90,10 @@ def test_resuming_at_100_points_changes_nothing(store, reference):
 CODE = """
 import json, sys
 import numpy as np
-from loca.data import Store, stream
+from loca.data import Store, Stream
 path, size, seed, start, steps, *processes = json.loads(sys.argv[1])
 for process in processes:
-    batches = stream(Store.open(path), size=size, seed=seed, start=start, process=tuple(process))
+    batches = Stream(Store.open(path), size=size, seed=seed, start=start, process=tuple(process))
     print(json.dumps([np.asarray(next(batches).u)[:, 0, 0].astype(int).tolist() for _ in range(steps)]))
     batches.close()
 """
@@ -120,7 +120,7 @@ def test_a_flipped_bit_stops_the_stream(store, tmp_path):
     stored = bytearray(file.read_bytes())
     stored[len(stored) // 4] ^= 1
     file.write_bytes(stored)
-    batches = stream(Store.open(damaged.path), size=100, seed=0)
+    batches = Stream(Store.open(damaged.path), size=100, seed=0)
     with pytest.raises(CorruptDataError, match=r"damaged.zarr: array 's', chunk of sample \d+: .*restore"):
         list(itertools.islice(batches, COUNT // 100))
     batches.close()
@@ -128,11 +128,11 @@ def test_a_flipped_bit_stops_the_stream(store, tmp_path):
 
 def test_what_cannot_be_streamed_is_refused(store, monkeypatch):
     with pytest.raises(ValueError, match="cannot be divided evenly among 5 processes"):
-        stream(store, size=12, seed=0, process=(0, 5))
+        Stream(store, size=12, seed=0, process=(0, 5))
     with pytest.raises(ValueError, match="0 ≤ i < n"):
-        stream(store, size=12, seed=0, process=(2, 2))
+        Stream(store, size=12, seed=0, process=(2, 2))
     with pytest.raises(ValueError, match="at least one thread"):
-        stream(store, size=12, seed=0, threads=0)
+        Stream(store, size=12, seed=0, threads=0)
     monkeypatch.setitem(sys.modules, "grain", None)
     with pytest.raises(ImportError, match=r"pip install loca-jax\[stream\]"):
-        stream(store, size=12, seed=0)
+        Stream(store, size=12, seed=0)

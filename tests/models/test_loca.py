@@ -123,7 +123,7 @@ def test_deeponet_is_loca_minus_three_things(getkey):
         bias=jnp.array([0.3, -2.0]),
     )
     u, y = samples.u[0], samples.y.points
-    expected = loca.normalization.restore_output(expectation(loca.scores(y), loca.features(u)) + don.bias)
+    expected = loca.normalization.at(samples.y).restore(expectation(loca.scores(y), loca.features(u)) + don.bias)
     assert jnp.allclose(don(u, y), expected, rtol=1e-5)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from loca.data import Part, Samples, Store, batch_rows, stream
+from loca.data import Part, Samples, Store, Stream, batch_rows
 from loca.encoders import Sensors
 from loca.losses import mean_squared
 from loca.losses import relative_l2 as relative_l2_loss
@@ -81,7 +81,7 @@ def test_a_loop_by_hand_does_the_same(model, data):
 def test_a_loop_by_hand_over_a_stream_does_the_same(model, store):
     state = State.start(model, OPTIMIZER)
     step = eqx.filter_jit(lambda state, batch: advance(state, Encoded.of(model, batch), OPTIMIZER))
-    batches = stream(store, size=30, seed=5)
+    batches = Stream(store, size=30, seed=5)
     for _ in range(40):
         state, _ = step(state, next(batches))
     batches.close()

@@ -31,7 +31,7 @@ from loca.data.records import Part as Part
 from loca.data.records import Records as Records
 from loca.data.records import Rows as Rows
 from loca.data.records import Stream as Stream
-from loca.data.records import stream as stream
+from loca.data.records import pieces as pieces
 from loca.data.samples import Samples as Samples
 from loca.data.samples import Variable as Variable
 from loca.data.samples import batch_rows as batch_rows
@@ -42,7 +42,6 @@ from loca.data.store import Store as Store
 from loca.data.store import StoreSchema as StoreSchema
 from loca.data.store import array_digest as array_digest
 from loca.data.store import convert as convert
-from loca.data.store import cut as cut
 from loca.data.store import group_attributes as group_attributes
 from loca.data.store import is_store as is_store
 from loca.data.store import samples_from_arrays as samples_from_arrays
@@ -88,7 +87,6 @@ __all__ = [
     "recommend",
     "samples_from_arrays",
     "samples_to_arrays",
-    "stream",
     "write_store",
     "write_vtu",
 ]

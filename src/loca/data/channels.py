@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
 from loca.data.queries import Indexed, Shared
 from loca.data.samples import Samples, Variable
@@ -65,31 +65,20 @@ class ChannelValues:
 def channels(samples: Samples) -> Iterator[ChannelValues]:
     """The channels of u, then those of s."""
     for part in samples.parts:
-        (values,) = values_of(part.u)
+        (u,) = values_of(part.u)
+        counted, places, count = np.broadcast_to(True, u.shape[:2]), None, 0
+        if isinstance(part.u, Measurements):
+            counted = np.asarray(part.u.mask)
+        else:
+            places, count = np.broadcast_to(np.arange(u.shape[1]), u.shape[:2]), u.shape[1]
         for i, variable in enumerate(part.inputs):
-            if isinstance(part.u, Measurements):
-                yield of_channel("input", variable, values[..., i], np.asarray(part.u.mask))
-            else:
-                yield of_channel("input", variable, values[..., i], None, np.arange(values.shape[1]), values.shape[1])
-    places, count = None, 0
+            yield ChannelValues("input", variable, np.asarray(u[..., i], np.float64), counted, places, count)
+    s, places, count = samples.s, None, 0
     match samples.y:
         case Shared(y):
-            places, count = np.arange(len(y)), len(y)
+            places, count = np.broadcast_to(np.arange(len(y)), s.shape[:2]), len(y)
         case Indexed(y, index):
             places, count = np.asarray(index), len(y)
+    counted = np.broadcast_to(True, s.shape[:2])
     for i, variable in enumerate(samples.outputs):
-        yield of_channel("output", variable, samples.s[..., i], None, places, count)
-
-
-def of_channel(
-    side: Literal["input", "output"],
-    variable: Variable,
-    values: Float[Array, "N m"],
-    counted: np.ndarray | None,
-    places: np.ndarray | None = None,
-    locations: int = 0,
-) -> ChannelValues:
-    """The values of a channel, all of which count unless `counted` is given."""
-    counted = np.broadcast_to(True, values.shape) if counted is None else counted
-    places = None if places is None else np.broadcast_to(places, values.shape)
-    return ChannelValues(side, variable, np.asarray(values, np.float64), counted, places, locations)
+        yield ChannelValues("output", variable, np.asarray(s[..., i], np.float64), counted, places, count)

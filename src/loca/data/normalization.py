@@ -9,7 +9,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -149,14 +148,6 @@ class Normalization(Fixed):
             yield OutputNormalization(self.u_shift[channels], self.u_scale[channels], self.u_transforms[channels])
             start = channels.stop
 
-    def standardize_output(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
-        """s̃ from s, if no transform depends on the location."""
-        return OutputNormalization(self.s_shift, self.s_scale, self.s_transforms).standardize(s)
-
-    def restore_output(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
-        """s from s̃, if no transform depends on the location."""
-        return OutputNormalization(self.s_shift, self.s_scale, self.s_transforms).restore(s)
-
     def check_input(self, u: Input, variables: Sequence[Variable]) -> None:
         """Raise if values of u cannot be transformed; values that JAX is tracing are not checked."""
         if not self.u_transforms:
@@ -166,13 +157,13 @@ class Normalization(Fixed):
         for values in counted_values(u):
             count = values.shape[-1]
             here, named = list(itertools.islice(transforms, count)), list(itertools.islice(names, count))
-            if not isinstance(values, jax.core.Tracer):
+            if not isinstance(values, Tracer):
                 known = np.asarray(values)
                 check(here, named, "input", known[..., None, :] if values is scalars else known)
 
     def check_output(self, s: Float[Array, "*N P d_s"], variables: Sequence[Variable]) -> None:
         """Raise if values of s cannot be transformed; values that JAX is tracing are not checked."""
-        if self.s_transforms and not isinstance(s, jax.core.Tracer):
+        if self.s_transforms and not isinstance(s, Tracer):
             check(self.s_transforms, variables, "output", s)
 
 

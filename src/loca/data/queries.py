@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Float, Int, Num
 
 from loca.typing import Array, Input, Key, Keys, Measurements, MultiInput, Numbers, PyTree, SupportsDLPack
@@ -257,7 +258,7 @@ def as_queries(y: Queries | Numbers) -> Queries:
 
 def check_locations(points: Array, name: str) -> Array:
     """The same locations; raise if a coordinate is NaN or infinite. Those that JAX is tracing are not checked."""
-    if not isinstance(points, jax.core.Tracer):
+    if not isinstance(points, Tracer):
         wrong = ~np.isfinite(np.asarray(points)).all(axis=-1)
         if wrong.any():
             first = ", ".join(str(i) for i in np.argwhere(wrong)[0])

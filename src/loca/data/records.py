@@ -24,6 +24,11 @@ Rows = slice | Sequence[int] | np.ndarray
 """A selection of the N pairs: a slice or a list of numbers."""
 
 
+def pieces(rows: range, size: int) -> list[range]:
+    """Consecutive ranges of this size; the last may be smaller."""
+    return [range(start, min(start + size, rows.stop)) for start in range(rows.start, rows.stop, size)]
+
+
 class Records(abc.ABC):
     """N labeled pairs (u, s) that stay in their files until they are loaded.
 
@@ -90,10 +95,10 @@ AHEAD = 2
 """Number of batches that each thread reads ahead."""
 
 
-def stream(
-    records: Records, *, size: int, seed: int, start: int = 0, process: tuple[int, int] = (0, 1), threads: int = 2
-) -> Stream:
-    """The batches `Samples.batch(seed, step, size)` of steps `start`, `start` + 1, …, read ahead by threads.
+class Stream(Iterator[Samples]):
+    """The batches `Samples.batch(seed, step, size)` of steps `start`, `start` + 1, … without end, read ahead.
+
+    The state is the number of the next step, so `get_state` and `set_state` are exact and cost nothing.
 
     **Arguments:**
 
@@ -102,31 +107,33 @@ def stream(
     - `seed`: determines the order, together with the number of the step.
     - `start`: the first step.
     - `process`: (i, n) for the i-th of n processes; each process reads its own part of every batch.
-    - `threads`: number of batches that are read at the same time.
-    """
-    index, processes = process
-    if not 0 <= index < processes:
-        raise ValueError(f"expected process=(i, n) with 0 ≤ i < n, got process={process}")
-    if size % processes:
-        raise ValueError(
-            f"batches of {size} cannot be divided evenly among {processes} processes; pass a multiple of {processes}"
-        )
-    if start < 0 or threads < 1:
-        raise ValueError(f"expected start ≥ 0 and at least one thread, got start={start}, threads={threads}")
-    return Stream(records, size, seed, start, process, threads)
-
-
-class Stream(Iterator[Samples]):
-    """An endless iterator of batches, created by `stream`.
-
-    Its state is the number of the next step, so `get_state` and `set_state` are exact and cost nothing.
+    - `threads`: number of threads, each of which reads some batches ahead.
     """
 
-    def __init__(self, records: Records, size: int, seed: int, step: int, process: tuple[int, int], threads: int):
+    def __init__(
+        self,
+        records: Records,
+        *,
+        size: int,
+        seed: int,
+        start: int = 0,
+        process: tuple[int, int] = (0, 1),
+        threads: int = 2,
+    ):
+        index, processes = process
+        if not 0 <= index < processes:
+            raise ValueError(f"expected process=(i, n) with 0 ≤ i < n, got process={process}")
+        if size % processes:
+            raise ValueError(
+                f"batches of {size} cannot be divided evenly among {processes} processes; pass a multiple of "
+                f"{processes}"
+            )
+        if start < 0 or threads < 1:
+            raise ValueError(f"expected start ≥ 0 and at least one thread, got start={start}, threads={threads}")
         self.records, self.size, self.seed, self.process, self.threads = records, size, seed, process, threads
         self.rows_of = jax.jit(functools.partial(batch_rows, size=size, count=len(records)))
         self.batches: Any = None
-        self.set_state({"step": step})
+        self.set_state({"step": start})
 
     def rows(self, step: int) -> Int[np.ndarray, " B"]:
         """The numbers of the functions that this process reads at a step."""

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, Int, UInt32
 
 from loca.data.queries import Queries, as_input, as_numbers, as_queries, check_locations, random_columns, take_rows
@@ -199,7 +199,7 @@ class Samples(eqx.Module):
 
     def take(self, rows: Int[Array, " B"]) -> Samples:
         """The functions with these numbers, in the order given."""
-        if not isinstance(rows, jax.core.Tracer):
+        if not isinstance(rows, Tracer):
             rows = jnp.asarray(np.arange(len(self))[rows])  # JAX would take the last function for a number too large
         u, s = take_rows((self.u, self.s), rows)
         return dataclasses.replace(self, u=u, y=self.y.take(rows), s=s)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.data import Records, Samples
+from loca.data import Records, Samples, pieces
 from loca.models import Operator, TilePredictor, Uncertain, encode_functions, predict_encoded, predict_error_bars
 from loca.prediction.labels import ERROR_BARS, Labels, StoredArray, TileValues, with_error_bars
 from loca.prediction.queries import QueryGrid, QueryPoints, Tile
@@ -315,11 +315,6 @@ def tiles_of(shape: Sequence[int], sides: Sequence[int]) -> Iterator[Tile]:
     """All tiles of a grid, in row-major order."""
     axes = zip(shape, sides, strict=True)
     return itertools.product(*([slice(i, min(i + side, n)) for i in range(0, n, side)] for n, side in axes))
-
-
-def pieces(rows: range, size: int) -> list[range]:
-    """Consecutive parts of a range of rows; the last may be smaller."""
-    return [range(start, min(start + size, rows.stop)) for start in range(rows.start, rows.stop, size)]
 
 
 def extent(tile: Tile) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
-from loca.data import Queries, Records, Samples, Stream, batch_rows, stream
+from loca.data import Queries, Records, Samples, Stream, batch_rows
 from loca.devices import (
     ShardingRule,
     constrain,
@@ -227,7 +227,7 @@ class StreamingLoop:
     def __init__(self, state: State, data: Records, config: StepConfig):
         self.constant = eqx.filter(state, eqx.is_array, inverse=True)
         self.config, part = config, process_part(config.mesh)
-        self.open = functools.partial(stream, data, size=config.batch_size, seed=config.seed, process=part)
+        self.open = functools.partial(Stream, data, size=config.batch_size, seed=config.seed, process=part)
         self.batches: Stream | None = None
         optimizer, loss, _, _, weights, mesh, parameters = config
 

@@ -79,7 +79,7 @@ class Trainer:
     def restart(self, seed: int) -> None:
         """Start from new initial weights, and encode all functions again."""
         model = self.create(self.train_data, key=jax.random.key(seed))
-        s = model.normalization.standardize_output(self.train_data.s)
+        s = model.normalization.at(self.train_data.y).standardize(self.train_data.s)
         self.encoded = Encoded(self._encode(self.train_data.u), self.train_data.y, s)
         self.validation_codes = self._encode(self.validation.u)
         self.arrays = eqx.filter(State.start(model, self.optimizer), eqx.is_array)
@@ -96,7 +96,7 @@ class Trainer:
         model = eqx.combine(arrays, self.static).model
         queries = Shared(self.validation.y.points)
         parts = codes.reshape(-1, min(self.batch_size, len(codes)), *codes.shape[1:])
-        s = jax.lax.map(lambda part: model.normalization.restore_output(model.respond(part, queries)), parts)
+        s = jax.lax.map(lambda part: model.normalization.at(queries).restore(model.respond(part, queries)), parts)
         return jnp.mean(relative_l2(s.reshape(self.validation.s.shape), self.validation.s))
 
     def steps(self, count: int) -> None:

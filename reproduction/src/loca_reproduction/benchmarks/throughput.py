@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from loca.data import Labeled, Samples, Store, Variable, stream
+from loca.data import Labeled, Samples, Shared, Store, Stream, Variable
 from loca.domains import Box
 from loca.encoders import Sensors
 from loca.models import LOCA
@@ -72,7 +72,7 @@ def measure_prediction(queries: int = 10_000, many: int = 1_000_000, nodes: int 
 
     first = many_y[: min(many, 2 * queries)]
     channels = zip(model.weights(first), model.features(u), strict=True)
-    at_once = model.normalization.restore_output(jnp.stack([phi @ v for phi, v in channels], axis=-1))
+    at_once = model.normalization.at(Shared(first)).restore(jnp.stack([phi @ v for phi, v in channels], axis=-1))
     y = many_y[:queries]
     frozen = eqx.filter_jit(model.at(y))
     full_ms, frozen_ms = median_times(lambda: evaluate(model, u, y), lambda: frozen(u))
@@ -252,7 +252,7 @@ def measure_streaming(
 
 def read(path: str, batch_size: int, threads: int, seconds: float) -> dict[str, float]:
     """Read shuffled batches for `seconds`; return the rate and the peak memory."""
-    batches = stream(Store.open(path), size=batch_size, seed=0, threads=threads)
+    batches = Stream(Store.open(path), size=batch_size, seed=0, threads=threads)
     for _ in range(20):  # work done once: loading libraries, compilation, reading the indices of shards
         jax.block_until_ready(next(batches).s)
     start, count = time.perf_counter(), 0

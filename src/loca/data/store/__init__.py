@@ -10,7 +10,6 @@ from loca.data.store.store import group_attributes as group_attributes
 from loca.data.store.store import is_store as is_store
 from loca.data.store.writing import Progress as Progress
 from loca.data.store.writing import convert as convert
-from loca.data.store.writing import cut as cut
 from loca.data.store.writing import versions as versions
 from loca.data.store.writing import write_store as write_store
 from loca.durable import CorruptDataError as CorruptDataError
@@ -23,7 +22,6 @@ __all__ = [
     "StoreSchema",
     "array_digest",
     "convert",
-    "cut",
     "group_attributes",
     "is_store",
     "samples_from_arrays",

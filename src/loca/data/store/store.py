@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from loca.data.grids import grid_axes
 from loca.data.normalization import Normalization
-from loca.data.records import Records, Rows
+from loca.data.records import Records, Rows, pieces
 from loca.data.samples import Samples, Variable
 from loca.data.store.schema import FORMAT, Statistics, content_digest, sample_digests, samples_from_arrays
 from loca.domains import domain_from_json
@@ -277,7 +277,7 @@ class Store(Records):
 
     def verify(self) -> None:
         """Read all samples and compare them with the digest; raise `CorruptDataError` if they differ."""
-        parts = (range(i, min(i + VERIFIED_AT_ONCE, len(self))) for i in range(0, len(self), VERIFIED_AT_ONCE))
+        parts = pieces(range(len(self)), VERIFIED_AT_ONCE)
         digests = np.concatenate([sample_digests(self.reader(np.asarray(part))) for part in parts])
         if content_digest(self.once, digests) != self.digest:
             raise CorruptDataError(f"{self.path}: the samples do not match their digest; restore the store from a copy")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import hashlib
 import os
 import warnings
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from loca.data.records import Records, Rows
+from loca.data.records import Records, Rows, pieces
 from loca.data.store.schema import (
     Arrays,
     Statistics,
@@ -138,23 +138,16 @@ UNKNOWN_BEFORE = ("statistics", "digest", "versions")
 """What a request lacks, and packages that a complete store may differ in."""
 
 
-@dataclasses.dataclass(frozen=True)
-class WritePiece:
-    """Reads the samples of a piece and writes them to a file, with their digests and moments."""
-
-    read: Callable[[range], Arrays]
-    work: Resumable
-
-    def __call__(self, rows: range) -> None:
-        """Write the piece, unless it exists."""
-        if piece_key(rows) not in self.work:
-            arrays = self.read(rows)
-            summary = {
-                "u_moments": input_moments(arrays),
-                "s_moments": moments(arrays["s"]),
-                "digests": sample_digests(arrays),
-            }
-            write_arrays(self.work, piece_key(rows), {**arrays, **summary})
+def write_piece(read: Callable[[range], Arrays], work: Resumable, rows: range) -> None:
+    """Read the samples of a piece and write them to a file, with their digests and moments, unless it exists."""
+    if piece_key(rows) not in work:
+        arrays = read(rows)
+        summary = {
+            "u_moments": input_moments(arrays),
+            "s_moments": moments(arrays["s"]),
+            "digests": sample_digests(arrays),
+        }
+        write_arrays(work, piece_key(rows), {**arrays, **summary})
 
 
 def piece_key(rows: range) -> str:
@@ -190,7 +183,7 @@ class StoreWriter:
 
     def __init__(self, work: Resumable, schema: StoreSchema, block: int, shard: int):
         self.work, self.schema, self.block = work, schema, block
-        self.shards = cut(range(schema.count), shard)
+        self.shards = pieces(range(schema.count), shard)
         self.data = work.directory / "data"
         if "arrays" not in work:
             self.create_arrays(shard)
@@ -224,7 +217,7 @@ class StoreWriter:
             rows: shard
             for shard in self.shards
             if shard_key(shard) not in self.work
-            for rows in cut(shard, self.block)
+            for rows in pieces(shard, self.block)
             if piece_key(rows) not in self.work
         }
         done = self.schema.count - sum(map(len, missing))
@@ -233,7 +226,8 @@ class StoreWriter:
         for shard in self.shards:
             if not left[shard] and shard_key(shard) not in self.work:
                 self.pack(shard)
-        for rows in run_tasks(WritePiece(read, self.work), list(missing), workers=workers, executor=executor):
+        write = functools.partial(write_piece, read, self.work)
+        for rows in run_tasks(write, list(missing), workers=workers, executor=executor):
             shard = missing[rows]
             left[shard] -= 1
             if not left[shard]:
@@ -243,13 +237,13 @@ class StoreWriter:
 
     def pack(self, shard: range) -> None:
         """Pack the pieces of a shard; they are removed when the shard and its summary are on the disk."""
-        keys = [piece_key(rows) for rows in cut(shard, self.block)]
-        pieces = [read_arrays(self.work.path(key)) for key in keys]
+        keys = [piece_key(rows) for rows in pieces(shard, self.block)]
+        found = [read_arrays(self.work.path(key)) for key in keys]
         for name, array in self.schema.each.items():
-            write_rows(self.data / name, shard, np.concatenate([piece[name] for piece in pieces]))
+            write_rows(self.data / name, shard, np.concatenate([piece[name] for piece in found]))
             sync(self.data.joinpath(name, "c", str(shard.start // len(self.shards[0])), *("0" for _ in array.shape)))
-        summary = {name: np.stack([piece[name] for piece in pieces]) for name in ("u_moments", "s_moments")}
-        summary["digests"] = np.concatenate([piece["digests"] for piece in pieces])
+        summary = {name: np.stack([piece[name] for piece in found]) for name in ("u_moments", "s_moments")}
+        summary["digests"] = np.concatenate([piece["digests"] for piece in found])
         write_arrays(self.work, shard_key(shard), summary)
         for key in keys:
             self.work.path(key).unlink()
@@ -279,8 +273,3 @@ def pieces_per_shard(schema: StoreSchema, block: int) -> int:
     largest = max(array.nbytes for array in schema.each.values())
     samples = min(SHARD_BYTES // largest, SHARD_SAMPLES, schema.count)
     return max(1, -(-samples // block) if samples == schema.count else samples // block)
-
-
-def cut(rows: range, size: int) -> list[range]:
-    """Consecutive ranges of this size; the last may be smaller."""
-    return [range(start, min(start + size, rows.stop)) for start in range(rows.start, rows.stop, size)]
