@@ -13,7 +13,7 @@ import scipy.stats
 from typer.testing import CliRunner
 
 from loca.checks import Forecast, check, check_memory, forecast
-from loca.checks.locations import check_locations, edge_jump, input_fields, rough_part
+from loca.checks.locations import check_locations, edge_jump, grid_fields, rough_part
 from loca.checks.pairs import EFFECT, check_drift, critical_distance, distances, nearly_in, relation
 from loca.cli.app import app
 from loca.cli.arguments import load
@@ -361,7 +361,7 @@ def test_drift_is_both_significant_and_large():
 
 
 def field_of(values):
-    (field,) = input_fields(samples(values[..., None], values[..., None]))
+    (field,) = grid_fields(samples(values[..., None], values[..., None]), "input")
     return field
 
 

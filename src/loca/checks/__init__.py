@@ -7,6 +7,5 @@ from loca.checks.findings import Level as Level
 from loca.checks.forecast import Forecast as Forecast
 from loca.checks.forecast import check_memory as check_memory
 from loca.checks.forecast import forecast as forecast
-from loca.checks.forecast import memory_available as memory_available
 
-__all__ = ["CheckReport", "Finding", "Forecast", "Level", "check", "check_memory", "forecast", "memory_available"]
+__all__ = ["CheckReport", "Finding", "Forecast", "Level", "check", "check_memory", "forecast"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from loca.checks import locations, pairs, values
-from loca.checks.findings import CheckReport, Finding
+from loca.checks.findings import FEW, CheckReport, Finding
 from loca.data import Samples, channels
 from loca.typing import Measurements, values_of
 
@@ -23,9 +23,13 @@ def check(train: Samples, test: Samples | None = None) -> CheckReport:
     - `train`: the data to train on.
     - `test`: the data to evaluate on.
     """
-    findings = list(one_part(train, "training"))
+    findings = list(checks(train, "training"))
     if test is not None:
-        findings += one_part(test, "test")
+        findings += [
+            Finding(each.level, each.name, f"test data: {each.message}")
+            for each in checks(test, "test")
+            if each.level != "note"  # the notes have already been made about the training data
+        ]
         difference = mismatch(train, test)
         if difference:
             findings.append(Finding("error", "mismatch", f"training and test data differ in {difference}"))
@@ -35,20 +39,12 @@ def check(train: Samples, test: Samples | None = None) -> CheckReport:
     return CheckReport.of(findings)
 
 
-def one_part(samples: Samples, part: str) -> Iterator[Finding]:
-    """The findings in training data alone, or in test data alone."""
-    for finding in checks(samples, part):
-        if part == "training":
-            yield finding
-        elif finding.level != "note":  # the notes have already been made about the training data
-            yield Finding(finding.level, finding.name, f"test data: {finding.message}")
-
-
 def checks(samples: Samples, part: str) -> Iterator[Finding]:
     """All checks of one data set."""
     every = list(channels(samples))
-    if part == "training":
-        yield from values.check_number(len(samples))
+    if part == "training" and len(samples) < FEW:
+        message = f"there are only {len(samples)} functions; models need dozens at least, and most problems hundreds"
+        yield Finding("warning", "few", message)
     yield from values.check_finite(every)
     yield from locations.check_locations(samples)
     yield from locations.check_repeated_queries(samples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import statistics
 import time
@@ -17,7 +18,7 @@ import optax
 from loca.checks.findings import Finding
 from loca.data import Samples, Shared
 from loca.models import Operator, trained_models
-from loca.parameters import trainable
+from loca.parameters import count
 from loca.training import Encoded, State, advance
 from loca.typing import PyTree
 
@@ -65,8 +66,11 @@ def forecast(
     )
 
 
-def check_memory(forecasts: Sequence[Forecast], available: float) -> Iterator[Finding]:
-    """Models that need more than the available megabytes."""
+def check_memory(forecasts: Sequence[Forecast], available: float | None = None) -> Iterator[Finding]:
+    """Models that need more than the available megabytes; by default those of the device or the machine."""
+    if available is None:
+        limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+        available = (limit or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) / 1e6
     for each in forecasts:
         if each.megabytes > available:
             message = (
@@ -96,27 +100,19 @@ def forecast_one(
     taken = median_seconds(lambda: compiled(arrays, batch), seconds)
     per_function = size_of((batch.codes, batch.s)) / size + size_of(samples.u) / len(samples)
     queries = size_of(samples.y) * (1.0 if isinstance(samples.y, Shared) else functions / len(samples))
-    learned = eqx.filter(model, trainable(model))
+    memory: Any = compiled.memory_analysis()
+    step_bytes = math.nan  # the platform reports nothing
+    if memory is not None:
+        step_bytes = memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes
     return Forecast(
         model=name,
-        parameters=sum(leaf.size for leaf in jax.tree.leaves(learned)),
+        parameters=count(model),
         batch_size=size,
         ms_per_step=1e3 * taken,
         minutes=taken * STEPS / 60.0,
         data_megabytes=(per_function * functions + queries) / 1e6,
-        step_megabytes=step_bytes(compiled) / 1e6,
+        step_megabytes=step_bytes / 1e6,
     )
-
-
-def step_bytes(compiled: Any) -> float:
-    """The memory of a compiled step as reported by the compiler: arguments, results and temporaries.
-
-    NaN if the platform reports nothing.
-    """
-    memory = compiled.memory_analysis()
-    if memory is None:
-        return float("nan")
-    return float(memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes)
 
 
 def median_seconds(run: Callable[[], Any], seconds: float) -> float:
@@ -133,10 +129,3 @@ def median_seconds(run: Callable[[], Any], seconds: float) -> float:
 def size_of(tree: PyTree) -> int:
     """The number of bytes of all arrays."""
     return sum(leaf.nbytes for leaf in jax.tree.leaves(tree) if eqx.is_array(leaf))
-
-
-def memory_available() -> float:
-    """The memory of the training device in megabytes, or that of the machine if the device has none of its own."""
-    statistics_of_device = jax.devices()[0].memory_stats() or {}
-    limit = statistics_of_device.get("bytes_limit")
-    return (limit if limit else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) / 1e6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -61,20 +62,17 @@ def check_repeated_queries(samples: Samples) -> Iterator[Finding]:
         repeated = np.array([len(queries.y) - len(np.unique(np.asarray(queries.y), axis=0))])
     elif isinstance(queries, Indexed):
         _, place = np.unique(np.asarray(queries.y), axis=0, return_inverse=True)
-        repeated = neighbors_equal(np.sort(place.reshape(-1)[np.asarray(queries.index)], axis=1)[..., None])
+        found = np.sort(place.reshape(-1)[np.asarray(queries.index)], axis=1)
+        repeated = (np.diff(found, axis=1) == 0).sum(axis=1)
     else:
         y = np.asarray(queries.locations(len(samples)))
         order = np.lexsort(np.moveaxis(y, -1, 0), axis=-1)
-        repeated = neighbors_equal(np.take_along_axis(y, order[..., None], axis=1))
+        found = np.take_along_axis(y, order[..., None], axis=1)
+        repeated = (found[:, 1:] == found[:, :-1]).all(axis=-1).sum(axis=1)
     if repeated.any():
         whom = "every function" if len(repeated) == 1 else f"{int((repeated > 0).sum())} functions"
         message = f"up to {int(repeated.max())} of {queries.count} query locations occur twice in {whom}; keep one each"
         yield Finding("warning", "repeated-queries", message)
-
-
-def neighbors_equal(values: np.ndarray) -> np.ndarray:
-    """For each function, the number of rows that equal the row before."""
-    return (values[:, 1:] == values[:, :-1]).all(axis=-1).sum(axis=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,42 +115,29 @@ class GridField:
         return period - float(np.ptp(self.axes[axis])) < 1.5 * spacing
 
 
-def input_fields(samples: Samples) -> Iterator[GridField]:
-    """The channels of u, if the sensors form a grid."""
-    for part in samples.parts:
-        if not isinstance(part.u, Measurements) and part.x is not None:
-            x = np.asarray(part.x)
-            periods = samples.domain.periods if samples.domain.dimension == x.shape[1] else (None,) * x.shape[1]
-            names = [f"input `{variable.name}`" for variable in part.inputs]
-            yield from fields(names, x, np.asarray(part.u), periods, "x")
-
-
-def output_fields(samples: Samples) -> Iterator[GridField]:
-    """The channels of s, if all functions share queries that form a grid."""
-    if isinstance(samples.y, Shared):
-        names = [f"output `{variable.name}`" for variable in samples.outputs]
-        yield from fields(names, np.asarray(samples.y.y), np.asarray(samples.s), samples.domain.periods, "y")
-
-
-def fields(
-    names: list[str],
-    points: Float[np.ndarray, "P d"],
-    values: Float[np.ndarray, "N P c"],
-    periods: tuple[float | None, ...],
-    letter: str,
-) -> Iterator[GridField]:
-    """One field per channel."""
-    axes = grid_axes(points)
-    for c, name in enumerate(names if axes is not None else []):
-        kept = values[np.isfinite(values[..., c]).all(axis=1), :, c].astype(np.float64)
-        if len(kept) and axes is not None:
-            yield GridField(name, letter, kept.reshape(len(kept), *map(len, axes)), axes, tuple(periods))
+def grid_fields(samples: Samples, side: Literal["input", "output"]) -> Iterator[GridField]:
+    """The channels of u or of s whose locations form a grid that all functions share."""
+    if side == "input":
+        found = [(p.inputs, p.x, p.u) for p in samples.parts if not isinstance(p.u, Measurements) and p.x is not None]
+    else:
+        found = [(samples.outputs, samples.y.y, samples.s)] if isinstance(samples.y, Shared) else []
+    for variables, points, values in found:
+        axes, dimension = grid_axes(np.asarray(points)), points.shape[1]
+        if axes is None:
+            continue
+        periods = samples.domain.periods if samples.domain.dimension == dimension else (None,) * dimension
+        for variable, channel in zip(variables, np.moveaxis(np.asarray(values), -1, 0), strict=True):
+            finite = channel[np.isfinite(channel).all(axis=1)].astype(np.float64)
+            if len(finite):
+                finite = finite.reshape(len(finite), *map(len, axes))
+                letter = "x" if side == "input" else "y"
+                yield GridField(f"{side} `{variable.name}`", letter, finite, axes, tuple(periods))
 
 
 def check_edges(samples: Samples) -> Iterator[Finding]:
     """Jumps between opposite edges: a defect on a periodic domain, a note on a box."""
     open_edges: list[str] = []
-    for field in itertools.chain(input_fields(samples), output_fields(samples)):
+    for field in itertools.chain(grid_fields(samples, "input"), grid_fields(samples, "output")):
         for i, axis in enumerate(field.axes):
             jump = edge_jump(field.lines(i)) if len(axis) >= FEWEST else 0.0
             if jump > JUMP and field.closes(i):
@@ -173,7 +158,7 @@ def check_edges(samples: Samples) -> Iterator[Finding]:
 
 def check_periodic(samples: Samples) -> Iterator[Finding]:
     """Coordinates that are not declared periodic, but along which all outputs close."""
-    every = list(output_fields(samples))
+    every = list(grid_fields(samples, "output"))
     if not every or len(samples) < FEW:
         return
     for i, axis in enumerate(every[0].axes):
@@ -210,7 +195,7 @@ def edge_jump(lines: Float[np.ndarray, "N lines k"]) -> float:
 
 def check_resolution(samples: Samples) -> Iterator[Finding]:
     """Energy of u near the highest frequency that its sensors resolve: a sign of more beyond, aliased into the rest."""
-    for field in input_fields(samples):
+    for field in grid_fields(samples, "input"):
         for i, axis in enumerate(field.axes):
             if len(axis) < FEWEST or field.spacing(i) is None:
                 continue

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from loca.checks.findings import FEW, Finding, rows
+from loca.checks.findings import Finding, rows
 from loca.data import ChannelValues, Samples, recommend
 
 SINGLE = np.finfo(np.float32)
@@ -26,13 +26,6 @@ FILL_VALUES = (999.0, 9999.0, 99999.0, 32767.0, 32768.0, 1e20, 1e30, 9.969209968
 
 FILL_GAP = 3.0
 """A fill value is at least this many ranges of the other values away from them; anything nearer may be data."""
-
-
-def check_number(count: int) -> Iterator[Finding]:
-    """Too few functions."""
-    if count < FEW:
-        message = f"there are only {count} functions; models need dozens at least, and most problems hundreds"
-        yield Finding("warning", "few", message)
 
 
 def check_finite(channels: Sequence[ChannelValues]) -> Iterator[Finding]:
