@@ -1,7 +1,11 @@
 """The end of a process at any change that it makes to the disk, and what a power failure would lose."""
 
+import contextlib
+import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 
@@ -53,3 +57,41 @@ def find_unsynced(monkeypatch, move):
     monkeypatch.setattr(os, "fsync", recorded_sync)
     monkeypatch.setattr(Path, move, recorded_rename)
     return unsynced
+
+
+DRIVER = """
+import json, os, sys
+import loca.prediction, loca.problems, loca.runs, rich.progress, xarray, zarr  # once: it takes long
+from loca.cli import main
+for line in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        sys.argv = ["loca", *json.loads(line)]
+        main()
+    print(pid, flush=True)
+    print(os.waitpid(pid, 0)[1], flush=True)
+"""
+
+
+@contextlib.contextmanager
+def forked(log):
+    """Start commands in a moment: forked from a process that has imported everything; what they say is in a file.
+
+    Gives a function that starts a command and returns its number, and one that waits for its end and gives its status.
+    """
+    line = [sys.executable, "-W", "ignore", "-c", DRIVER, str(log)]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as driver:
+
+        def status_of():
+            return int(driver.stdout.readline())
+
+        def start(command):
+            driver.stdin.write(json.dumps(command) + "\n")
+            driver.stdin.flush()
+            return int(driver.stdout.readline())
+
+        yield start, status_of

@@ -206,10 +206,8 @@ def test_grids_are_recognized():
         ({"outputs": [Variable("p")]}, "2 input and 1 output names"),
         ({"s": 3.0}, r"expected s as an array of shape \(N, P, d_s\) or \(N, P\), got a single number"),
         ({"u": np.zeros(6)}, r"expected u as an array of shape \(N, m, d_u\) or \(N, m\), got shape \(6,\)"),
-        ({"u": np.zeros((6, 5, 2, 1))}, r"got shape \(6, 5, 2, 1\)"),
         ({"u": [[1.0, 2.0], [3.0]]}, "got lists that do not form one"),
         ({"s": np.zeros((6, 8, 3), complex)}, "with real numbers, got complex128"),
-        ({"y": [["a"], ["b"]]}, r"expected y .* with real numbers, got <U1"),
     ],
 )
 def test_what_does_not_fit_is_refused(getkey, change, message):

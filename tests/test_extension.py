@@ -4,10 +4,9 @@ import jax
 import numpy as np
 import pytest
 import xarray
-from typer.testing import CliRunner
 
 import loca
-from loca.cli.app import app
+from commands import command
 from loca.data import StoreSchema, samples_to_arrays, write_store
 from loca.prediction import predict_to
 from loca.rules import QuasiMonteCarlo
@@ -75,9 +74,7 @@ def test_the_command_line_takes_it(trained, data, tmp_path):
     store = str(data[1].path)
 
     def run(*arguments):
-        done = CliRunner().invoke(app, [*map(str, arguments), *named])
-        assert done.exit_code == 0, done.output
-        return done.output
+        return command(*arguments, *named)
 
     assert type(trained[0]).__name__ in run("inspect", path)
     run("evaluate", path, store, "--out", tmp_path / "report.json")

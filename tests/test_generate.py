@@ -21,11 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import typer
-from typer.testing import CliRunner
 
-from crashing import Crash, crash_at
+from commands import command, words
+from crashing import Crash, crash_at, forked
 from loca import durable, workers
-from loca.cli.app import app
 from loca.cli.arguments import create_problem
 from loca.data import Store, Variable
 from loca.data.store import writing
@@ -171,6 +170,9 @@ def test_crashing_before_any_change_of_the_disk_changes_nothing(tmp_path, undist
 
 
 def test_a_crash_before_a_shard_is_written_loses_nothing(tmp_path, undisturbed, monkeypatch):
+    def crash(*_):
+        raise Crash
+
     path = tmp_path / "sums.zarr"
     with monkeypatch.context() as patch:
         patch.setattr(writing, "write_rows", crash)
@@ -179,10 +181,6 @@ def test_a_crash_before_a_shard_is_written_loses_nothing(tmp_path, undisturbed, 
     store = generate(Sums(), 40, path)
     store.verify()
     assert store.digest == undisturbed
-
-
-def crash(*arguments):
-    raise Crash
 
 
 def test_other_arguments_are_refused(tmp_path, small_shards):
@@ -223,52 +221,28 @@ def test_progress_counts_samples(tmp_path, small_shards):
     assert seen == [(min(6 * i, 40), 40) for i in range(8)]
 
 
-def test_nonsense_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="at least 1, got count=0"):
-        generate(Sums(), 0, tmp_path / "sums.zarr")
-
-
-def command(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
 def test_the_command_generates_once(tmp_path):
     path = tmp_path / "made.zarr"
     line = ("generate", "antiderivative", "--count", 20, "--out", path, "--set", "sensors=30", "--set", "length=1")
-    first, again, other = command(*line), command(*line), command(*line, "--seed", 7)
-    assert first.exit_code == 0, first.output
-    assert "20/20 samples" in first.output
-    assert "is complete: 20 samples" in first.output
-    assert (again.exit_code, other.exit_code) == (0, 1)
-    assert "already exists: 20 samples" in again.output
-    assert "seed is 0, now requested: 7" in other.output
-    assert (
-        Store.open(path).provenance["arguments"] | {"sensors": 30, "length": 1.0}
-        == (Store.open(path).provenance["arguments"])
-    )
+    first = command(*line)
+    assert "20/20 samples" in first
+    assert "is complete: 20 samples" in first
+    assert "already exists: 20 samples" in command(*line)
+    assert "seed is 0, now requested: 7" in command(*line, "--seed", 7, code=1)
+    assert Store.open(path).provenance["arguments"].items() >= {"sensors": 30, "length": 1.0}.items()
 
 
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
         ("color=1", "its arguments, with defaults: length"),
-        ("length", "its arguments, with defaults: length"),
         ("sensors=1.5", "sensors must be an integer, got '1.5'"),
-        ("sensors=true", "sensors must be an integer, got 'true'"),
-        ("length=wide", "length must be a number or a list of 2 numbers"),
         ("length=[1]", "length must be a number or a list of 2 numbers"),
     ],
 )
 def test_the_command_names_what_can_be_set(choice, said, tmp_path):
-    result = command("generate", "antiderivative", "--count", 20, "--out", tmp_path / "a.zarr", "--set", choice)
-    assert result.exit_code == 2
-    assert said in " ".join(result.output.replace("│", " ").split())
-
-
-def test_the_command_names_the_experiments(tmp_path):
-    result = command("generate", "weather", "--count", 20, "--out", tmp_path / "a.zarr")
-    assert result.exit_code == 2
-    assert "antiderivative, darcy" in " ".join(result.output.replace("│", " ").split())
+    line = ("generate", "antiderivative", "--count", 20, "--out", tmp_path / "a.zarr", "--set", choice)
+    assert said in words(command(*line, code=2))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -294,43 +268,12 @@ def test_the_command_asks_for_what_has_no_default():
     )
 
 
-def test_the_command_converts(tmp_path):
-    original = generate(Sums(), 40, tmp_path / "sums.zarr")
-    result = command("convert", original.path, tmp_path / "copy.zarr")
-    assert result.exit_code == 0, result.output
-    copy = Store.open(tmp_path / "copy.zarr")
-    assert jnp.array_equal(copy.load().s, original.load().s)
-    assert copy.provenance["source"] == str(original.path)
-    refused = command("convert", tmp_path / "nothing.nc", tmp_path / "b.zarr")
-    assert refused.exit_code == 1
-    assert "nothing.nc" in refused.output
-
-
 def test_the_command_converts_an_official_part(tmp_path):
     with h5py.File(tmp_path / "flat.hdf5", "w") as file:  # as PDEBench publishes it, which tests on the first tenth
         file["tensor"] = np.broadcast_to(np.float32(np.arange(20))[:, None, None], (20, 2, 3))
         file["x-coordinate"], file["t-coordinate"] = np.float32([0, 1, 2]), np.float32([0, 1])
-    result = command("convert", tmp_path / "flat.hdf5", tmp_path / "test.zarr", "--split", "test")
-    assert result.exit_code == 0, result.output
+    command("convert", tmp_path / "flat.hdf5", tmp_path / "test.zarr", "--split", "test")
     assert Store.open(tmp_path / "test.zarr").load().u[:, 0, 0].tolist() == [0.0, 1.0]
-
-
-DRIVER = """
-import json, os, sys
-import loca.problems, loca.training, rich.progress  # once: it takes longer than what is to be killed
-from loca.cli import main
-for line in sys.stdin:
-    pid = os.fork()
-    if pid == 0:
-        os.setsid()
-        log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        sys.argv = ["loca", *json.loads(line)]
-        main()
-    print(pid, flush=True)
-    print(os.waitpid(pid, 0)[1], flush=True)
-"""
 
 
 DARCY = ["generate", "darcy", "--count", "500", "--set", "resolution=48", "--out"]
@@ -360,19 +303,16 @@ def test_killed_at_random_moments(processes, longest, times, digest, tmp_path):
 
     rng = random.Random(processes)
     kills = 0
-    start = [sys.executable, "-W", "ignore", "-c", DRIVER, str(log)]
-    with subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as driver:
+    with forked(log) as (start, status_of):
         while kills < times:
-            driver.stdin.write(json.dumps(line) + "\n")
-            driver.stdin.flush()
-            pid = int(driver.stdout.readline())
+            pid = start(line)
             time.sleep(rng.uniform(0.05, longest))
             with contextlib.suppress(ProcessLookupError):
                 if rng.random() < 0.5:
                     os.killpg(pid, signal.SIGKILL)
                 else:
                     os.kill(pid, signal.SIGKILL)
-            status = int(driver.stdout.readline())
+            status = status_of()
             if status == signal.SIGKILL:
                 kills += 1
             else:  # it was quicker

@@ -83,23 +83,6 @@ def test_a_step_is_gradient_descent_on_the_learned_numbers_only(getkey):
     assert after.step == 1
 
 
-def test_one_compilation(getkey):
-    """No weakly typed number changes its type in the first step."""
-    train = antiderivatives(getkey(), 8)
-    model, optimizer = MODELS["loca"](train, getkey()), optax.adam(1e-3)
-    batch, traces = Encoded.of(model, train), []
-
-    @eqx.filter_jit
-    def step(state):
-        traces.append(1)
-        return advance(state, batch, optimizer)
-
-    state = State.start(model, optimizer)
-    for _ in range(3):
-        state, _ = step(state)
-    assert len(traces) == 1
-
-
 @pytest.mark.parametrize(
     "kind", ["loca", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("deeponet", "fno"))]
 )

@@ -39,7 +39,7 @@ VALUES = {
 }  # fmt: skip
 """Values that options of a kind do not expect; any other option takes `WORDS`."""
 
-EXTRA = ["--inputs", "--outputs", "--sample", "--format", "--class", "--split", "--grid", "--at", "--transform"]
+EXTRA = ["--inputs", "--outputs", "--sample", "--format", "--class", "--split", "--grid", "--at"]
 MORE = ["--nothing", "--out", "-x", "--json", "--pdf", "--stream", "extra", "--count", "--regrid"]
 """Options that are added with a value, and words that are added without one."""
 
@@ -121,14 +121,10 @@ def mistaken(rng, place):
         elif kind < 5 and arguments:
             arguments[rng.randrange(len(arguments))] = rng.choice([*files, *OUTPUTS])
         elif kind == 5:
-            extra = rng.choice(
-                ["--inputs", "--outputs", "--sample", "--format", "--class", "--split", "--grid", "--at"]
-            )
+            extra = rng.choice(EXTRA)
             options[extra] = value_for(extra, rng, files)
         elif kind == 6:
-            more.append(
-                rng.choice(["--nothing", "--out", "-x", "--json", "--pdf", "--stream", "extra", "--count", "--regrid"])
-            )
+            more.append(rng.choice(MORE))
         elif kind == 7 and options:
             options.pop(rng.choice(list(options)))
         elif kind == 8 and arguments:

@@ -11,13 +11,11 @@ import xarray
 from commands import command, words
 from loca.configuration import check_configuration
 from loca.data import Labeled, convert
-from loca.data import open as open_data
 from loca.domains import Mesh
 from loca.evaluation import Report
 from loca.models import DeepONet
-from loca.prediction import predict_dataset, predict_to
 from loca.runs import read_run
-from loca.saving import load, save
+from loca.saving import save
 
 X, Y = np.linspace(0.0, 1.0, 6), np.linspace(0.0, 2.0, 5)
 ROLES = {"inputs": ["permeability"], "outputs": ["pressure"], "sample": "case"}
@@ -132,15 +130,6 @@ def test_a_file_has_the_format_of_its_name_or_is_refused(place, monkeypatch):
     assert "either --grid or --at" in command(*predict, place / "p.nc", "--grid", "3x3", "--at", "p.csv", code=2)
 
 
-def test_a_data_set_in_memory_is_the_one_in_the_file(place, tmp_path):
-    records = open_data(place / "transposed.nc", **ROLES)
-    model = load(place / "model.safetensors")
-    found = predict_dataset(model, records)
-    wanted = predict_to(model, records, tmp_path / "p.zarr")
-    xarray.testing.assert_identical(found.load(), wanted.load().drop_attrs(deep=False).assign_attrs(found.attrs))
-    assert found.pressure.dims == ("case", "y", "x")
-
-
 def test_one_name_is_a_string_in_toml():
     content = {"data": {"path": "a.nc", "inputs": "permeability", "outputs": ["p", "q"]}}
     data = check_configuration(content, "run.toml").data
@@ -184,15 +173,6 @@ def test_a_mesh_is_described_and_predictions_outside_of_it_are_missing(tmp_path)
     options = ("--inputs", "permeability", "--sample", "case", "--out", tmp_path / "p.csv")
     command("predict", tmp_path / "model.safetensors", tmp_path / "inputs.nc", *options)
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 1 + 9 * corner.sum()
-
-
-def test_a_model_from_python_needs_no_names(place):
-    data = Labeled(wells(20), "permeability", "pressure", "case").load()
-    save(load(place / "model.safetensors"), place / "python.safetensors", data=data)
-    command("predict", place / "python.safetensors", place / "test.nc", "--out", place / "unnamed.nc")
-    command("predict", place / "model.safetensors", place / "test.nc", "--out", place / "named.nc")
-    unnamed, named = (xarray.open_dataset(place / f"{name}.nc") for name in ("unnamed", "named"))
-    xarray.testing.assert_identical(unnamed, named)
 
 
 def test_messages_spell_arguments_as_options(place):

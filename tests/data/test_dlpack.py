@@ -55,11 +55,6 @@ def test_other_precisions_and_layouts_are_converted(array):
     np.testing.assert_array_equal(found, array)
 
 
-def test_what_is_no_foreign_array_is_returned_unchanged():
-    for value in (jnp.ones(3), np.ones(3), [1.0], None, 2.0):
-        assert shared_array(value) is value
-
-
 @pytest.mark.full
 def test_a_model_takes_tensors():
     u, y = aligned(3, 4, 1), aligned(5, 2)

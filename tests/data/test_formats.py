@@ -380,6 +380,8 @@ def test_pdebench_groups_of_seeds(tmp_path):
         "0003",
         "0004",
     ]
+    with pytest.raises(ValueError, match="'train' and 'test', not 'valid'"):
+        open_records(tmp_path / "2D_diff-react_NA_NA.h5", split="valid")
     one, _ = write_seeded(tmp_path / "one.h5", 2, channels=1)
     assert np.array_equal(open_records(tmp_path / "one.h5").load().u, one[:, 0].reshape(2, -1, 1))
     with h5py.File(tmp_path / "one.h5", "a") as file:
@@ -406,12 +408,6 @@ def test_pdebench_official_splits(tmp_path, count, split):
     everything, first, last = list(range(count)), int(count * 0.1), int(count * (1 - 0.1))
     assert rows("flat.hdf5") == (everything[:first] if split == "test" else everything[first:])
     assert rows("seeds.h5") == (everything[last:] if split == "test" else everything[:last])
-
-
-def test_pdebench_splits_that_do_not_exist(tmp_path):
-    write_seeded(tmp_path / "a.h5", 2)
-    with pytest.raises(ValueError, match="'train' and 'test', not 'valid'"):
-        open_records(tmp_path / "a.h5", split="valid")
 
 
 # ---- camlab ---------------------------------------------------------------------------------------------------------

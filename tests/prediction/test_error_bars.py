@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import xarray
 from scipy.stats import spearmanr
-from typer.testing import CliRunner
 
 import loca
-from loca.cli.app import app
+from commands import command
 from loca.data import Labeled
 from loca.evaluation import RELIABILITY_LEVELS, Report
 from loca.metrics import crps
@@ -110,21 +109,16 @@ def test_commands_calibrate_predict_and_evaluate(model, tmp_path, monkeypatch):
         rods(40, seed, scale).to_netcdf(f"{name}.nc")
     loca.save(model.operator, "model.safetensors", data=records(rods()).load())
 
-    def run(*arguments):
-        result = CliRunner().invoke(app, list(arguments))
-        assert result.exit_code == 0, result.output
-        return result.output
-
     names = ("--inputs", "q", "--outputs", "t", "--sample", "run")
-    assert "bands from 40 functions" in run("calibrate", "model.safetensors", "held.nc", *names)
-    run("predict", "model.safetensors", "new.nc", "--out", "new_s.nc")  # the model knows its variables
+    assert "bands from 40 functions" in command("calibrate", "model.safetensors", "held.nc", *names)
+    command("predict", "model.safetensors", "new.nc", "--out", "new_s.nc")  # the model knows its variables
     with xarray.open_dataset("new_s.nc") as found:
         assert {"t", "t_std", "t_lower", "t_upper", "in_distribution"} <= set(found.data_vars)
-    output = run("predict", "model.safetensors", "far.nc", "--out", "far_s.nc", *names)
+    output = command("predict", "model.safetensors", "far.nc", "--out", "far_s.nc", *names)
     assert "warning: 40 of 40 input functions are unlike those" in output
-    output = run("evaluate", "model.safetensors", "new.nc", "--out", "report.json", "--level", "0.8", *names)
+    output = command("evaluate", "model.safetensors", "new.nc", "--out", "report.json", "--level", "0.8", *names)
     assert "coverage" in output
     assert json.loads((tmp_path / "report.json").read_text())["level"] == 0.8
-    output = run("figures", "model.safetensors", "new.nc", "--out", "drawn", *names)
+    output = command("figures", "model.safetensors", "new.nc", "--out", "drawn", *names)
     assert "reliability.png" in output
     assert "error_bars.png" in output

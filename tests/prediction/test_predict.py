@@ -1,7 +1,6 @@
 """Predictions tile by tile: those of the model, labeled as the data is, in little memory, however often killed."""
 
 import hashlib
-import json
 import os
 import pathlib
 import random
@@ -17,11 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray
-from typer.testing import CliRunner
 
-from crashing import Crash, crash_at, find_unsynced
+from commands import command, words
+from crashing import Crash, crash_at, find_unsynced, forked
 from loca import durable, uncertainty
-from loca.cli.app import app
 from loca.data import Free, Indexed, Labeled, Part, Samples, Shared, Variable, convert
 from loca.domains import Box, Sphere, Torus
 from loca.durable import lock
@@ -427,46 +425,23 @@ def place(tmp_path_factory):
     return place
 
 
-def command(*line, code=0):
-    result = CliRunner().invoke(app, [str(word) for word in line])
-    assert result.exit_code == code, result.output
-    return " ".join(result.output.replace("│", " ").split())
-
-
 @pytest.mark.slow
 def test_the_command(place):
     asked = ["predict", place / "model.safetensors", place / "data.zarr", "--out"]
     command(*asked, place / "p.nc")
-    said = command(*asked, place / "p.zarr")
+    said = words(command(*asked, place / "p.zarr"))
     assert "1/1" in said
     assert "is complete: 7 functions" in said
-    assert "already exists: 7 functions" in command(*asked, place / "p.zarr")
+    assert "already exists: 7 functions" in words(command(*asked, place / "p.zarr"))
     at_once = xarray.open_dataset(place / "p.nc", engine="h5netcdf")
     xarray.testing.assert_allclose(xarray.open_zarr(place / "p.zarr", chunks=None), at_once, rtol=1e-5, atol=1e-5)
     command(*asked, place / "g.zarr", "--grid", "5x6")
     assert xarray.open_zarr(place / "g.zarr", chunks=None).sizes == {"sample": 7, "lat": 5, "lon": 6}
-    assert "holds something else" in command(*asked, place / "g.zarr", "--grid", "5x7", code=1)
-    assert "needs 2 numbers" in command(*asked, place / "h.zarr", "--grid", "5", code=1)
-    assert "such as 721x1440" in command(*asked, place / "h.zarr", "--grid", "5by6", code=2)
+    assert "holds something else" in words(command(*asked, place / "g.zarr", "--grid", "5x7", code=1))
+    assert "needs 2 numbers" in words(command(*asked, place / "h.zarr", "--grid", "5", code=1))
+    assert "such as 721x1440" in words(command(*asked, place / "h.zarr", "--grid", "5by6", code=2))
     command(*asked, place / "h.nc", "--grid", "5x6")
     assert xarray.open_dataset(place / "h.nc").pres.dims == ("sample", "lat", "lon")
-
-
-DRIVER = """
-import json, os, sys
-from loca.cli import main
-import loca.prediction, loca.runs, xarray, zarr  # once: it takes longer than what is to be killed
-for line in sys.stdin:
-    pid = os.fork()
-    if pid == 0:
-        log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        sys.argv = ["loca", *json.loads(line)]
-        main()
-    print(pid, flush=True)
-    print(os.waitpid(pid, 0)[1], flush=True)
-"""
 
 
 @pytest.mark.full
@@ -479,19 +454,16 @@ def test_killed_at_random_moments(place, tmp_path):
     def done():
         return len(list(tmp_path.glob("killed.zarr.partial/pieces-*/[0-9]*")))
 
-    start = [sys.executable, "-W", "ignore", "-c", DRIVER, str(log)]
-    with subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as driver:
+    with forked(log) as (start, status_of):
         for kills in range(4):
-            driver.stdin.write(json.dumps([*line, str(path)]) + "\n")
-            driver.stdin.flush()
-            pid, before = int(driver.stdout.readline()), done()
+            pid, before = start([*line, str(path)]), done()
             if kills < 3:
                 deadline = time.monotonic() + 120
                 while done() < before + 2 and time.monotonic() < deadline:
                     time.sleep(0.01)
                 time.sleep(rng.uniform(0.0, 0.3))
                 os.kill(pid, signal.SIGKILL)
-            status = int(driver.stdout.readline())
+            status = status_of()
             assert status == (signal.SIGKILL if kills < 3 else 0), log.read_text()
             assert kills == 3 or done() > before  # what was done stays done
     assert content(path) == content(tmp_path / "undisturbed.zarr")

@@ -46,18 +46,6 @@ def test_a_directory_that_cannot_be_written(small, tmp_path):
         save(small, "/proc/self/a")
 
 
-def test_a_directory_without_permission_leaves_the_old_file(small, contents, tmp_path):
-    if os.geteuid() == 0:
-        pytest.skip("root may write everywhere")
-    path = tmp_path / "a"
-    path.write_bytes(contents)
-    tmp_path.chmod(0o500)
-    with pytest.raises(PermissionError):
-        save(small, path)
-    tmp_path.chmod(0o700)
-    assert path.read_bytes() == contents
-
-
 CHANGES = ((os, "fsync"), (container, "write_atomically"), (container, "sync"))
 """What changes the disk here, besides moving and removing files."""
 

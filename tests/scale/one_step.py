@@ -21,11 +21,7 @@ from jax.sharding import Mesh  # noqa: E402
 
 from loca.attention import Dense, Sharded  # noqa: E402
 from loca.data import Free  # noqa: E402
-from loca.devices import (  # noqa: E402
-    complete,
-    local_copy,
-    place,
-)
+from loca.devices import complete, local_copy, place  # noqa: E402
 from loca.encoders import Sensors  # noqa: E402
 from loca.evaluation import evaluate  # noqa: E402
 from loca.kernels import RBF  # noqa: E402

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from loca.data import Part, Samples, Store, Stream, batch_rows
+from loca.data import Part, Samples, Store, batch_rows
 from loca.encoders import Sensors
 from loca.losses import mean_squared
 from loca.losses import relative_l2 as relative_l2_loss
@@ -75,18 +75,6 @@ def test_a_loop_by_hand_does_the_same(model, data):
     ours, history = fit(model, data, steps=60, every=20, **SAME)
     assert distance(ours, state.model) < 1e-6
     np.testing.assert_allclose([m.loss for m in history], np.reshape(losses, (3, 20)).mean(1), rtol=1e-6)
-
-
-@pytest.mark.full
-def test_a_loop_by_hand_over_a_stream_does_the_same(model, store):
-    state = State.start(model, OPTIMIZER)
-    step = eqx.filter_jit(lambda state, batch: advance(state, Encoded.of(model, batch), OPTIMIZER))
-    batches = Stream(store, size=30, seed=5)
-    for _ in range(40):
-        state, _ = step(state, next(batches))
-    batches.close()
-    ours, _ = fit(model, store, steps=40, **SAME)
-    assert distance(ours, state.model) < 1e-6
 
 
 def test_streamed_and_in_memory_are_one_run(model, store):

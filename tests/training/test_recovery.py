@@ -84,14 +84,6 @@ def test_without_it_the_loss_stays_away(model, data, recovered):
     assert history.moments[-1].loss > 10.0 * recovered[1].moments[-1].loss
 
 
-def test_a_run_that_does_not_break_away_is_the_same_with_and_without(model, data):
-    calm = average_weights(optax.adam(rate(1e-3)))
-    one, first = fit(model, data, optimizer=calm, **SAME)
-    other, second = fit(model, data, optimizer=calm, recover=False, **SAME)
-    assert bits(one) == bits(other)
-    assert first.moments[0].loss == pytest.approx(second.moments[0].loss, rel=1e-6)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("last", [25, *(pytest.param(n, marks=pytest.mark.full) for n in (15, 35))])
 def test_stopped_before_and_after_the_return_it_ends_with_the_same_bits(last, model, data, recovered, tmp_path):

@@ -137,18 +137,6 @@ def test_killed_at_random_moments_it_ends_in_the_same_state(start, tmp_path):
     )
 
 
-@pytest.mark.full
-def test_asked_to_stop_a_process_saves_and_ends_well(start, tmp_path):
-    life = start(tmp_path / "run", 10**6)
-    life.until(bool)
-    life.send(signal.SIGTERM)
-    assert life.status() == 0
-    said = life.told()[-1]["stopped"]
-    assert "stopped at step" in said
-    assert "repeat the same call to resume" in said
-    assert any((tmp_path / "run/checkpoints").iterdir())
-
-
 @pytest.mark.slow
 def test_a_stopped_run_is_saved_and_resumes_to_the_same_history(model, data, tmp_path):
     arguments = {"steps": 20, "batch_size": 20, "every": 10}
