@@ -14,6 +14,7 @@ import loca
 from loca.domains import Box, Domain, Sphere, Torus, area_weights, domain_from_json, unit_vectors
 from loca.positions import Harmonic, Periodic, position_on
 from loca.rules import QuasiMonteCarlo, Trapezoid, rule_on
+from outside import UnitDisk
 
 ZONE, CYLINDER = Sphere(-60.0, 30.0), Torus((1.0, 0.0), (3.0, 7.0), (False, True))
 DOMAINS = [Box((-1.0, 2.0), (0.5, 4.0)), Torus((1.0, 0.0), (3.0, 7.0)), Sphere(), Box.unit(3), ZONE, CYLINDER]
@@ -151,26 +152,6 @@ def test_only_domains_know_their_classes():
     assert found == {}
 
 
-class Disk(Domain):
-    """The unit disk in Cartesian coordinates, with nothing but what every domain must have."""
-
-    @property
-    def dimension(self):
-        return 2
-
-    @property
-    def volume(self):
-        return math.pi
-
-    def from_unit(self, t):
-        r, angle = jnp.sqrt(t[..., :1]), 2.0 * math.pi * t[..., 1:]
-        return jnp.concatenate([r * jnp.cos(angle), r * jnp.sin(angle)], axis=-1)
-
-    def to_unit(self, y):
-        angle = jnp.arctan2(y[..., 1], y[..., 0]) / (2.0 * math.pi)
-        return jnp.stack([jnp.sum(y**2, axis=-1), jnp.mod(angle, 1.0)], axis=-1)
-
-
 class Ring(Domain):
     """A circle of circumference 2π with all facts of its own."""
 
@@ -200,7 +181,7 @@ class Ring(Domain):
 
 
 def test_a_domain_without_facts_has_defaults():
-    disk = Disk()
+    disk = UnitDisk()
     np.testing.assert_allclose(disk.bounds, [(-1.0, 1.0), (-1.0, 1.0)], atol=1e-6)
     assert disk.periods == (None, None)
     assert disk.contains(np.array([[0.6, 0.6], [0.8, 0.8]])).tolist() == [True, False]
@@ -213,7 +194,7 @@ def test_a_domain_without_facts_has_defaults():
 
 
 def test_a_domain_whose_fields_are_no_json_needs_methods():
-    class Cloud(Disk):
+    class Cloud(UnitDisk):
         points: jax.Array = eqx.field(default_factory=lambda: jnp.zeros((3, 2)))
 
     with pytest.raises(
@@ -229,30 +210,3 @@ def test_a_domain_with_facts_is_treated_as_a_built_in_one():
     grid = loca.prediction.QueryGrid.even(Ring(), [8])
     np.testing.assert_allclose(grid.axes[0], np.arange(8) * math.pi / 4, atol=1e-6)
     assert grid.dims == ("angle",)
-
-
-def samples_on(domain):
-    """Six functions at their values at 16 sensors, and shifted at 20 queries in a domain."""
-    rng = np.random.default_rng(0)
-    y = domain.sample(jax.random.key(1), 20)
-    phase = rng.uniform(0.0, 1.0, (6, 1))
-    u = np.sin(2.0 * math.pi * (np.linspace(0.0, 1.0, 16) + phase))[..., None]
-    s = np.cos(np.asarray(y).sum(axis=1) + 6.0 * phase)[..., None]
-    x = jnp.linspace(0.0, 1.0, 16)[:, None]
-    return loca.Samples(jnp.asarray(u, float), y, jnp.asarray(s, float), x=x, domain=domain)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("domain", [Disk(), pytest.param(Ring(), marks=pytest.mark.full)], ids=["Disk", "Ring"])
-def test_a_new_domain_works_everywhere(domain, tmp_path):
-    """Checks, default models, training, evaluation, figures and model files need nothing but the class."""
-    data = samples_on(domain)
-    assert not [finding for finding in loca.checks.check(data).findings if finding.level == "error"]
-    model = loca.LOCA.create(data, num_features=3, lift_size=2, key=jax.random.key(0))
-    model, _ = loca.fit(model, data, steps=2, batch_size=3)
-    report = loca.evaluate(model, data)
-    assert np.isfinite(np.asarray(report.errors["relative_l2"])).all()
-    assert loca.figures.sheet(data, rows=1).axes
-    loca.save(model, tmp_path / "model", data=data)
-    again = loca.load(tmp_path / "model", classes=[type(domain)])
-    np.testing.assert_array_equal(again(data.u[0], data.y.points), model(data.u[0], data.y.points))

@@ -123,10 +123,6 @@ def test_errors_that_hardly_differ_still_have_numbers_beside_them():
 def test_reports_of_other_channels_are_refused():
     with pytest.raises(ValueError, match="'b' has the channels"):
         box_plots({"a": report(0), "b": report(0, (Variable("T"),))})
-    with pytest.raises(ValueError, match="no reports"):
-        box_plots({})
-    with pytest.raises(ValueError, match="has no `spectral`"):
-        box_plots(report(0), "spectral")
 
 
 def test_curves_of_truth_prediction_and_error():
@@ -283,5 +279,3 @@ def test_other_models_and_wrong_points_are_refused():
         attention(small(data, DeepONet), data)
     with pytest.raises(ValueError, match="expected 1 indices of queries below 50"):
         attention(small(data), data, points=[50])
-    with pytest.raises(ValueError, match="between 1 and 6"):
-        attention(small(data), data, features=0)

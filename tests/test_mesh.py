@@ -231,16 +231,10 @@ def test_mistakes_are_refused(tmp_path):
         Mesh(np.zeros((4, 2)), [[0, 1, 2, 3]])
     with pytest.raises(ValueError, match="from 0 to 2, got 1 cells with numbers 1 to 3"):
         Mesh(np.zeros((3, 2)), [[1, 2, 3]])
-    with pytest.raises(ValueError, match="no finite positive measure"):
-        Mesh(np.zeros((3, 2)), [[0, 1, 2]])
     with pytest.raises(ValueError, match="belong to no cell"):
         Mesh.from_points(mesh_grid(np.linspace(0.0, 1.0, 9), np.linspace(0.0, 1e-3, 9)))
-    with pytest.raises(ValueError, match="false everywhere"):
-        Mesh.from_mask(np.zeros((2, 2)), [np.arange(2), np.arange(2)])
     with pytest.raises(ValueError, match="none of the 1 locations lies in Mesh"):
         area_weights(l_shape(), np.array([[0.9, 0.9]]))
-    with pytest.raises(ValueError, match=r"none\.vtu cannot be read as a mesh"):
-        Mesh.read(tmp_path / "none.vtu")
     surface = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
     meshio.Mesh(surface, [("triangle", [[0, 1, 2]])]).write(tmp_path / "surface.vtu")
     with pytest.raises(ValueError, match="2-dimensional, but 3 of their coordinates vary"):

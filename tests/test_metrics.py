@@ -73,15 +73,6 @@ def test_units_scale_errors_or_leave_them(pair, name):
     )
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_functions_do_not_know_of_each_other(pair, name):
-    prediction, truth = pair
-    order = np.array([3, 1, 4, 0, 2])
-    np.testing.assert_allclose(
-        EVERY[name](prediction[order], truth[order]), EVERY[name](prediction, truth)[order], rtol=1e-12
-    )
-
-
 @pytest.mark.parametrize("name", sorted(EVERY))
 def test_compiled_in_single_precision_they_are_the_same(pair, name):
     single = [jnp.asarray(each, jnp.float32) for each in pair]

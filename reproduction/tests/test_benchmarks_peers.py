@@ -2,11 +2,9 @@
 
 import sys
 
-import numpy as np
 import pytest
 
-from loca_reproduction.benchmarks.peers import Comparison, Worker, check_sizes, command, measure_peers, write_data
-from loca_reproduction.benchmarks.peers_worker import FEATURES
+from loca_reproduction.benchmarks.peers import Comparison, Worker, check_sizes, measure_peers
 
 
 @pytest.mark.full
@@ -20,27 +18,6 @@ def test_built_in_models_take_turns_and_reach_the_target():
         assert side["steps_to_target"] % comparison.every == 0
         assert side["seconds_to_target"] is not None
     assert figures["sides"][0]["step_ratio"] == 1.0
-
-
-def test_data_hold_what_all_models_need(tmp_path):
-    write_data(tmp_path / "data.npz", functions=5, validation=2)
-    with np.load(tmp_path / "data.npz", allow_pickle=False) as file:
-        data = dict(file)
-    standardized = (data["u"] - data["u_shift"]) / data["u_scale"]
-    assert standardized.mean() == pytest.approx(0.0, abs=1e-5)
-    assert standardized.std() == pytest.approx(1.0, abs=1e-5)
-    assert data["judge_s"].shape == (2, 1024)
-    assert data["features"].shape == (1024, FEATURES.size)
-    assert {array.dtype for name, array in data.items() if name != "deeponet_width"} == {np.dtype("float32")}
-
-
-def test_a_missing_environment_names_the_command_that_makes_it(tmp_path):
-    with pytest.raises(FileNotFoundError, match="needs the repository"):
-        command("deepxde", tmp_path, tmp_path)
-    (tmp_path / "peers").mkdir()
-    (tmp_path / "peers" / "side.py").touch()
-    with pytest.raises(FileNotFoundError, match=r"make it with .*environment\.sh"):
-        command("deepxde", tmp_path, tmp_path / "nowhere")
 
 
 def test_the_output_of_a_failed_worker_is_quoted(tmp_path):

@@ -9,11 +9,11 @@ from coupled import D_S, KERNELS, MORE_KERNELS, L, N, Scores, each_kernel, examp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loca.attention import Blocked, Dense, Nystrom, couple, coupling
+from loca.attention import Blocked, Dense, Nystrom, coupling
 from loca.domains import Box
 from loca.kernels import RBF
 from loca.nets import MLP
-from loca.rules import GaussLegendre, MonteCarlo
+from loca.rules import GaussLegendre
 
 
 @each_kernel
@@ -109,20 +109,3 @@ def test_a_query_out_of_reach_is_finite_with_finite_gradient():
     value, gradient = jax.jit(jax.value_and_grad(lambda q: jnp.sum(scores(method, k, g, q, q_z, w))))(far)
     assert value == 0.0
     assert jnp.isfinite(gradient).all()
-
-
-@pytest.mark.full
-def test_nodes_enter_only_through_their_integrals(getkey):
-    """More Monte Carlo nodes change g̃ by O(Q^(−1/2)): it is the integral that is meant, not the node set."""
-    box, k, method = Box.unit(2), RBF(0.5), Dense()
-    g = lambda z: (jnp.sin(3.0 * z),)  # noqa: E731
-    exact_rule = GaussLegendre(box, 20)
-    y = box.sample(getkey(), 5)
-    exact = scores(method, k, g, y, exact_rule.z, exact_rule.w)
-    errors = []
-    for count in (100, 1600):
-        rules = [MonteCarlo(box, count, key=jax.random.key(i)) for i in range(10)]
-        nodes = [method.nodes(k, g, rule.z, rule.w) for rule in rules]
-        estimates = jnp.stack([jnp.stack(couple(coupling(k, y, each), each)) for each in nodes])
-        errors.append(float(jnp.sqrt(jnp.mean((estimates - exact) ** 2))))
-    assert errors[0] / errors[1] == pytest.approx(4.0, rel=0.4)

@@ -129,7 +129,3 @@ def test_what_cannot_be_encoded_is_refused(rng):
         projection(jnp.zeros((5, 1)))
     with pytest.raises(ValueError, match=r"u of shape \(m, 1\), got \(5, 2\)"):
         projection(everywhere(x, jnp.zeros((5, 2))))
-    with pytest.raises(ValueError, match="`x` has 1 columns but"):
-        projection(everywhere(x[:, :1], jnp.zeros((5, 1))))
-    with pytest.raises(ValueError, match="expected one number of modes, or 2"):
-        Projection.create(BOX, (3, 3, 3))

@@ -138,8 +138,6 @@ def test_a_function_that_is_not_finite_is_named():
     broken = dataclasses.replace(data, s=data.s.at[3, 0, 0].set(jnp.nan))
     with pytest.raises(ValueError, match="the data has values that are not finite: function 3, "):
         solve(broken)
-    with pytest.raises(ValueError, match="the validation data has values that are not finite: function 3, "):
-        solve(data, validation=broken)
 
 
 @pytest.mark.slow

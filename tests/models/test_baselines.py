@@ -41,16 +41,6 @@ def test_a_penalty_shrinks_towards_the_mean_field(getkey):
     np.testing.assert_allclose(strong(samples.u[0], samples.y.points), mean_field(samples), atol=1e-3)
 
 
-def test_every_form_of_query_has_the_same_answer(getkey):
-    samples = linear_functions(getkey())
-    model = Regression.fit(samples, components=3)
-    few = samples.observe(getkey(), 2)
-    free = Free(few.y.locations(len(few)))
-    expected = jax.vmap(lambda u, y: model(u, y))(few.u, free.y)
-    for queries in (few.y, free):
-        np.testing.assert_allclose(model.predict(few.u, queries), expected, rtol=1e-4, atol=1e-5)
-
-
 def test_factors_are_found(getkey):
     """s = (2u₁, −3u₂), labeled at some of the sensors."""
     x = jax.random.uniform(getkey(), (9, 2))

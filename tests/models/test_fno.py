@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from loca.data import Free, Indexed, Normalization, Samples, Shared
+from loca.data import Normalization, Samples
 from loca.domains import Box, Sphere, Torus
 from loca.models import FNO, Grid
 from loca.models.grid import SpectralLayer, to_frequencies, to_grid
@@ -329,46 +329,6 @@ def model():
     return FNO.create(make_data(), modes=(2, 3), width=4, depth=2, key=KEY)
 
 
-@pytest.mark.parametrize(
-    "count",
-    [pytest.param(7, id="fewer-than-the-grid"), pytest.param(30, id="more-than-the-grid", marks=pytest.mark.full)],
-)
-def test_all_forms_of_queries_agree_and_fixed_queries_too(model, count):
-    """Four corners of each on a grid of 48 points: 7 are projected where they are, for 30 the whole grid is."""
-    rng = np.random.default_rng(11)
-    u = make_data().u
-    y = jnp.asarray(rng.uniform(-1, 2, size=(count, 2)), float)
-    index = jnp.asarray(rng.integers(0, count, size=(3, count - 2)))
-    shared, indexed, free, single, fixed = eqx.filter_jit(
-        lambda model: (
-            model.predict(u, Shared(y)),
-            model.predict(u, Indexed(y, index)),
-            model.predict(u, Free(y[index])),
-            model(u[0], y),
-            model.at(y)(u[0]),
-        )
-    )(model)
-    chosen = jnp.take_along_axis(shared, index[..., None], axis=1)
-    assert close(indexed, chosen)
-    assert close(free, chosen)
-    assert close(single, shared[0])
-    assert close(fixed, shared[0])
-
-
-def test_predictions_are_in_the_units_of_the_data(model):
-    """Other units of inputs and outputs, the same key: the same model in other units."""
-    u_scale, u_shift = np.array([100.0, 0.01]), np.array([3.0, 273.0])
-    s_scale, s_shift = np.array([5.0, 0.1]), np.array([-2.0, 40.0])
-    other = FNO.create(make_data(u_scale, u_shift, s_scale, s_shift), modes=(2, 3), width=4, depth=2, key=KEY)
-    u, y = make_data().u, Shared(X[::5] + 0.03)
-    predict = eqx.filter_jit(lambda model, u: model.predict(u, y))
-    s, s_ = predict(model, u), predict(other, u_scale * u + u_shift)
-    # 0.01 in 273 leaves three digits to 32-bit numbers
-    assert close((s_ - s_shift) / s_scale, s, 1e-2)
-    exact = FNO.create(make_data(u_scale, 0.0, s_scale, 0.0), modes=(2, 3), width=4, depth=2, key=KEY)
-    assert close(predict(exact, u_scale * u) / s_scale, s, 1e-5)
-
-
 def test_input_without_time_is_repeated_along_it():
     """With output on (t, x₁, x₂) and input on (x₁, x₂), the model is that of the input repeated at every time."""
     t = np.array([0.0, 1.0, 3.0, 4.0])
@@ -410,8 +370,6 @@ def test_sensors_must_form_a_grid():
     scattered = jnp.asarray(np.random.default_rng(12).uniform(size=(48, 2)), float)
     with pytest.raises(ValueError, match="do not form one; interpolate the inputs to a grid first, or use LOCA"):
         Grid.of(Samples(data.u, data.y, data.s, x=scattered))
-    with pytest.raises(ValueError, match="do not form one"):
-        Grid.of(Samples(data.u, data.y, data.s))
     with pytest.raises(ValueError, match=r"2-dimensional but its queries only 1-dimensional.* use LOCA"):
         Grid.of(Samples(data.u, X[:, 1:], data.s, x=X, domain=Torus.unit(1)))
 

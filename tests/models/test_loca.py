@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from loca.attention import Blocked, Uncoupled, expectation
-from loca.data import Free, Indexed, Samples, Shared
+from loca.data import Samples, Shared
 from loca.domains import Box, Sphere, Torus
 from loca.encoders import Projection, Scattering1D, Scattering2D, Sensors, Standardized
 from loca.models import LOCA, DeepONet, encode_functions, operator
@@ -93,23 +93,6 @@ def test_own_queries_do_depend_on_their_company(getkey):
     assert not jnp.allclose(answer(loca, samples.u[0], y[:3]), answer(loca, samples.u[0], y)[:3], rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("count", "own"),
-    [(2, True), *(pytest.param(*pair, marks=pytest.mark.full) for pair in ((2, False), (10, True), (10, False)))],
-)
-def test_query_forms_agree(getkey, count, own):
-    """Whether φ is evaluated at all M locations or at the N·P asked for is a matter of cost alone."""
-    samples = data(getkey())
-    loca = model(samples, **({"rule": OwnQueries(samples.domain)} if own else {}))
-    y = samples.y.points
-    index = jax.vmap(lambda k: jax.random.permutation(k, 12)[:count])(jax.random.split(getkey(), 5))
-    indexed = predict(loca, samples.u, Indexed(y, index))
-    assert jnp.allclose(indexed, predict(loca, samples.u, Free(y[index])), rtol=1e-4)
-    one_by_one = jnp.stack([answer(loca, u, y[i]) for u, i in zip(samples.u, index, strict=True)])
-    assert jnp.allclose(indexed, one_by_one, rtol=1e-4)
-    assert jnp.allclose(predict(loca, samples.u, Shared(y))[1], answer(loca, samples.u[1], y), rtol=1e-4)
-
-
 def test_deeponet_is_loca_minus_three_things(getkey):
     """Without coupling, without softmax, with point sensors, and with a bias: §6.1 of the paper."""
     samples = data(getkey())
@@ -125,15 +108,6 @@ def test_deeponet_is_loca_minus_three_things(getkey):
     u, y = samples.u[0], samples.y.points
     expected = loca.normalization.at(samples.y).restore(expectation(loca.scores(y), loca.features(u)) + don.bias)
     assert jnp.allclose(don(u, y), expected, rtol=1e-5)
-
-
-def test_predictions_follow_the_units_of_the_data(getkey):
-    """Measuring u and s in other units changes nothing but the units of the answer."""
-    samples = data(getkey())
-    other = Samples(7.0 * samples.u - 3.0, samples.y, 0.01 * samples.s + 2.0, x=samples.x, domain=samples.domain)
-    y = samples.y.points
-    celsius, fahrenheit = answer(model(samples), samples.u[0], y), answer(model(other), other.u[0], y)
-    assert jnp.allclose(0.01 * celsius + 2.0, fahrenheit, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["loca", pytest.param("deeponet", marks=pytest.mark.full)])

@@ -1,5 +1,7 @@
 """What operators know of themselves, and what an operator written outside the package gets for free."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -106,15 +108,33 @@ def test_fixed_queries_halves_and_blocks_predict_the_same(name):
     np.testing.assert_allclose(np.concatenate(parts), expected, **tolerance)
 
 
-@pytest.mark.parametrize("form", ["indexed", pytest.param("free", marks=pytest.mark.full)])
-def test_a_block_is_padded_with_its_own_queries(form):
+@pytest.mark.parametrize("count", [2, pytest.param(20, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("loca", "own-queries", "fno") else pytest.param(name, marks=pytest.mark.full) for name in MODELS],
+)
+def test_all_forms_of_queries_agree(name, count):
+    """Whether responses are computed at all 24 locations or at those asked for is a matter of cost alone."""
     data = waves()
-    index = jax.random.randint(KEY, (7, 5), 0, 24)
-    queries = {"indexed": Indexed(data.y.points, index), "free": Free(data.y.points[index])}[form]
-    model = MODELS["deeponet"](data)
-    in_blocks = Predictor(model, queries, size=5)
-    parts = [in_blocks(data.u[rows], queries.take(jnp.arange(7)[rows])) for rows in (slice(0, 5), slice(5, 7))]
-    np.testing.assert_allclose(np.concatenate(parts), predict(model, data.u, queries), rtol=1e-4, atol=1e-5)
+    model, y = MODELS[name](data), data.y.points + 0.03
+    index = jax.vmap(lambda key: jax.random.permutation(key, 24)[:count])(jax.random.split(KEY, 7))
+    one_by_one = jax.jit(lambda model: jnp.stack([model(u, y[i]) for u, i in zip(data.u, index, strict=True)]))(model)
+    tolerance = {"rtol": 1e-4, "atol": 1e-5 * float(jnp.abs(one_by_one).max())}
+    for queries in (Indexed(y, index), Free(y[index])):
+        np.testing.assert_allclose(predict(model, data.u, queries), one_by_one, **tolerance)
+        in_blocks = Predictor(model, queries, size=5)  # the second block is padded with its own queries
+        parts = [in_blocks(data.u[rows], queries.take(jnp.arange(7)[rows])) for rows in (slice(0, 5), slice(5, 7))]
+        np.testing.assert_allclose(np.concatenate(parts), one_by_one, **tolerance)
+
+
+@pytest.mark.parametrize("name", ["loca", "fno"])
+def test_predictions_follow_the_units_of_the_data(name):
+    """Measuring u and s in other units changes nothing but the units of the answer."""
+    data = waves()
+    u, s = jnp.array([[7.0, 0.1], [-3.0, 2.0]]), jnp.array([[0.01, 5.0], [2.0, -4.0]])  # factors, and shifts
+    other = dataclasses.replace(data, u=u[0] * data.u + u[1], s=s[0] * data.s + s[1])
+    expected, found = (predict(MODELS[name](each), each.u, each.y) for each in (data, other))
+    np.testing.assert_allclose((found - s[1]) / s[0], expected, rtol=1e-4, atol=1e-4 * float(jnp.abs(expected).max()))
 
 
 def test_blocks_and_operators_of_the_same_sizes_are_compiled_once():

@@ -86,10 +86,6 @@ def test_members_must_differ_in_learned_parameters_only(ensemble, data):
     other = LOCA.create(dataclasses.replace(data, s=2.0 * data.s), key=jax.random.key(3), **SIZES)
     with pytest.raises(ValueError, match="members 0 and 1 differ in more than learned parameters"):
         Ensemble.of([ensemble.member(0), other])
-    with pytest.raises(ValueError, match="at least two members"):
-        Ensemble.of([other])
-    with pytest.raises(ValueError, match="no 4 draws"):
-        ensemble.draws(jax.random.key(0), 4)
     with pytest.raises(ValueError, match=r"loca\.calibrate"):
         ensemble.bands(data.u[0], data.y.points, simultaneous=True)
     with pytest.raises(ValueError, match="level between 0 and 1"):
