@@ -135,14 +135,12 @@ def running_server(folder, workers):
     ready, address = 0, None
     try:
         for line in process.stderr:
-            event = json.loads(line) if line.startswith("{") else {"event": line}
-            ready += event["event"] == "ready"
-            if event["event"] == "starting":
-                host, port = event["address"].removeprefix("http://").split(":")
-                address = host, int(port)
+            ready += "startup complete" in line
+            if "running on" in line:
+                address = "127.0.0.1", int(line.rpartition(":")[2].split()[0])
             if address and ready == workers:
                 break
-            if event.get("level") != "info":
+            if not line.startswith("INFO"):
                 print(line, end="", file=sys.stderr)
         else:
             raise RuntimeError("the server did not start")

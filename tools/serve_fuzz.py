@@ -214,18 +214,9 @@ class Fuzzer:
         assert not self.token or status == 401, status
         return status
 
-    def data_sets(self):
-        array = {"dims": self.rng.choice([["x"], [], ["x", "x"], ["x", "y"], 3, [""], ["\x00"], ["a"] * 20])}
-        array["data"] = self.rng.choice([1.0, [1.0], [[1.0], [1.0, 2.0]], ["a"], [None], {}, [1e400], [[[[]]]], "b"])
-        group = self.rng.choice([{"q": array}, {"x": array, "q": array}, {"": array}, [], None, {"q": None}])
-        document = {"data_vars": group, "coords": self.rng.choice([{}, {"x": array}, {"q": array}, 1])}
-        if self.rng.random() < 0.3:
-            document["queries"] = self.rng.choice([{}, {"x": []}, {"x": [1e39]}, {"z": [1.0]}, [], {"x": ["a"]}])
-        return self.send("POST", f"/models/{self.model}/predict", document)[0]
-
     KINDS = (
         random_bytes, cut_json, changed_bytes, other_types, shapes, datatypes, not_finite, binary, deep, large,
-        stated_large, queries, paths, headers_without_end, bad_http, cut_body, slow_body, tokens, data_sets,
+        stated_large, queries, paths, headers_without_end, bad_http, cut_body, slow_body, tokens,
     )  # fmt: skip
     RARE = ("large", "deep", "headers_without_end")
 

@@ -53,11 +53,11 @@ class Server:
 
     def _read(self):
         for line in self.process.stderr:
-            self.log.append(json.loads(line) if line.startswith("{") else {"event": "text", "text": line})
+            self.log.append(line)
 
-    def events(self, name):
-        """What was logged under a name."""
-        return [event for event in list(self.log) if event["event"] == name]
+    def lines(self, text):
+        """The lines of the log with a text."""
+        return [line for line in list(self.log) if text in line]
 
     def wait(self, condition, seconds=120.0):
         """Wait until a condition holds."""
@@ -116,8 +116,8 @@ def running(*arguments, workers=1):
     process = subprocess.Popen([*line, "--workers", str(workers)], stderr=subprocess.PIPE, text=True)
     server = Server(process)
     try:
-        server.wait(lambda: len(server.events("ready")) == workers)
-        server.address = "127.0.0.1", int(server.events("starting")[0]["address"].rpartition(":")[2])
+        server.wait(lambda: len(server.lines("startup complete")) == workers and server.lines("running on"))
+        server.address = "127.0.0.1", int(server.lines("running on")[0].rpartition(":")[2].split()[0])
         server.wait(lambda: is_open(server.address))
         yield server
     finally:

@@ -5,10 +5,10 @@ import threading
 
 import numpy as np
 import pytest
+from starlette.exceptions import HTTPException
 
 from loca.serving.batching import Batcher, shares
 from loca.serving.model import Work
-from loca.serving.protocol import RequestError
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -105,7 +105,7 @@ def test_a_job_that_is_late_or_given_up_makes_place_for_others():
         late, left = await one_by_one(batcher, model, [0.0, 0.0], 0.01)
         assert batcher.waiting == 2
         left.cancel()
-        with pytest.raises(RequestError, match="no result within"):
+        with pytest.raises(HTTPException, match="no result within"):
             await late
         assert batcher.waiting == 0
         model.may_run.set()
@@ -126,5 +126,5 @@ def test_more_functions_than_may_wait_are_refused():
             await first
 
     model = Doubling()
-    with pytest.raises(RequestError, match="3 functions are waiting and at most 4 may"):
+    with pytest.raises(HTTPException, match="3 functions are waiting and at most 4 may"):
         run(scenario, max_queue=4)

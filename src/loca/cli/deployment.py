@@ -107,10 +107,6 @@ def serve(
         typer.Option(metavar="FILE", help="Fixed queries from a .csv, .parquet or .nc file, by coordinate."),
     ] = None,
     level: LevelOption = 0.9,
-    refuse_unfamiliar: Annotated[
-        float | None,
-        typer.Option(metavar="P", min=0.0, max=1.0, help="Refuse inputs whose p-value is below P, such as 0.01."),
-    ] = None,
     tokens: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Tokens that clients must send, one per line.")
     ] = None,
@@ -121,7 +117,7 @@ def serve(
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for a request.")] = 10.0,
     classes: ClassOption = None,
 ) -> None:
-    """Serve models over HTTP: the Open Inference Protocol v2 with binary tensors, and xarray data sets as JSON.
+    """Serve models over HTTP: the Open Inference Protocol v2 with binary tensors.
 
     Models are loaded again when their files change. Requests that wait at the same time are answered together. SIGTERM
     and Ctrl-C end the server after the last response. With several workers, one that dies is started again. Let a
@@ -145,7 +141,6 @@ def serve(
         models=models,
         at=at,
         level=level,
-        refuse_unfamiliar=refuse_unfamiliar,
         tokens=tokens,
         classes=classes or [],
         max_body=max_body,

@@ -1,4 +1,4 @@
-"""A server for models: the Open Inference Protocol v2 over HTTP, and xarray data sets as JSON."""
+"""A server for models: the Open Inference Protocol v2 over HTTP."""
 
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""The web application: routes, tokens, limits, and errors as JSON."""
+"""The web application: routes, tokens, limits, metrics, and errors as JSON."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ import contextlib
 import gc
 import hmac
 import logging
-import re
+import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from http import HTTPStatus
+from collections.abc import AsyncIterator, Callable, Mapping
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -30,12 +29,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from loca.models import LEVEL
-from loca.serving.batching import Batcher, Results
-from loca.serving.datasets import DATASET, description, parse_dataset, write_dataset
-from loca.serving.metrics import Metrics, report
+from loca.serving.batching import Batcher
 from loca.serving.model import ServedModel
-from loca.serving.protocol import RequestError, parse_json, parse_request, to_json, write_response
-from loca.serving.repository import Repository, fingerprint_of
+from loca.serving.protocol import parse_request, to_json, write_response
+from loca.serving.repository import Repository
+
+SETTINGS = "LOCA_SERVE"
+"""The environment variable with the settings of worker processes, as JSON."""
 
 POLL = 1.0
 """Seconds between looks at the files of models and tokens."""
@@ -46,16 +46,14 @@ GRACE = 1.0
 SHORTEST_TOKEN = 16
 """Characters of a token, at least."""
 
-INFER = re.compile(r"/v2/models/(?P<model>[^/]+)(/versions/(?P<version>[^/]+))?/infer")
-"""The paths of inference requests."""
-
-JSON, BINARY = b"application/json", b"application/octet-stream"
-
 OPEN = ("/v2/health/live", "/v2/health/ready")
 """Paths that need no token: balancers and Kubernetes send none."""
 
-EXTENSIONS = ["binary_tensor_data", "model_repository(index)"]
-"""Extensions of the protocol; of the last one, only the list of models."""
+REQUESTS = Counter("loca_requests_total", "Requests by model and HTTP status", ["model", "status"])
+TIMES = Histogram("loca_request_seconds", "Response time", ["model"])
+BATCHES = Histogram("loca_batch_functions", "Functions run together", buckets=(1, 2, 4, 8, 16, 32, 64, 256))
+
+LOG = logging.getLogger("loca.serving")
 
 
 class Settings(BaseModel):
@@ -66,20 +64,18 @@ class Settings(BaseModel):
     - `models`: run directories, model files, or directories with NAME/ or NAME/VERSION/ inside.
     - `at`: a file with the fixed queries of all models; by default those that their training data shared.
     - `level`: of bands.
-    - `refuse_unfamiliar`: the p-value below which inputs are refused; None if they never are.
     - `tokens`: a file with tokens, one per line, one of which must come with every request except for health checks.
     - `classes`: your own classes that models are made of, as MODULE:CLASS.
     - `max_body`: bytes of a request.
     - `max_values`: numbers in an input, or in all outputs of a response together.
     - `max_queries`: locations in a request.
     - `max_queue`: input functions that wait or run.
-    - `timeout`: seconds from the header of a request to its response.
+    - `timeout`: seconds that a request may wait for its result.
     """
 
     models: list[Path]
     at: Path | None = None
     level: float = LEVEL
-    refuse_unfamiliar: float | None = None
     tokens: Path | None = None
     classes: list[str] = []
     max_body: int = 2**22
@@ -93,14 +89,14 @@ class Tokens:
     """The tokens in a file, one per line; lines that start with # are comments. Without a file, none is needed."""
 
     def __init__(self, path: Path | None):
-        self.path, self._known, self._seen = path, [], ()
+        self.path = path
+        self._known: list[bytes] = []
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the file if it has changed; raise `ValueError` if it holds no tokens, and keep those before."""
-        if self.path is None or (seen := fingerprint_of(self.path)) == self._seen:
+        """Read the file; raise `ValueError` if it holds no tokens, and keep those before."""
+        if self.path is None:
             return
-        self._seen: tuple[int, ...] = seen
         lines = [line.strip().encode() for line in self.path.read_text(encoding="utf-8").splitlines()]
         tokens = [line for line in lines if line and not line.startswith(b"#")]
         if not tokens or min(map(len, tokens)) < SHORTEST_TOKEN:
@@ -108,181 +104,142 @@ class Tokens:
                 f"{self.path} must hold one token of at least {SHORTEST_TOKEN} characters per line; make one with "
                 '`python -c "import secrets; print(secrets.token_urlsafe(32))"`'
             )
-        self._known: list[bytes] = tokens
+        self._known = tokens
 
-    def check(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Raise unless a request has a known token, in a time that does not depend on how much of it is right."""
-        if self.path is None:
-            return
-        scheme, _, token = dict(headers).get(b"authorization", b"").partition(b" ")
+    def accept(self, authorization: bytes) -> bool:
+        """Whether a header has a known token; the time does not depend on how much of it is right."""
+        scheme, _, token = authorization.partition(b" ")
         matches = [hmac.compare_digest(token.strip(), known) for known in self._known]
-        if scheme.lower() != b"bearer" or not any(matches):
-            reason = "a valid token is required: `Authorization: Bearer TOKEN`"
-            raise RequestError(401, reason, "token", {"www-authenticate": "Bearer"})
+        return self.path is None or (scheme.lower() == b"bearer" and any(matches))
 
 
 class Server:
     """The models of an application, and its answers."""
 
     def __init__(self, settings: Settings):
-        self.settings, self.metrics, self.tokens = settings, Metrics(), Tokens(settings.tokens)
-        self.repository = Repository(
-            settings.models,
-            at=settings.at,
-            level=settings.level,
-            refuse_below=settings.refuse_unfamiliar,
-            classes=[getattr(import_module(name), own) for name, own in (each.split(":") for each in settings.classes)],
-            report=self.report,
-        )
-        self.repository.load_all()
-        self.batcher = Batcher(settings.max_queue, settings.timeout, self.metrics.batch.observe)
-        self.reader = ThreadPoolExecutor(1, "datasets")
+        self.settings, self.tokens = settings, Tokens(settings.tokens)
+        classes = [getattr(import_module(name), own) for name, own in (each.split(":") for each in settings.classes)]
+        self.repository = Repository(settings.models, at=settings.at, level=settings.level, classes=classes)
+        self.batcher = Batcher(settings.max_queue, settings.timeout, BATCHES.observe)
         self.is_ending = False
-
-    def report(self, event: str, **about: Any) -> None:
-        """Count and log what happens to models and tokens."""
-        self.metrics.models.labels(event).inc()
-        report(event, level=logging.WARNING if event == "reload_failed" else logging.INFO, **about)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Look for changed files from the first request to the last response."""
-        watcher = asyncio.create_task(self.watch())
-        caught = self.catch_signals()
+        """Load all models, and look for changed files until the last response."""
+        self.repository.load_all()
         gc.freeze()  # what was loaded stays; to look for garbage in it takes a tenth of a second
-        report("ready")
+        watchers = [asyncio.create_task(watch(part.refresh)) for part in (self.repository, self.tokens)]
+        if threading.current_thread() is threading.main_thread():
+            self.delay_signals()
         yield
-        watcher.cancel()
-        for number in caught:
-            asyncio.get_running_loop().remove_signal_handler(number)
+        for watcher in watchers:
+            watcher.cancel()
         self.batcher.close()
-        report("stopped")
 
-    async def watch(self) -> None:
-        """Load what has changed, now and then, in another thread; what fails is reported once."""
-        complaints: dict[object, str] = {}
-        while True:
-            await asyncio.sleep(POLL)
-            for part in (self.repository, self.tokens):
-                complaint = ""
-                try:
-                    await asyncio.to_thread(part.refresh)
-                except Exception as error:  # noqa: BLE001 (the next look may succeed)
-                    complaint = f"{type(error).__name__}: {error}"
-                if complaint and complaint != complaints.get(part):
-                    self.report("reload_failed", error=complaint)
-                complaints[part] = complaint
-
-    def catch_signals(self) -> list[int]:
+    def delay_signals(self) -> None:
         """At a signal to end, let each response be the last of its connection for a moment before the process ends.
 
         A connection that is idle may be about to receive a request, which would be lost if it were closed at once.
         """
-        loop, caught = asyncio.get_running_loop(), []
+        loop = asyncio.get_running_loop()
 
         def end(number: int, handler: Any) -> None:
-            delay, self.is_ending = 0.0 if self.is_ending else GRACE, True
-            report("draining", signal=signal.Signals(number).name)
-            loop.call_later(delay, handler, number, None)
+            LOG.info("%s: the server ends after the requests that it has", signal.Signals(number).name)
+            loop.call_later(0.0 if self.is_ending else GRACE, handler, number, None)
+            self.is_ending = True
 
         for number in (signal.SIGTERM, signal.SIGINT):
             handler = signal.getsignal(number)  # of whatever runs this application
-            if callable(handler) and threading.current_thread() is threading.main_thread():
+            if callable(handler):
                 loop.add_signal_handler(number, end, number, handler)
-                caught.append(number)
-        return caught
 
-    def find_model(self, scope: Scope) -> ServedModel:
+    def find_model(self, request: Request) -> ServedModel:
         """The model of a path; the request keeps this version."""
-        found = self.repository.get(scope["path_params"]["model"], scope["path_params"].get("version"))
-        scope["loca.model"] = found.name  # for metrics
+        found = self.repository.get(**request.path_params)
+        request.scope["loca.model"] = found.name  # for metrics
         return found
 
-    async def read_body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
+    async def read_body(self, request: Request) -> bytearray:
         """The body of a request; nothing of one that is too large is kept."""
-        limit, stated, chunks = self.settings.max_body, headers.get(b"content-length", b"0"), []
-        size = 0 if stated.isdigit() and float(stated) <= limit else limit + 1
-        while size <= limit:
-            message = await receive()
-            if message["type"] != "http.request":
-                raise ClientDisconnect
-            chunks.append(message.get("body", b""))
-            size += len(chunks[-1])
-            if not message.get("more_body", False):
-                return b"".join(chunks)
-        raise RequestError(413, f"the body has more than {limit} bytes, the limit", "body")
+        limit, body = self.settings.max_body, bytearray()
+        too_large = HTTPException(413, f"the body has more than {limit} bytes, the limit")
+        if int(request.headers.get("content-length", 0)) > limit:
+            raise too_large
+        try:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limit:
+                    raise too_large
+        except ClientDisconnect:
+            raise HTTPException(400, "the connection was closed before the end of the body") from None
+        return body
 
-    async def run(
-        self, model: ServedModel, inputs: Mapping[str, np.ndarray], wanted: frozenset[str]
-    ) -> tuple[Results, dict[str, Any]]:
-        """The results of a request, if its inputs are familiar or need not be, and what to report besides."""
-        y, threshold = inputs.get("y"), self.settings.refuse_unfamiliar
-        if y is not None and len(y) > self.settings.max_queries:
-            raise RequestError(413, f"{len(y)} queries, at most {self.settings.max_queries} are allowed", "queries")
-        if threshold is not None:
-            wanted |= {"in_distribution"}
-        results = await self.batcher.run(model, model.work(inputs, wanted, self.settings.max_values))
-        if threshold is not None and (results["in_distribution"] < threshold).any():
-            p_values = results["in_distribution"][:1000]
-            reason = f"inputs are unlike the training data: p-value {p_values.min():.2g} < {threshold:g}"
-            raise RequestError(422, reason, "unfamiliar", in_distribution=p_values)
-        count = 0 if y is None else model.num_outside(y)
-        return results, {"queries_outside_the_domain": count} if count else {}
-
-    async def infer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def infer(self, request: Request) -> Response:
         """Answer an inference request."""
-        model, headers, limits = self.find_model(scope), dict(scope["headers"]), self.settings
-        length = headers.get(b"inference-header-content-length")
-        if length is not None and not (length.isdigit() and len(length) < 12):
-            raise RequestError(400, "Inference-Header-Content-Length must be the number of bytes of the JSON")
-        body, size = await self.read_body(headers, receive), None if length is None else int(length)
+        model, limits = self.find_model(request), self.settings
+        length = request.headers.get("inference-header-content-length")
+        if length is not None and not (length.isdecimal() and len(length) < 12):
+            raise HTTPException(400, "Inference-Header-Content-Length must be the number of bytes of the JSON")
+        body, size = await self.read_body(request), None if length is None else int(length)
         given = parse_request(body, size, model.inputs, model.outputs, limits.max_values)
-        results, notes = await self.run(model, given.inputs, frozenset(given.outputs))
-        about = {"model_name": model.name, "model_version": str(model.version)}
-        text, size = write_response(given, {**about, "parameters": notes} if notes else about, results)
-        fields = [(b"content-length", b"%d" % len(text)), (b"content-type", JSON if size is None else BINARY)]
-        if size is not None:
-            fields.append((b"inference-header-content-length", b"%d" % size))
-        await send({"type": "http.response.start", "status": 200, "headers": fields})
-        await send({"type": "http.response.body", "body": text})
+        y = given.inputs.get("y")
+        if y is not None and len(y) > limits.max_queries:
+            raise HTTPException(413, f"{len(y)} queries, at most {limits.max_queries} are allowed")
+        work = model.work(given.inputs, frozenset(given.outputs), limits.max_values)
+        results = await self.batcher.run(model, work)
+        about: dict[str, Any] = {"model_name": model.name, "model_version": str(model.version)}
+        if y is not None and (outside := model.num_outside(y)):
+            about["parameters"] = {"queries_outside_the_domain": outside}
+        text, size = write_response(given, about, results)
+        if size is None:
+            return Response(text, media_type="application/json")
+        return Response(text, 200, {"inference-header-content-length": str(size)}, "application/octet-stream")
 
-    async def predict(self, request: Request) -> Response:
-        """Answer a data set with a data set."""
-        model, in_thread = self.find_model(request.scope), asyncio.get_running_loop().run_in_executor
-        body = await self.read_body(dict(request.scope["headers"]), request.receive)
-        given = await in_thread(self.reader, lambda: parse_dataset(parse_json(body, DATASET), model))
-        results, notes = await self.run(model, given.inputs, frozenset(given.outputs))
-        text = await in_thread(self.reader, write_dataset, given, model, results, notes)
-        return Response(text, media_type="application/json")
+    async def about(self, request: Request) -> Response:
+        """The name, the version and the extensions of the server."""
+        extensions = ["binary_tensor_data", "model_repository(index)"]  # of the last one, only the list of models
+        return document({"name": "loca", "version": version("loca-jax"), "extensions": extensions})
+
+    async def live(self, request: Request) -> Response:
+        """Whether the process answers."""
+        return document({"live": True})
 
     async def ready(self, request: Request) -> Response:
         """Whether requests should be sent here: not while the server ends."""
         is_ready = bool(self.repository.models) and not self.is_ending
         return document({"ready": is_ready}, 200 if is_ready else 400)
 
-    async def write_metrics(self, request: Request) -> Response:
-        """Metrics for Prometheus."""
-        text, kind = self.metrics.write()
-        return Response(text, media_type=kind)
+    async def index(self, request: Request) -> Response:
+        """All models and their versions."""
+        places = sorted(self.repository.models)
+        return document([{"name": name, "version": str(v), "state": "READY", "reason": ""} for name, v in places])
 
-    async def refuse(self, request: Request, error: Exception) -> Response:
-        """Every error is JSON with a reason; no traceback reaches a client."""
-        if isinstance(error, ClientDisconnect):
-            error = RequestError(499, "the client closed the connection", "closed")
-        if not isinstance(error, HTTPException):
-            error = RequestError(500, "an error inside the server; its log has the reason", "defect")
-        self.metrics.refusals.labels(error.kind if isinstance(error, RequestError) else "http").inc()
-        details = error.details if isinstance(error, RequestError) else {}
-        about = {"method": request.method, "path": request.url.path[:200], "status": error.status_code}
-        report("request", **about, client=request.client and request.client.host, error=error.detail[:300])
-        return document({"error": error.detail, **details}, error.status_code, error.headers)
+    async def metadata(self, request: Request) -> Response:
+        """The metadata of a model."""
+        model = self.find_model(request)
+        return document(model.metadata(self.repository.versions(model.name)))
+
+    async def model_ready(self, request: Request) -> Response:
+        """Whether a model is there."""
+        return document({"name": self.find_model(request).name})
+
+
+async def watch(refresh: Callable[[], None]) -> None:
+    """Load what has changed, now and then, in another thread; what fails is logged once."""
+    complaint = ""
+    while True:
+        await asyncio.sleep(POLL)
+        try:
+            await asyncio.to_thread(refresh)
+            complaint = ""
+        except Exception as error:  # noqa: BLE001 (the next look may succeed)
+            if str(error) != complaint:
+                LOG.warning("not loaded again: %s", error)
+            complaint = str(error)
 
 
 class Guard:
-    """Around every request: its token, its metrics, errors as JSON, and the end of its connection if the server ends.
-
-    Inference requests, of which there are most, take a short way: they are bare ASGI and pass by the router.
-    """
+    """Around every request: its token, its metrics, and the end of its connection if the server ends."""
 
     def __init__(self, app: ASGIApp, server: Server):
         self.app, self.server = app, server
@@ -291,30 +248,27 @@ class Guard:
         """Answer a request."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        server, start, status, app = self.server, time.perf_counter(), 0, self.app
+        start, status, app = time.perf_counter(), 500, self.app
 
         async def respond(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                if server.is_ending:
+                if self.server.is_ending:
                     message["headers"] = [*message["headers"], (b"connection", b"close")]
             await send(message)
 
-        if scope["method"] == "POST" and (place := INFER.fullmatch(scope["path"])):
-            scope["path_params"], app = place.groupdict(), server.infer
+        if scope["path"] not in OPEN and not self.server.tokens.accept(
+            dict(scope["headers"]).get(b"authorization", b"")
+        ):
+            reason = "a valid token is required: `Authorization: Bearer TOKEN`"
+            app = document({"error": reason}, 401, {"www-authenticate": "Bearer"})
         try:
-            if scope["path"] not in OPEN:
-                server.tokens.check(scope["headers"])
             await app(scope, receive, respond)
-        except Exception as error:
-            if status:
-                raise
-            await (await server.refuse(Request(scope), error))(scope, receive, respond)
-            if status == HTTPStatus.INTERNAL_SERVER_ERROR:
-                raise  # to the log
         finally:
-            server.metrics.count(scope.get("loca.model", ""), status, time.perf_counter() - start)
+            model = scope.get("loca.model", "")
+            REQUESTS.labels(model, status).inc()
+            TIMES.labels(model).observe(time.perf_counter() - start)
 
 
 def document(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -322,45 +276,46 @@ def document(value: Any, status: int = 200, headers: Mapping[str, str] | None = 
     return Response(to_json(value), status, headers, "application/json")
 
 
-def create_application(settings: Settings) -> Starlette:
-    """The server as an ASGI application, with all its models loaded; any ASGI server can run it."""
-    server = Server(settings)
-    about = {"name": "loca", "version": version("loca-jax"), "extensions": EXTENSIONS}
+async def refuse(request: Request, error: Exception) -> Response:
+    """Every error is JSON with a reason; no traceback reaches a client."""
+    if isinstance(error, HTTPException):
+        return document({"error": error.detail}, error.status_code, error.headers)
+    return document({"error": "an error inside the server; its log has the reason"}, 500)
 
-    def reading(path: str, value: Callable[[Request], Any], method: str = "GET") -> Route:
-        async def endpoint(request: Request) -> Response:
-            return document(value(request))
 
-        return Route(path, endpoint, methods=[method])
+async def write_metrics(request: Request) -> Response:
+    """Metrics for Prometheus, of all worker processes if they share a directory for them."""
+    registry = REGISTRY
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)
+    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    def metadata(request: Request) -> dict[str, Any]:
-        model = server.find_model(request.scope)
-        return model.metadata(server.repository.versions(model.name))
 
-    def index(request: Request) -> list[dict[str, Any]]:
-        places = sorted(server.repository.models)
-        return [{"name": name, "version": str(v), "state": "READY", "reason": ""} for name, v in places]
+def create_application(settings: Settings | None = None) -> Starlette:
+    """The server as an ASGI application, which loads its models at its start; any ASGI server can run it.
 
+    Without settings, it takes those that `serve` has put into the environment for its processes.
+    """
+    server = Server(settings or Settings.model_validate_json(os.environ[SETTINGS]))
     routes = []
-    for place in ("{model}", "{model}/versions/{version}"):
+    for place in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
         routes += [
-            Route(f"/v2/models/{place}/infer", server.ready, methods=["POST"]),  # whose requests pass by
-            Route(f"/models/{place}/predict", server.predict, methods=["POST"]),
-            reading(f"/v2/models/{place}", metadata),
-            reading(f"/v2/models/{place}/ready", lambda request: {"name": server.find_model(request.scope).name}),
-            reading(f"/models/{place}", lambda request: description(server.find_model(request.scope))),
+            Route(f"{place}/infer", server.infer, methods=["POST"]),
+            Route(place, server.metadata),
+            Route(f"{place}/ready", server.model_ready),
         ]
     routes += [
-        reading("/v2", lambda request: about),
-        reading("/v2/health/live", lambda request: {"live": True}),
+        Route("/v2", server.about),
+        Route("/v2/health/live", server.live),
         Route("/v2/health/ready", server.ready),
-        reading("/v2/repository/index", index, "POST"),
-        Route("/metrics", server.write_metrics),
+        Route("/v2/repository/index", server.index, methods=["POST"]),
+        Route("/metrics", write_metrics),
     ]
     found = Starlette(
         routes=routes,
         middleware=[Middleware(Guard, server=server)],
-        exception_handlers={HTTPException: server.refuse},
+        exception_handlers={HTTPException: refuse, Exception: refuse},
         lifespan=server.lifespan,
     )
     found.router.redirect_slashes = False

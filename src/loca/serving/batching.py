@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from starlette.exceptions import HTTPException
 
 from loca.serving.model import SIZES, ServedModel, Work
-from loca.serving.protocol import RequestError
 
 Results = dict[str, np.ndarray]
 """The outputs of a request, by name."""
@@ -51,28 +51,23 @@ class Batcher:
         self._thread = ThreadPoolExecutor(1, "models")
 
     async def run(self, model: ServedModel, work: Work) -> Results:
-        """The results of some work; raise `RequestError` if too much is waiting. It may be cancelled at any time."""
+        """The results of some work; raise `HTTPException` if too much is waiting. It may be cancelled at any time."""
         if self.waiting and self.waiting + work.functions > self.max_queue:
             reason = f"{self.waiting} functions are waiting and at most {self.max_queue} may; try again later"
-            raise RequestError(429, reason, "queue", {"retry-after": "1"})
+            raise HTTPException(429, reason, {"retry-after": "1"})
         loop = asyncio.get_running_loop()
         job = Job(model, work, loop.create_future())
         self._queue.append(job)
         self.waiting += work.functions
         if self._task is None:
             self._task = loop.create_task(self._run_all())
-        timer = loop.call_later(self.timeout, self._expire, job)
         try:
-            return await job.results
+            async with asyncio.timeout(self.timeout):
+                return await job.results
+        except TimeoutError:
+            raise HTTPException(408, f"no result within {self.timeout:g} s; try again later, or send less") from None
         finally:
-            timer.cancel()
             self.waiting -= work.functions
-
-    def _expire(self, job: Job) -> None:
-        """End a job that has waited too long."""
-        if not job.results.done():
-            reason = f"no result within {self.timeout:g} s; try again later, or send less"
-            job.results.set_exception(RequestError(408, reason, "timeout"))
 
     async def _run_all(self) -> None:
         """Run batches until the queue is empty.
@@ -90,16 +85,16 @@ class Batcher:
             for job in jobs:
                 groups.setdefault((id(job.model), job.work.key), []).append(job)
             for group in groups.values():  # every model takes its turn in the order in which jobs arrived
-                await self._run([job for job in group if not job.results.done()])  # others were cancelled
+                if waiting := [job for job in group if not job.results.done()]:  # others were cancelled
+                    await self._run(waiting)
         self._task = None
 
     async def _run(self, jobs: Sequence[Job]) -> None:
-        """Run jobs together and hand out their results; an error belongs to these jobs and not to the task."""
-        if not jobs:
-            return
+        """Run jobs together and hand out their rows; an error belongs to these jobs and not to the task."""
         try:
-            outcomes = await asyncio.get_running_loop().run_in_executor(self._thread, run_together, jobs)
+            results = await asyncio.get_running_loop().run_in_executor(self._thread, run_together, jobs)
             self.observe(sum(job.work.functions for job in jobs))
+            outcomes = shares([job.work.functions for job in jobs], results)
         except Exception as error:  # noqa: BLE001 (whatever it is, the clients of these jobs wait for it)
             outcomes = [error] * len(jobs)
         for job, outcome in zip(jobs, outcomes, strict=True):
@@ -115,23 +110,19 @@ class Batcher:
         self._thread.shutdown()
 
 
-def run_together(jobs: Sequence[Job]) -> list[Results | Exception]:
-    """The results of each job."""
-    model, work = jobs[0].model, jobs[0].work
-    if len(jobs) > 1:
-        columns = zip(*(job.work.arrays for job in jobs), strict=True)
-        work = work._replace(arrays=tuple(map(np.concatenate, columns)))
-    return shares([job.work.functions for job in jobs], model.run(work))
+def run_together(jobs: Sequence[Job]) -> Results:
+    """The results of all jobs, one after the other."""
+    columns = zip(*(job.work.arrays for job in jobs), strict=True)
+    return jobs[0].model.run(jobs[0].work._replace(arrays=tuple(map(np.concatenate, columns))))
 
 
 def shares(counts: Sequence[int], results: Results) -> list[Results | Exception]:
     """The rows of each job with a number of functions, or an error if they are not finite."""
-    is_finite = all(np.isfinite(values).all() for values in results.values())
     found: list[Results | Exception] = []
     for start, count in zip(itertools.accumulate(counts, initial=0), counts, strict=False):
         mine = {name: values[start : start + count] for name, values in results.items()}
-        if is_finite or all(np.isfinite(values).all() for values in mine.values()):
+        if all(np.isfinite(values).all() for values in mine.values()):
             found.append(mine)
         else:
-            found.append(RequestError(422, "the prediction for these inputs is not finite", "not_finite"))
+            found.append(HTTPException(422, "the prediction for these inputs is not finite"))
     return found

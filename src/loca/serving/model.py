@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from starlette.exceptions import HTTPException
 
 from loca.data import Shared, Variable
 from loca.models import (
@@ -24,9 +25,8 @@ from loca.models import (
     predict,
     predict_error_bars,
 )
-from loca.prediction import QueryGrid, QueryPoints
 from loca.saving import Header
-from loca.serving.protocol import DATATYPES, RequestError, Tensor
+from loca.serving.protocol import DATATYPES, Tensor
 from loca.typing import Input
 from loca.uncertainty import Calibrated
 
@@ -70,7 +70,7 @@ class Work(NamedTuple):
 class ServedModel:
     """An operator, its tensors and its compiled programs. It never changes; another version is another object.
 
-    Without fixed queries, every request must have some.
+    Without fixed queries y, every request must have some.
     """
 
     def __init__(
@@ -79,38 +79,35 @@ class ServedModel:
         version: int,
         operator: Operator,
         header: Header,
-        queries: QueryGrid | QueryPoints | None,
+        y: Float[np.ndarray, "P d_y"] | None,
         level: float,
     ):
-        self.name, self.version, self.operator, self.header, self.queries = name, version, operator, header, queries
+        self.name, self.version, self.operator, self.header = name, version, operator, header
         if operator.signature is None:
             raise ValueError(f"{name}: the model does not know its domain and sensors; create it from data")
-        self.signature, self.is_free = operator.signature, operator.is_pointwise
-        if queries is None and not self.is_free:
+        if y is None and not operator.is_pointwise:
             raise ValueError(
                 f"{name}: the model knows no query locations of its own, and it cannot take any from requests; give "
                 "them with --at FILE"
             )
+        self.signature = operator.signature
         example = example_of(self.signature, 0 if knows_sensors(self.signature) else count_sensors(operator))
         self._structure = jax.tree.structure(example)
-        inputs = list(input_tensors(operator, example))
+        inputs, about = list(input_tensors(operator, example)), described(operator.outputs)
         self.input_names = tuple(tensor.name for tensor in inputs)
-        # attributes of modules are slow to look up
-        self.channels, self._has_transforms = len(operator.outputs), bool(operator.normalization.u_transforms)
-        self.num_fixed = 0 if queries is None else queries.count
-        if queries is not None:
-            self.fixed = Shared(jnp.asarray(queries.points(tuple(slice(0, n) for n in queries.shape))))
+        if operator.is_pointwise:
+            columns = [variable.name for variable in self.signature.query_coordinates]
+            parameters = {"optional": y is not None, "columns": columns}
+            inputs.append(Tensor("y", "FP32", (-1, self.signature.domain.dimension), parameters))
+        self.fixed = None if y is None else Shared(jnp.asarray(y))
+        if self.fixed is not None:
             arrays, rest = eqx.partition(at_queries(operator, self.fixed.y), eqx.is_array)
             self._leaves, tree = jax.tree.flatten(arrays)  # a list takes less time to pass than a pytree
             self._predict = jax.jit(lambda leaves, u: jax.vmap(eqx.combine(jax.tree.unflatten(tree, leaves), rest))(u))
-        if self.is_free:
-            columns = [variable.name for variable in self.signature.query_coordinates]
-            about = {"optional": queries is not None, "columns": columns}
-            inputs.append(Tensor("y", "FP32", (-1, self.signature.domain.dimension), about))
         radius = operator.radius(level) if isinstance(operator, Uncertain) else None
         self._radius = None if radius is None or not np.isfinite(np.asarray(radius)).all() else radius
-        shape = (-1, -1 if self.is_free or queries is None else queries.count, self.channels)
-        outputs, about = [Tensor("s", "FP32", shape, described(operator.outputs))], described(operator.outputs)
+        shape = (-1, -1 if y is None or operator.is_pointwise else len(y), len(operator.outputs))
+        outputs = [Tensor("s", "FP32", shape, about)]
         if self._radius is not None:
             outputs += [Tensor(bar, "FP32", shape, {**about, "level": level}) for bar in BARS[1:]]
         if isinstance(operator, Calibrated):
@@ -134,24 +131,22 @@ class ServedModel:
         for name in self.input_names:
             if name.startswith("mask"):
                 add_mask(found, *(f"{each}{name.removeprefix('mask')}" for each in ("u", "x", "mask")))
-        if missing := [name for name in self.input_names if name not in found]:
-            raise RequestError(400, f"missing input {', '.join(missing)}; the model needs {', '.join(self.inputs)}")
-        arrays = tuple(found[name] for name in self.input_names)
-        if len(set(map(len, arrays))) > 1:
-            counts = {name: len(found[name]) for name in self.input_names}
-            raise RequestError(400, f"inputs have different numbers of functions in their first axis: {counts}")
-        if y is None and self.queries is None:
-            raise RequestError(400, "missing input y: the model has no fixed queries")
-        total = len(arrays[0]) * (self.num_fixed if y is None else len(y)) * self.channels * len(wanted)
+        needed = self.input_names if self.fixed is not None else (*self.input_names, "y")
+        if missing := [name for name in needed if name not in found]:
+            raise HTTPException(400, f"missing input {', '.join(missing)}; the model needs {', '.join(self.inputs)}")
+        counts = {name: len(found[name]) for name in self.input_names}
+        if len(set(counts.values())) > 1:
+            raise HTTPException(400, f"inputs have different numbers of functions in their first axis: {counts}")
+        work = Work(tuple(found[name] for name in self.input_names), y, wanted)
+        queries = len(self.fixed.y if y is None and self.fixed is not None else y)
+        total = work.functions * queries * len(self.operator.outputs) * len(wanted)
         if total > max_values:
-            reason = f"the response would have {total} values, at most {max_values} are allowed"
-            raise RequestError(413, reason, "values")
-        if self._has_transforms:
-            try:
-                self.operator.normalization.check_input(self._joined(arrays), self.operator.inputs)
-            except ValueError as error:  # such as the logarithm of a negative number
-                raise RequestError(400, str(error)) from None
-        return Work(arrays, y, wanted)
+            raise HTTPException(413, f"the response would have {total} values, at most {max_values} are allowed")
+        try:
+            self.operator.normalization.check_input(self._joined(work.arrays), self.operator.inputs)
+        except ValueError as error:  # such as the logarithm of a negative number
+            raise HTTPException(400, str(error)) from None
+        return work
 
     def num_outside(self, y: Float[np.ndarray, "P d_y"]) -> int:
         """The number of queries outside the domain."""
@@ -170,35 +165,32 @@ class ServedModel:
     def _run(
         self, arrays: Sequence[np.ndarray], y: Float[np.ndarray, "P d_y"] | None, wanted: frozenset[str]
     ) -> dict[str, np.ndarray]:
-        """The wanted outputs of some functions."""
+        """The wanted outputs of some functions; predictions alone at fixed queries are the fast case."""
         found: dict[str, Any] = {}
-        has_bars = bool(wanted.intersection(BARS[1:]))
-        is_fast = y is None and not has_bars
+        radius = self._radius if wanted.intersection(BARS[1:]) else None
+        is_fast = y is None and radius is None
         u = self._joined([padded(array, SIZES if is_fast and wanted == {"s"} else FEW_SIZES) for array in arrays])
         if is_fast and "s" in wanted:
             found["s"] = self._predict(self._leaves, u)
         elif wanted.intersection(BARS):
             blocks = [self.fixed] if y is None else map(Shared, in_blocks(y))
-            parts = zip(*(self._bars(u, block, has_bars) for block in blocks), strict=True)
-            queries = slice(self.num_fixed if y is None else len(y))
-            found = {bar: np.concatenate(part, axis=1)[:, queries] for bar, part in zip(BARS, parts, strict=False)}
+            if radius is not None and isinstance(self.operator, Uncertain):
+                parts = [predict_error_bars(self.operator, u, block, radius) for block in blocks]
+            else:
+                parts = [(predict(self.operator, u, block),) for block in blocks]
+            for bar, part in zip(BARS, zip(*parts, strict=True), strict=False):
+                found[bar] = np.concatenate(part, axis=1)[:, : None if y is None else len(y)]
         if "in_distribution" in wanted and isinstance(self.operator, Calibrated):
             found["in_distribution"] = self.operator.in_distribution(u)
         return {name: np.asarray(values)[: len(arrays[0])] for name, values in found.items()}
-
-    def _bars(self, u: Any, queries: Shared, has_bars: bool) -> Sequence[Float[jax.Array, "N P d_s"]]:
-        """Predictions with or without error bars, without any work done in advance."""
-        if has_bars and self._radius is not None and isinstance(self.operator, Uncertain):
-            return predict_error_bars(self.operator, u, queries, self._radius)
-        return (predict(self.operator, u, queries),)
 
     def compile(self) -> None:
         """Run every program once, so that no request waits for a compilation."""
         tensors = [self.inputs[name] for name in self.input_names]
         shapes = [tuple(SENSOR_SIZES[0] if n < 0 else n for n in tensor.shape[1:]) for tensor in tensors]
         d_y = self.signature.domain.dimension
-        queries = [np.zeros((size, d_y), np.float32) for size in QUERY_SIZES * self.is_free]
-        fixed = [(size, None) for size in SIZES if self.queries is not None]
+        queries = [np.zeros((size, d_y), np.float32) for size in QUERY_SIZES * self.operator.is_pointwise]
+        fixed = [(size, None) for size in SIZES if self.fixed is not None]
         for size, y in (*fixed, *itertools.product(FEW_SIZES, queries)):
             arrays = tuple(np.ones((size, *s), DATATYPES[t.datatype]) for s, t in zip(shapes, tensors, strict=True))
             for wanted in (["s"], self.outputs) if size in FEW_SIZES else (["s"],):
@@ -231,9 +223,9 @@ def add_mask(found: dict[str, np.ndarray], u: str, x: str, mask: str) -> None:
     shapes = {name: found[name].shape[:2] for name in (u, x, mask)}
     sensors = found[u].shape[1]
     if len(set(shapes.values())) > 1:
-        raise RequestError(400, f"{u}, {x} and {mask} must agree in their first axes, got {shapes}")
+        raise HTTPException(400, f"{u}, {x} and {mask} must agree in their first axes, got {shapes}")
     if sensors > SENSOR_SIZES[-1] or not found[mask].any(axis=1).all():
-        raise RequestError(400, f"{u} needs 1 to {SENSOR_SIZES[-1]} sensors per function that its mask counts")
+        raise HTTPException(400, f"{u} needs 1 to {SENSOR_SIZES[-1]} sensors per function that its mask counts")
     more = next(size for size in SENSOR_SIZES if size >= sensors) - sensors
     for name in shapes:
         found[name] = np.pad(found[name], [(0, 0), (0, more), *[(0, 0)] * (found[name].ndim - 2)])

@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-from collections.abc import Callable, Mapping
-from typing import (
-    Annotated,
-    Any,
-    NamedTuple,
-    NotRequired,  # those of Python 3.11 lack what pydantic needs
-    TypeVar,
-)
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import orjson
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 from starlette.exceptions import HTTPException
-from typing_extensions import TypedDict
 
 DATATYPES = {"FP32": np.dtype("<f4"), "BOOL": np.dtype("?")}
 """The tensors of operators: little-endian numbers of single precision, and masks."""
-
-NUMBERS, FLAGS = frozenset([int, float]), frozenset([bool])
-"""The types of values in JSON; `True` is no number."""
-
-
-class RequestError(HTTPException):
-    """A request that is refused: HTTP status, reason, a short name of it for metrics, headers and more fields."""
-
-    def __init__(
-        self,
-        status: int,
-        reason: str,
-        kind: str = "malformed",
-        headers: Mapping[str, str] | None = None,
-        **details: Any,
-    ):
-        super().__init__(status, reason, headers)
-        self.kind, self.details = kind, details
 
 
 class Tensor(NamedTuple):
@@ -54,65 +28,47 @@ class Tensor(NamedTuple):
 Text = Annotated[str, Field(max_length=256)]
 """A name that responses repeat."""
 
-STRICT = ConfigDict(strict=True)
-"""Values are not converted; fields without a name here have no effect."""
+
+class Document(BaseModel):
+    """A part of a request: values are not converted, and fields without a name here have no effect."""
+
+    model_config = ConfigDict(strict=True)
 
 
-@with_config(STRICT)
-class Parameters(TypedDict, total=False):
+class Parameters(Document):
     """Parameters of a request, of an input or of an output."""
 
-    binary_data_size: int
-    binary_data: bool
-    binary_data_output: bool
-    shared_memory_region: Any
-    classification: Any
+    binary_data_size: int | None = None
+    binary_data: bool | None = None
+    binary_data_output: bool = False
+    shared_memory_region: None = None  # neither is there
+    classification: None = None
 
 
-@with_config(STRICT)
-class Input(TypedDict):
+class Input(Document):
     """A tensor that is sent, with its values unless they follow the JSON."""
 
     name: Text
     datatype: Text
-    shape: Annotated[list[Annotated[int, Field(gt=0)]], Field(max_length=8)]
-    data: NotRequired[Any]
-    parameters: NotRequired[Parameters]
+    shape: Annotated[list[PositiveInt], Field(max_length=8)]
+    data: Any = None
+    parameters: Parameters = Parameters()
 
 
-@with_config(STRICT)
-class Output(TypedDict):
+class Output(Document):
     """A tensor that is requested."""
 
     name: Text
-    parameters: NotRequired[Parameters]
+    parameters: Parameters = Parameters()
 
 
-@with_config(STRICT)
-class InferRequest(TypedDict):
+class InferRequest(Document):
     """The JSON of an inference request."""
 
-    id: NotRequired[Text | None]
+    id: Text | None = None
     inputs: Annotated[list[Input], Field(min_length=1, max_length=100)]
-    outputs: NotRequired[Annotated[list[Output], Field(max_length=100)]]
-    parameters: NotRequired[Parameters]
-
-
-INFER_REQUEST = TypeAdapter(InferRequest).validate_python
-
-Document = TypeVar("Document")
-
-
-def parse_json(text: bytes | memoryview, validate: Callable[[Any], Document]) -> Document:
-    """A document in JSON; NaN and infinite numbers are no JSON."""
-    try:
-        return validate(orjson.loads(text))
-    except orjson.JSONDecodeError as error:
-        raise RequestError(400, f"the body is not JSON: {str(error)[:200]}") from None
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))[:200] or "the body"
-        raise RequestError(400, f"{where}: {first['msg']}") from None
+    outputs: Annotated[list[Output], Field(max_length=100)] = []
+    parameters: Parameters = Parameters()
 
 
 class Tensors(NamedTuple):
@@ -124,96 +80,91 @@ class Tensors(NamedTuple):
 
 
 def parse_request(
-    body: bytes, header_length: int | None, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], max_values: int
+    body: bytes | bytearray,
+    header_length: int | None,
+    inputs: Mapping[str, Tensor],
+    outputs: Mapping[str, Tensor],
+    max_values: int,
 ) -> Tensors:
     """Parse and check a body, in which the bytes of tensors follow the JSON if the header has its length."""
     start = len(body) if header_length is None else header_length
     if not 0 < start <= len(body):
-        raise RequestError(400, f"the JSON header has {start} bytes, but the body has {len(body)}")
-    given, found = parse_json(memoryview(body)[:start], INFER_REQUEST), {}
-    for each in given["inputs"]:
-        name, size = each["name"], each.get("parameters", {}).get("binary_data_size")
+        raise HTTPException(400, f"the JSON header has {start} bytes, but the body has {len(body)}")
+    try:
+        given = InferRequest.model_validate_json(body[:start])
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))[:200] or "the body"
+        raise HTTPException(400, f"{where}: {first['msg'][:200]}") from None
+    found: dict[str, np.ndarray] = {}
+    for each in given.inputs:
+        name, size = each.name, each.parameters.binary_data_size
         if name not in inputs or name in found:
             reason = "is given twice" if name in found else f"is unknown; expected {', '.join(inputs)}"
-            raise RequestError(400, f"input {name!r} {reason}")
-        dtype = check_tensor(each, inputs[name], max_values)
+            raise HTTPException(400, f"input {name!r} {reason}")
+        check_tensor(each, inputs[name], max_values)
+        dtype = DATATYPES[each.datatype]
         if size is None:
             array = parse_values(each, dtype)
         elif len(body) < start + size:
-            raise RequestError(400, f"input {name!r} needs {size} bytes, but only {len(body) - start} are left")
+            raise HTTPException(400, f"input {name!r} needs {size} bytes, but only {len(body) - start} are left")
         else:
-            array, start = np.ndarray(each["shape"], dtype, body, start), start + size
-        if dtype.kind == "f" and not (math.isfinite(np.vdot(array, array)) or np.isfinite(array).all()):  # fast, exact
-            raise RequestError(400, f"input {name!r} has values that are NaN or infinite", "not_finite")
+            array, start = np.ndarray(each.shape, dtype, body, start), start + size
+        if not np.isfinite(array).all():
+            raise HTTPException(400, f"input {name!r} has values that are NaN or infinite")
         found[name] = array
     if len(body) > start:
-        raise RequestError(400, f"the body has {len(body) - start} bytes more than its tensors; check binary_data_size")
-    all_binary, chosen = given.get("parameters", {}).get("binary_data_output", False), {}
-    for each in given.get("outputs", []):
-        name, parameters = each["name"], each.get("parameters", {})
-        if name not in outputs:
-            raise RequestError(400, f"unknown output {name!r}; expected {', '.join(outputs)}")
-        if "shared_memory_region" in parameters or "classification" in parameters:
-            raise RequestError(400, f"output {name!r}: only values are returned, no classes or shared memory")
-        chosen[name] = parameters.get("binary_data", all_binary)
-    return Tensors(given.get("id"), found, chosen or dict.fromkeys(outputs, all_binary))
+        raise HTTPException(400, f"the body has {len(body) - start} bytes after its tensors; check binary_data_size")
+    all_binary, chosen = given.parameters.binary_data_output, dict[str, bool]()
+    for each in given.outputs:
+        if each.name not in outputs:
+            raise HTTPException(400, f"unknown output {each.name!r}; expected {', '.join(outputs)}")
+        is_binary = each.parameters.binary_data
+        chosen[each.name] = all_binary if is_binary is None else is_binary
+    return Tensors(given.id, found, chosen or dict.fromkeys(outputs, all_binary))
 
 
-def check_tensor(given: Input, tensor: Tensor, max_values: int) -> np.dtype:
-    """The type of the values of an input; raise unless it is one that the model accepts."""
-    name, shape, parameters = tensor.name, given["shape"], given.get("parameters", {})
-    count, dtype = math.prod(shape), DATATYPES[tensor.datatype]
-    if given["datatype"] != tensor.datatype:
-        raise RequestError(400, f"input {name!r} has datatype {given['datatype']!r}, expected {tensor.datatype}")
-    if "shared_memory_region" in parameters:
-        raise RequestError(400, "this server has no shared memory; send the values")
+def check_tensor(given: Input, tensor: Tensor, max_values: int) -> None:
+    """Raise unless an input has the type, the shape and the number of bytes of a tensor of the model."""
+    name, shape, count = given.name, given.shape, math.prod(given.shape)
+    if given.datatype != tensor.datatype:
+        raise HTTPException(400, f"input {name!r} has datatype {given.datatype!r}, expected {tensor.datatype}")
     if count > max_values:
-        raise RequestError(413, f"input {name!r} has {count} values, at most {max_values} are allowed", "values")
+        raise HTTPException(413, f"input {name!r} has {count} values, at most {max_values} are allowed")
     if len(shape) != len(tensor.shape) or any(n not in (-1, m) for n, m in zip(tensor.shape, shape, strict=True)):
         expected = f"{list(tensor.shape)}, −1 for any number"
-        raise RequestError(400, f"input {name!r} has shape {shape}, expected {expected}")
-    size, expected = parameters.get("binary_data_size"), count * dtype.itemsize
-    if size is not None and (size != expected or "data" in given):
-        raise RequestError(400, f"input {name!r} of shape {shape} needs {expected} bytes and no `data`, got {size}")
-    return dtype
+        raise HTTPException(400, f"input {name!r} has shape {shape}, expected {expected}")
+    size, expected = given.parameters.binary_data_size, count * DATATYPES[tensor.datatype].itemsize
+    if size is not None and (size != expected or given.data is not None):
+        raise HTTPException(400, f"input {name!r} of shape {shape} needs {expected} bytes and no `data`, got {size}")
 
 
 def parse_values(given: Input, dtype: np.dtype) -> np.ndarray:
-    """Values in row-major order from nested lists or one list."""
-    shape, count, array = given["shape"], math.prod(given["shape"]), np.empty(0)
-    data = given.get("data")
-    with contextlib.suppress(ValueError):
-        if isinstance(data, list) and len(data) in (count, shape[0]):
-            array = as_array(data, FLAGS if dtype.kind == "b" else NUMBERS)
-    if array.shape not in (tuple(shape), (count,)):
-        name = given["name"]
-        raise RequestError(400, f"`data` of input {name!r} must hold {count} values in lists, for shape {shape}")
-    with np.errstate(over="ignore"):  # infinite values are refused later
-        return array.astype(dtype).reshape(shape)
+    """Values in row-major order, from one list or from lists that are nested as the shape.
 
-
-def as_array(given: Any, types: frozenset[type]) -> np.ndarray:
-    """The array of nested lists; raise `ValueError` unless they are regular and all values have one of these types.
-
-    Types and lengths are checked before an array is made, so the JSON bounds the memory: in an array of strings, for
+    Lengths and kinds are checked before an array is made, so the JSON bounds the memory: in an array of strings, for
     example, each one would take as much as the longest.
     """
-    values, shape = [given], []
-    while values and type(values[0]) is list:
-        length = len(values[0])
-        if set(map(type, values)) != {list} or set(map(len, values)) != {length}:
-            raise ValueError("lists must be nested regularly")
+    shape, count, values = given.shape, math.prod(given.shape), [given.data]
+    is_nested = isinstance(given.data, list) and bool(given.data) and isinstance(given.data[0], list)
+    for size in shape if is_nested else [count]:
+        if any(type(each) is not list or len(each) != size for each in values):
+            reason = f"must hold {count} values, in one list or in lists that are nested as the shape {shape}"
+            raise HTTPException(400, f"`data` of input {given.name!r} {reason}")
         values = list(itertools.chain.from_iterable(values))
-        shape.append(length)
-    found = set(map(type, values))
-    if not types.issuperset(found):
-        raise ValueError(f"expected values of type {' or '.join(sorted(each.__name__ for each in types))}")
-    return np.array(values, object if str in found else None).reshape(shape)
+    if not (kinds := {bool} if dtype.kind == "b" else {int, float}).issuperset(map(type, values)):
+        expected = " or ".join(sorted(kind.__name__ for kind in kinds))
+        raise HTTPException(400, f"`data` of input {given.name!r} must hold values of type {expected} only")
+    try:
+        with np.errstate(over="ignore"):  # infinite values are refused later
+            return np.array(values, dtype).reshape(shape)
+    except OverflowError:  # an integer that no float can hold
+        raise HTTPException(400, f"input {given.name!r} has values that are NaN or infinite") from None
 
 
 def to_json(value: Any) -> bytes:
     """JSON; arrays are lists, whose numbers have the fewest digits that their precision needs."""
-    return orjson.dumps(value, lambda array: array.tolist(), orjson.OPT_SERIALIZE_NUMPY)
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def write_response(

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from loca.models import LEVEL, Operator
-from loca.prediction import own_queries, read_points
+from starlette.exceptions import HTTPException
+
+from loca.models import LEVEL
+from loca.prediction import read_points
 from loca.saving import MODEL_FILE, Classes, inspect, load
 from loca.serving.model import ServedModel
-from loca.serving.protocol import RequestError
-from loca.uncertainty import Calibrated
 
 Place = tuple[str, int]
 """The name and the version of a model."""
 
 VERSION = re.compile(r"[1-9]\d{0,8}")
+
+LOG = logging.getLogger("loca.serving")
 
 
 def find_models(paths: Sequence[Path], *, is_start: bool = False) -> dict[Place, Path]:
@@ -34,8 +37,6 @@ def find_models(paths: Sequence[Path], *, is_start: bool = False) -> dict[Place,
                 f"directory, or a directory with NAME/{MODEL_FILE} or NAME/VERSION/{MODEL_FILE}"
             )
         for place, file in files.items():
-            if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", place[0]):
-                raise ValueError(f"{file}: a model cannot be called {place[0]!r}; use letters, digits, '.', '-', '_'")
             if place in found:
                 raise ValueError(f"{found[place]} and {file} are both version {place[1]} of {place[0]}; rename one")
             found[place] = file
@@ -60,22 +61,11 @@ class Repository:
     """Loaded models by name and version.
 
     `refresh` loads new and changed files and forgets removed ones. Requests keep the version with which they began: a
-    `ServedModel` never changes, and it is deleted after its last request. Events are reported with their names (loaded,
-    removed, reload_failed) and what is known of them.
+    `ServedModel` never changes, and it is deleted after its last request.
     """
 
-    def __init__(
-        self,
-        paths: Sequence[Path],
-        *,
-        at: Path | None = None,
-        level: float = LEVEL,
-        refuse_below: float | None = None,
-        classes: Classes = (),
-        report: Callable[..., object] = lambda event, **about: None,
-    ):
-        self.paths, self.at, self.level, self.refuse_below = paths, at, level, refuse_below
-        self.classes, self.report = classes, report
+    def __init__(self, paths: Sequence[Path], *, at: Path | None = None, level: float = LEVEL, classes: Classes = ()):
+        self.paths, self.at, self.level, self.classes = paths, at, level, classes
         self.models: Mapping[Place, ServedModel] = {}
         self._seen: dict[Place, tuple[int, ...]] = {}
 
@@ -85,57 +75,46 @@ class Repository:
             self._load(place, file)
 
     def refresh(self) -> None:
-        """Load files that are new or have changed; what cannot be loaded is reported once, and the one before stays."""
+        """Load files that are new or have changed; what cannot be loaded is logged once, and the one before stays."""
         found = find_models(self.paths)
         for place, file in found.items():
             try:
                 if fingerprint_of(file) != self._seen.get(place):
                     self._load(place, file)
             except Exception as error:  # noqa: BLE001 (one model must not end the reload of the others)
-                about = {"model": place[0], "version": place[1]}
-                self.report("reload_failed", **about, error=f"{type(error).__name__}: {error}")
+                LOG.warning("version %d of %s is not loaded: %s: %s", *place[::-1], type(error).__name__, error)
         for place in set(self.models) - set(found):
             self.models = {other: model for other, model in self.models.items() if other != place}
             self._seen.pop(place, None)
-            self.report("removed", model=place[0], version=place[1])
+            LOG.info("removed version %d of %s", *place[::-1])
 
     def _load(self, place: Place, file: Path) -> None:
         fingerprint = self._seen[place] = fingerprint_of(file)
         operator, header = load(file, classes=self.classes), inspect(file)
-        self._check_familiarity(place[0], operator)
-        known, queries = operator.signature, None
-        if known is not None and (self.at is not None or known.y is not None):
-            queries = own_queries(operator) if self.at is None else read_points(self.at, known.query_coordinates)
-        model = ServedModel(*place, operator, header, queries, self.level)
+        known = operator.signature
+        y = None if known is None else known.y
+        if known is not None and self.at is not None:
+            points = read_points(self.at, known.query_coordinates)
+            y = points.points(tuple(slice(0, size) for size in points.shape))
+        model = ServedModel(*place, operator, header, y, self.level)
         model.compile()
         if fingerprint_of(file) != fingerprint:
             raise ValueError(f"{file} was replaced while it was loaded")  # the next refresh sees another file
         self.models = {**self.models, place: model}  # requests see the old models or the new ones
-        self.report("loaded", model=place[0], version=place[1], digest=header.digest, file=str(file))
-
-    def _check_familiarity(self, name: str, operator: Operator) -> None:
-        """Raise if unfamiliar inputs cannot be recognized."""
-        count = len(operator.familiarity.held) if isinstance(operator, Calibrated) else 0
-        if self.refuse_below is not None and self.refuse_below <= 1.0 / (1.0 + count):
-            raise ValueError(
-                f"{name}: with {count} calibration functions, no p-value is below {self.refuse_below:g}; use a larger "
-                "value, or calibrate the model with more functions by `loca calibrate`"
-            )
+        LOG.info("loaded version %d of %s from %s", *place[::-1], file)
 
     def versions(self, name: str) -> list[int]:
         """All versions of a model, sorted."""
         return sorted(version for known, version in self.models if known == name)
 
     def get(self, name: str, version: str | None = None) -> ServedModel:
-        """A version of a model, the latest unless given; raise `RequestError` if it does not exist."""
+        """A version of a model, the latest unless given; raise `HTTPException` if it does not exist."""
         models = self.models
-        known = [number for other, number in models if other == name]
-        if version is not None:
-            known = [number for number in known if str(number) == version]
+        known = [number for other, number in models if other == name and version in (None, str(number))]
         if not known:
             which = f"model {name[:100]!r}" if version is None else f"version {version[:20]!r} of model {name[:100]!r}"
             listed = ", ".join(sorted({name for name, _ in models}))
-            raise RequestError(404, f"there is no {which}; the models are {listed}", "unknown_model")
+            raise HTTPException(404, f"there is no {which}; the models are {listed}")
         return models[name, max(known)]
 
 
