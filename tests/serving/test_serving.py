@@ -170,7 +170,7 @@ BAD = {
     "memory": (
         {"inputs": [tensor("u", np.ones((1, 7, 1)), shared_memory_region="/a")]},
         400,
-        "parameters.shared_memory_region: Input should be None",
+        "parameters.shared_memory_region: Input should be null",
     ),
     "body": (b" " * 100001, 413, "more than 100000 bytes"),
 }

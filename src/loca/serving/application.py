@@ -134,6 +134,8 @@ class Server:
         yield
         for watcher in watchers:
             watcher.cancel()
+        for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn sends itself the signal that it has received
+            asyncio.get_running_loop().remove_signal_handler(number)
         self.batcher.close()
 
     def delay_signals(self) -> None:
