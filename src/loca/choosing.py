@@ -172,7 +172,7 @@ def choose(
     for samples, what in ((train, "the data"), (validation, "the validation data")):
         if samples is not None:
             check_finite(samples, what)
-    fitted, held = (train, validation) if validation is not None else hold_out(train, seed)
+    fitted, held = (train, validation) if validation is not None else _hold_out(train, seed)
     show = sys.stderr.isatty() if progress is None else progress
     entries, best = list[ChoiceEntry](), None
     with contextlib.ExitStack() as stack:
@@ -202,13 +202,13 @@ def choose(
         else:
             operator = load(competitor_directory(Path(directory or ""), winner.model) / MODEL_FILE)
         if validation is None:
-            operator = refit(operator, winner.settings, train, seed, show)
+            operator = _refit(operator, winner.settings, train, seed, show)
         if directory is not None:
             report.save(Path(directory) / REPORT_FILE)
     return operator, report
 
 
-def hold_out(train: Samples, seed: int) -> tuple[Samples, Samples]:
+def _hold_out(train: Samples, seed: int) -> tuple[Samples, Samples]:
     """Functions to fit models to, and functions to compare them on."""
     order = jax.random.permutation(jax.random.key(seed), len(train))
     held = min(HELD, max(1, len(train) // 5))
@@ -239,10 +239,10 @@ def run(compete: Compete, task: Task, found: list[Operator]) -> ChoiceEntry:
     megabytes = sum(leaf.nbytes for leaf in jax.tree.leaves(operator) if hasattr(leaf, "nbytes")) / 1e6
     if task.directory is not None:
         save(operator, task.directory / MODEL_FILE, data=task.train, metrics={"relative_l2": error})
-    return ChoiceEntry(task.model, error, seconds, num_solved(operator), megabytes, settings)
+    return ChoiceEntry(task.model, error, seconds, _num_solved(operator), megabytes, settings)
 
 
-def num_solved(operator: Operator) -> int:
+def _num_solved(operator: Operator) -> int:
     """The number of values that were trained or solved for."""
     match operator:
         case Regression():
@@ -369,7 +369,7 @@ def gaussian(task: Task) -> tuple[Operator, dict[str, Any]]:
     return operator, {"hyperparameters": hyperparameters, "refit_seconds": report.solve_seconds}
 
 
-def refit(operator: Operator, settings: dict[str, Any], train: Samples, seed: int, show: bool) -> Operator:
+def _refit(operator: Operator, settings: dict[str, Any], train: Samples, seed: int, show: bool) -> Operator:
     """The same model with the same settings for all functions, if it has a closed form; a trained one unchanged."""
     match operator:
         case Regression():

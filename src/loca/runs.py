@@ -111,14 +111,14 @@ def execute(
     """
     training, description = configuration.training, json.loads(configuration.model_dump_json())
     data = load_data(configuration.data, training.seed)
-    model = create_model(configuration, data.example)
+    model = _create_model(configuration, data.example)
     records = [loggers.create(name, directory, description) for name in training.loggers]
-    begin_run(directory, configuration)  # only now: all that can be wrong with a configuration has been found
+    _begin_run(directory, configuration)  # only now: all that can be wrong with a configuration has been found
     if model is None:
-        model, found = solve_model(configuration, data, directory, progress=progress)
+        model, found = _solve_model(configuration, data, directory, progress=progress)
         description["found"] = found
     else:
-        model = train_model(model, data, directory, training, [*records, *callbacks])
+        model = _train_model(model, data, directory, training, [*records, *callbacks])
     validation = mean_error(model, data.validation)
     report = None if data.test is None else evaluate(model, data.test)
     errors = {"validation_relative_l2": validation}
@@ -137,7 +137,7 @@ def load_data(files: DataConfiguration, seed: int) -> RunData:
     order = np.asarray(jax.random.permutation(jax.random.fold_in(key, 0), len(records)))
     if files.validation is not None:
         others = open_data(files.validation, **roles)
-        validation = load_finite(files.validation, others, np.arange(min(len(others), MAX_VALIDATION)))
+        validation = _load_finite(files.validation, others, np.arange(min(len(others), MAX_VALIDATION)))
     else:
         count = min(max(1, round(files.validation_fraction * len(records))), MAX_VALIDATION)
         if count >= len(records):
@@ -145,17 +145,19 @@ def load_data(files: DataConfiguration, seed: int) -> RunData:
                 f"{files.path} has {len(records)} functions, too few to set one aside for validation; "
                 "give more functions, or a file with validation data: validation=FILE"
             )
-        order, validation = order[:-count], load_finite(files.path, records, order[-count:])
+        order, validation = order[:-count], _load_finite(files.path, records, order[-count:])
     labels = {} if files.labels is None else {"key": jax.random.fold_in(key, 1), "labels": files.labels}
     test = None if files.test is None else open_data(files.test, **roles)
     part = Part(records, order, **labels)
-    if num_bytes(part) > physical_memory() / 2 if files.stream is None else files.stream:
+    one = part.load(slice(0, 1))
+    num_bytes = len(part) * sum(array.nbytes for array in jax.tree.leaves((one.u, one.s)))
+    if num_bytes > physical_memory() / 2 if files.stream is None else files.stream:
         return RunData(part, validation, test, part.load(slice(EXAMPLES)))
-    train = load_finite(files.path, records, order, **labels)
+    train = _load_finite(files.path, records, order, **labels)
     return RunData(train, validation, test, train)
 
 
-def load_finite(path: str, records: Records, rows: np.ndarray, **labels: Any) -> Samples:
+def _load_finite(path: str, records: Records, rows: np.ndarray, **labels: Any) -> Samples:
     """Load some functions; an error names those with values that are not finite by their numbers in the file."""
     samples = Part(records, rows, **labels).load()
     if found := not_finite(samples, rows):
@@ -163,18 +165,12 @@ def load_finite(path: str, records: Records, rows: np.ndarray, **labels: Any) ->
     return samples
 
 
-def num_bytes(records: Records) -> int:
-    """The memory that all functions would take."""
-    one = records.load(slice(0, 1))
-    return len(records) * sum(array.nbytes for array in jax.tree.leaves((one.u, one.s)))
-
-
 def physical_memory() -> int:
     """The memory of the machine in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def create_model(configuration: RunConfiguration, data: Samples) -> Operator | None:
+def _create_model(configuration: RunConfiguration, data: Samples) -> Operator | None:
     """Create the untrained model of a configuration for data of these shapes; None if the model is not trained."""
     chosen, key = configuration.model, jax.random.fold_in(jax.random.key(configuration.training.seed), 2)
     if not isinstance(chosen, ModelConfiguration):
@@ -184,7 +180,7 @@ def create_model(configuration: RunConfiguration, data: Samples) -> Operator | N
     return create(data, key=key, transforms=configuration.transforms, **chosen.sizes)
 
 
-def train_model(
+def _train_model(
     model: Operator, data: RunData, directory: Path, training: TrainingConfiguration, callbacks: Sequence[Callback]
 ) -> Operator:
     """Train a model as configured. Killed at any moment, the same call resumes and ends in the same model."""
@@ -213,7 +209,7 @@ def train_model(
     return model
 
 
-def solve_model(
+def _solve_model(
     configuration: RunConfiguration, data: RunData, directory: Path, *, progress: bool
 ) -> tuple[Operator, dict[str, Any]]:
     """Find the model of a configuration that is not trained, and what was chosen for it, as JSON content.
@@ -237,23 +233,23 @@ def solve_model(
     return operator, {"chosen": report.winner.model, **report.winner.settings}
 
 
-def begin_run(directory: Path, configuration: RunConfiguration) -> None:
+def _begin_run(directory: Path, configuration: RunConfiguration) -> None:
     """Write the configuration to the run directory; refuse the directory of another run, unless this one extends it."""
     path = directory / RUN_FILE
-    if path.exists() and not is_extension(read_run(directory), configuration):
+    if path.exists() and not _is_extension(read_run(directory), configuration):
         raise ValueError(f"{directory} holds another run; choose another directory, or resume that run with --resume")
     directory.mkdir(parents=True, exist_ok=True)
     text = configuration.model_dump_json(indent=1)
     write_atomically(path, lambda file: file.write(text.encode()))
 
 
-def is_extension(begun: RunConfiguration, requested: RunConfiguration) -> bool:
+def _is_extension(begun: RunConfiguration, requested: RunConfiguration) -> bool:
     """Whether a run is the same as another that has begun, or takes more steps with the same learning rates."""
     longer = requested.training.optimizer == "paper" and requested.training.steps > begun.training.steps
-    return requested == (with_steps(begun, requested.training.steps) if longer else begun)
+    return requested == (_with_steps(begun, requested.training.steps) if longer else begun)
 
 
-def with_steps(configuration: RunConfiguration, steps: int) -> RunConfiguration:
+def _with_steps(configuration: RunConfiguration, steps: int) -> RunConfiguration:
     """The same run with another number of steps."""
     training = {**configuration.training.model_dump(), "steps": steps}
     return check_configuration({**configuration.model_dump(), "training": training}, "", {("training", "steps")})
@@ -271,7 +267,7 @@ def read_run(directory: Path, steps: int | None = None) -> RunConfiguration:
     begun = check_configuration(content, f"{path}: ")
     if steps is None or steps == begun.training.steps:
         return begun
-    if is_extension(begun, extended := with_steps(begun, steps)):
+    if _is_extension(begun, extended := _with_steps(begun, steps)):
         return extended
     if steps < begun.training.steps:
         reason = "a run can be extended, but not shortened"

@@ -48,37 +48,32 @@ def run_tasks(
     - `executor`: runs the tasks instead; its workers must see the same files.
     """
     if executor is not None:
-        yield from run_in_executor(executor, run, tasks)
+        futures = {executor.submit(run, task): task for task in tasks}
+        try:
+            for future in as_completed(futures):
+                future.result()
+                yield futures[future]
+        finally:  # if one has failed, those that have not started are left out
+            for future in futures:
+                future.cancel()
     elif workers == 1:
         for task in tasks:
             run(task)
             yield task
     else:
-        yield from run_in_processes(workers, run, tasks)
+        yield from _run_in_processes(workers, run, tasks)
 
 
-def run_in_executor(executor: Executor, run: Callable[[T], object], tasks: Sequence[T]) -> Iterator[T]:
-    """Submit all tasks to an executor; if one fails, cancel those that have not started."""
-    futures = {executor.submit(run, task): task for task in tasks}
-    try:
-        for future in as_completed(futures):
-            future.result()
-            yield futures[future]
-    finally:
-        for future in futures:
-            future.cancel()
-
-
-def run_in_processes(workers: int, run: Callable[[T], object], tasks: Sequence[T]) -> Iterator[T]:
+def _run_in_processes(workers: int, run: Callable[[T], object], tasks: Sequence[T]) -> Iterator[T]:
     """Run all tasks in new processes; if one is killed, start new processes for the remaining tasks."""
     waiting = dict.fromkeys(range(len(tasks)))
     deaths = 0
     while waiting:
         # JAX has threads, and a forked process would inherit the locks they hold: spawn instead
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(min(workers, len(waiting)), context, initializer=start_worker)
+        pool = ProcessPoolExecutor(min(workers, len(waiting)), context, initializer=_start_worker)
         try:
-            with environment(ONE_THREAD):  # libraries read it when they are loaded
+            with _environment(ONE_THREAD):  # libraries read it when they are loaded
                 futures = {pool.submit(run, tasks[i]): i for i in waiting}
             for future in as_completed(futures):
                 future.result()
@@ -97,7 +92,7 @@ def run_in_processes(workers: int, run: Callable[[T], object], tasks: Sequence[T
             pool.shutdown(cancel_futures=True)
 
 
-def start_worker() -> None:
+def _start_worker() -> None:
     """End this process when its parent has ended for any reason; leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -111,7 +106,7 @@ def start_worker() -> None:
 
 
 @contextlib.contextmanager
-def environment(variables: dict[str, str]) -> Iterator[None]:
+def _environment(variables: dict[str, str]) -> Iterator[None]:
     """Set variables for processes started inside the context, unless the user has set them."""
     missing = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(missing)

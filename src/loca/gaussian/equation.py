@@ -92,8 +92,8 @@ class PreparedData:
         scales = normalization.u_scale, normalization.s_scale
         if not all(np.isfinite(each).all() for each in (self.codes, self.values, *scales)):
             raise FloatingPointError(f"standardized data are not finite; {self._advice()}")
-        self._input_features = functools.lru_cache(RECENT)(functools.partial(input_features, self.codes))
-        self._label_features = functools.lru_cache(RECENT)(functools.partial(label_features, data))
+        self._input_features = functools.lru_cache(RECENT)(functools.partial(_input_features, self.codes))
+        self._label_features = functools.lru_cache(RECENT)(functools.partial(_label_features, data))
 
     @classmethod
     def fit(
@@ -101,7 +101,7 @@ class PreparedData:
     ) -> PreparedData:
         """Fit the transforms, and the principal components unless an encoder is given."""
         normalization = Normalization.fit(data, dict(transforms))
-        return cls(data, normalization, encoder or principal_components(data, normalization))
+        return cls(data, normalization, encoder or _principal_components(data, normalization))
 
     def first(self, count: int) -> PreparedData:
         """The first functions, with the same normalization and encoder."""
@@ -133,7 +133,7 @@ class PreparedData:
         features, ratio = self.features(hyper, ranks), hyper.nugget / hyper.noise
         if stored is None:
             blocks = list(in_blocks(features, features.values, self.data.y, self.values, ratio))
-            conditions = Conditions(in_precision(jnp.asarray(self.codes)), self.data.y)
+            conditions = Conditions(_in_precision(jnp.asarray(self.codes)), self.data.y)
         else:
             blocks, conditions = self._stored_blocks(*stored, features, ratio), None
         system = System(blocks, hyper.noise, mesh)
@@ -141,8 +141,11 @@ class PreparedData:
         variance = system.variance(found.x)  # σ²
         if not np.isfinite([*np.asarray(variance), found.residual]).all():
             raise FloatingPointError(f"the Gaussian operator is not finite; {self._advice()}")
-        f, h = in_precision((features.f, features.h))
-        found, power, variance = jax.tree.map(on_one_device, (found, system.power, variance))
+        f, h = _in_precision((features.f, features.h))
+        # from all devices of a mesh to one
+        found, power, variance = jax.tree.map(
+            lambda leaf: jnp.asarray(np.asarray(leaf)) if eqx.is_array(leaf) else leaf, (found, system.power, variance)
+        )
         operator = GaussianOperator(
             self.normalization, self.encoder, f, h, found.x, jnp.asarray(hyper.noise), variance, power, conditions,
             jnp.asarray(hyper.nugget), signature=Signature.of(self.data),
@@ -151,7 +154,7 @@ class PreparedData:
 
     def _encoded(self, data: Samples) -> tuple[Float[np.ndarray, "N d"], Values]:
         """Codes in double precision, and standardized labels."""
-        codes, values = encoded(data.u, data.s, self.normalization, self.normalization.at(data.y), self.encoder)
+        codes, values = _encoded(data.u, data.s, self.normalization, self.normalization.at(data.y), self.encoder)
         return np.asarray(codes, np.float64), values
 
     def _stored_blocks(self, records: Records, scratch: Path, features: Features, ratio: float) -> StoredBlocks:
@@ -182,26 +185,25 @@ class PreparedData:
 
 
 @eqx.filter_jit
-def encoded(
+def _encoded(
     u: Input, s: Float[Array, "N P d_s"], inputs: Normalization, outputs: OutputNormalization, encoder: Encoder
 ) -> tuple[Float[Array, "N d"], Values]:
-    """Codes, and standardized labels."""
     codes = jax.lax.map(encoder, inputs.standardize_input(u), batch_size=256)
     return codes, jnp.moveaxis(outputs.standardize(s), 2, 0)
 
 
-def principal_components(data: Samples, normalization: Normalization) -> Encoder:
+def _principal_components(data: Samples, normalization: Normalization) -> Encoder:
     """The principal components of the inputs, for several inputs one after the other."""
     u = normalization.standardize_input(data.u)
     if not isinstance(u, MultiInput):
         assert not isinstance(data.x, tuple)
-        return field_components(data, u, data.x)
+        return _field_components(data, u, data.x)
     assert isinstance(data.x, tuple)
-    fields = [field_components(data, field, x) for field, x in zip(u.fields, data.x, strict=True)]
+    fields = [_field_components(data, field, x) for field, x in zip(u.fields, data.x, strict=True)]
     return Joined(fields, 0 if u.scalars is None else u.scalars.shape[-1])
 
 
-def field_components(data: Samples, u: Input, x: Float[Array, "m d_x"] | None) -> PrincipalComponents:
+def _field_components(data: Samples, u: Input, x: Float[Array, "m d_x"] | None) -> PrincipalComponents:
     """The principal components of one field; on a sphere, sensors count by their area."""
     if isinstance(u, Measurements):
         return PrincipalComponents.fit(u, COMPONENTS, encoder=projection(u))
@@ -214,7 +216,7 @@ def field_components(data: Samples, u: Input, x: Float[Array, "m d_x"] | None) -
 # ---- features --------------------------------------------------------------------------------------------------------
 
 
-def input_features(
+def _input_features(
     codes: Float[np.ndarray, "N d"], length: float, damping: float, linear: float, rank: int, precision: str
 ) -> tuple[InputFeatures, Float[Array, "N r"]]:
     """f with the first functions as landmarks, and its values, which are orthogonal over the functions."""
@@ -231,7 +233,7 @@ def input_features(
     return f, values
 
 
-def label_features(data: Samples, lengths: tuple[float, ...], rank: int) -> LocationFeatures:
+def _label_features(data: Samples, lengths: tuple[float, ...], rank: int) -> LocationFeatures:
     """h, orthogonal over the labels."""
     y = np.asarray(data.y.points, np.float64)
     counts = np.ones(len(y))
@@ -267,19 +269,14 @@ def in_blocks(
     for start in range(0, functions, size):
         rows = slice(start, min(start + size, functions))
         with jax.enable_x64(True):
-            places = in_precision(queries.each(itemgetter(rows)), jnp.float64)
+            places = _in_precision(queries.each(itemgetter(rows)), jnp.float64)
             labels = label_map(f[rows], features.h, places, keep * (rows.stop - start) // functions)
             if ratio:
                 labels = with_nugget(labels, jnp.asarray(ratio))
-        labels = in_precision(labels)
+        labels = _in_precision(labels)
         yield Block(labels, labels.whiten(values[:, rows]))
 
 
-def in_precision(tree: PyTree, dtype: type = float) -> PyTree:
+def _in_precision(tree: PyTree, dtype: type = float) -> PyTree:
     """The arrays of a tree in another precision, by default that of JAX."""
     return jax.tree.map(lambda a: jnp.asarray(np.asarray(a), dtype) if eqx.is_inexact_array(a) else a, tree)
-
-
-def on_one_device(leaf: PyTree) -> PyTree:
-    """An array that every device of a mesh has, as an array of one device."""
-    return jnp.asarray(np.asarray(leaf)) if eqx.is_array(leaf) else leaf

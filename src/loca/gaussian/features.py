@@ -68,7 +68,7 @@ class InputFeatures(Fixed):
         cls, kernel: InputKernel, landmarks: Float[Array, "R d"], rank: int, precision: str = "float32"
     ) -> InputFeatures:
         """The features with the `rank` largest eigenvalues of k_U on the landmarks, for use in some precision."""
-        _, projection = leading(np.asarray(kernel.matrix(landmarks, landmarks)), rank, precision)
+        _, projection = _leading(np.asarray(kernel.matrix(landmarks, landmarks)), rank, precision)
         return cls(kernel, landmarks, jnp.asarray(projection, landmarks.dtype))
 
     def __call__(self, z: Float[Array, "N d"]) -> Float[Array, "N r"]:
@@ -79,7 +79,7 @@ class InputFeatures(Fixed):
         return InputFeatures(self.kernel, self.landmarks, self.projection @ rotation)
 
 
-def leading(
+def _leading(
     matrix: Float[np.ndarray, "n n"], rank: int, precision: str = "float32"
 ) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, "n r"]]:
     """The largest eigenvalues λ of a symmetric matrix, in decreasing order, and the eigenvectors times λ^(−1/2).
@@ -134,7 +134,7 @@ class GridFeatures(LocationFeatures):
         products, projections = np.ones(()), []
         for axis, rate, period in zip(axes, rates, periods, strict=True):
             points = jnp.asarray(axis, float)
-            values, projection = leading(np.asarray(along_axis(points, points, float(rate), period)), len(axis))
+            values, projection = _leading(np.asarray(_along_axis(points, points, float(rate), period)), len(axis))
             products = np.multiply.outer(products, values)
             projections.append(jnp.asarray(projection, float))
         chosen = np.argsort(-products, axis=None, kind="stable")[:rank]
@@ -154,7 +154,7 @@ class GridFeatures(LocationFeatures):
     def on_axes(self) -> tuple[Float[Array, "n n"], ...]:
         """The factors of the features at the points of each axis."""
         every = zip(self.rates, self.axes, self.projections, self.periods, strict=True)
-        return tuple(along_axis(axis, axis, rate, period) @ projection for rate, axis, projection, period in every)
+        return tuple(_along_axis(axis, axis, rate, period) @ projection for rate, axis, projection, period in every)
 
     def cells(self, y: Float[Array, "M d_y"]) -> Int[Array, " M"] | None:
         """The numbers of locations among all points of the grid; None if one of them is not such a point."""
@@ -169,7 +169,7 @@ class GridFeatures(LocationFeatures):
     def __call__(self, y: Float[Array, "P d_y"]) -> Float[Array, "P r"]:
         h = jnp.ones((y.shape[0], self.rank), y.dtype)
         for i, (axis, projection, period) in enumerate(zip(self.axes, self.projections, self.periods, strict=True)):
-            h = h * (along_axis(y[:, i], axis, self.rates[i], period) @ projection)[:, self.index[i]]
+            h = h * (_along_axis(y[:, i], axis, self.rates[i], period) @ projection)[:, self.index[i]]
         return h
 
 
@@ -194,7 +194,7 @@ class PointFeatures(LocationFeatures):
         repeats = [3] if is_geographic else [1 if period is None else 2 for period in periods]
         scales = jnp.asarray(np.repeat(rates, repeats), float)
         points = embed(jnp.asarray(landmarks, float), periods, is_geographic) * scales
-        _, projection = leading(np.asarray(matern(points, points)), rank)
+        _, projection = _leading(np.asarray(matern(points, points)), rank)
         return cls(scales, points, jnp.asarray(projection, float), periods, is_geographic)
 
     @property
@@ -247,7 +247,7 @@ def matern(a: Float[Array, "P l"], b: Float[Array, "R l"]) -> Float[Array, "P R"
 
 
 @functools.partial(jax.jit, static_argnames="period")
-def along_axis(
+def _along_axis(
     a: Float[Array, " P"], b: Float[Array, " n"], rate: Float[Array, ""] | float, period: float | None
 ) -> Float[Array, "P n"]:
     """The Matérn kernel of one coordinate; of the chord, if it is periodic."""

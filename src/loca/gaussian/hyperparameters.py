@@ -67,12 +67,9 @@ Pair = tuple[Hyperparameters, Hyperparameters]
 
 
 def moves(hyper: Hyperparameters, factor: float, few: bool) -> list[Pair]:
-    """All hyperparameters that differ from the given ones by one move.
+    """All hyperparameters in which one number is larger or smaller by a factor.
 
-    **Arguments:**
-
-    - `factor`: by which a number grows or shrinks.
-    - `few`: only the noise and lengths, which depend on the number of functions and features.
+    If `few`, only the noise and lengths, which depend on the number of functions and features.
     """
 
     def scaled(name: str) -> Pair:

@@ -87,20 +87,20 @@ class GridTable(eqx.Module):
     def values(self, v: Float[Array, "S N r_y"]) -> Float[Array, "S N M"]:
         features = jnp.arange(len(self.products))
         of_products = jnp.full(self.locations, len(features)).at[self.products].set(features)
-        return along_axes(jnp.take(v, of_products, axis=2, mode="fill", fill_value=0.0), self.axes)
+        return _along_axes(jnp.take(v, of_products, axis=2, mode="fill", fill_value=0.0), self.axes)
 
     def adjoint(self, values: Float[Array, "S N M"]) -> Float[Array, "S N r_y"]:
-        return along_axes(values, [axis.T for axis in self.axes])[..., self.products]
+        return _along_axes(values, [axis.T for axis in self.axes])[..., self.products]
 
     def squares(self, counts: Float[Array, "N M"]) -> Float[Array, "N r_y"]:
-        return along_axes(counts, [axis.T**2 for axis in self.axes])[..., self.products]
+        return _along_axes(counts, [axis.T**2 for axis in self.axes])[..., self.products]
 
     @property
     def locations(self) -> int:
         return math.prod(map(len, self.axes))
 
 
-def along_axes(t: Float[Array, "*S n"], matrices: Sequence[Float[Array, "m k"]]) -> Float[Array, "*S p"]:
+def _along_axes(t: Float[Array, "*S n"], matrices: Sequence[Float[Array, "m k"]]) -> Float[Array, "*S p"]:
     """Multiply by a matrix along each axis of a grid, whose points are numbered by the last axis of t."""
     grid = t.reshape(-1, *(matrix.shape[1] for matrix in matrices))
     for matrix in matrices:
@@ -260,7 +260,7 @@ def label_map(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Que
             return LabelMap(f, Table(features(y)), None, gathers=False)
         case Free(y):
             labels = LabelMap(f, features, y, gathers=True)
-            return keep_features(labels) if y.shape[0] * y.shape[1] * features.rank <= keep else labels
+            return _keep_features(labels) if y.shape[0] * y.shape[1] * features.rank <= keep else labels
         case Indexed(y, index):
             grid = features if isinstance(features, GridFeatures) else None
             cells = None if grid is None else grid.cells(y)
@@ -274,7 +274,7 @@ def label_map(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Que
 
 
 @eqx.filter_jit
-def keep_features(labels: LabelMap) -> LabelMap:
+def _keep_features(labels: LabelMap) -> LabelMap:
     """The same labels with features that are computed now."""
     return LabelMap(labels.f, None, labels.map(lambda h: h), gathers=True)
 

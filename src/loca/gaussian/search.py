@@ -75,14 +75,7 @@ class Trial(NamedTuple):
 
 
 def trial(folds: Sequence[tuple[PreparedData, Samples]], hyper: Hyperparameters, ranks: Ranks, stage: int = 0) -> Trial:
-    """Solve for the training functions of every fold, and compare predictions for those that are held out.
-
-    **Arguments:**
-
-    - `folds`: training functions with the transforms of the hyperparameters, and functions that are held out.
-    - `hyper`, `ranks`: of the operator.
-    - `stage`: the number of the stage of the search, for the result.
-    """
+    """Solve for the training functions of every fold, and compare predictions for those that are held out."""
     begun = time.perf_counter()
     errors, iterations = [], 0
     for train, held in folds:
@@ -151,18 +144,8 @@ def search(
 ) -> tuple[Hyperparameters, list[Trial]]:  # fmt: skip
     """Change one hyperparameter at a time as long as the error on held-out functions falls; coarsely first.
 
-    **Arguments:**
-
-    - `folds`: of the data.
-    - `best`: where to start.
-    - `stages`: what to try.
-    - `encoder`: of the inputs, if they do not have principal components.
-    - `work`: keeps the trials, so that a search can resume.
-    - `show`: print every trial.
-
-    **Returns:**
-
-    The best hyperparameters and all trials.
+    The search starts at `best`, and returns the best hyperparameters and all trials. `work` keeps the trials, so that
+    it can resume. Without an encoder, inputs have principal components.
     """
     trials: list[Trial] = []
 

@@ -179,7 +179,9 @@ def solve(
     with contextlib.ExitStack() as stack:
         work = None
         if directory is not None:
-            work = stack.enter_context(Resumable(Path(directory), request(data, validation, seed, ranks)))
+            digests = {"data": data_digest(data), "validation": None if validation is None else data_digest(validation)}
+            request = {**digests, "seed": seed, "ranks": ranks and list(ranks)}
+            work = stack.enter_context(Resumable(Path(directory), request))
         if best is None:
             axes = 1 if example.domain.is_geographic else example.domain.dimension
             best = Hyperparameters(location_lengths=(0.5,) * axes)
@@ -188,14 +190,14 @@ def solve(
                 best, trials = search(split, best, plan, encoder=encoder, work=work, show=show)
                 mean_error = float(np.mean([error_of_the_mean(fold) for fold in split]))
                 if work is not None:
-                    write_trials(work.directory / TRIALS_FILE, trials)
+                    _write_trials(work.directory / TRIALS_FILE, trials)
         begun = time.perf_counter()
         chosen = Ranks(*ranks or affordable(RANKS, example, len(data), OPERATIONS))
         stored = None
         if not isinstance(data, Samples):
             stored = data, Path(stack.enter_context(tempfile.TemporaryDirectory(dir=directory)))
         operator, found = PreparedData.fit(example, best.transforms, encoder).solve(
-            best, chosen, ACCURACY, stored=stored, report=show_iteration if show else None, mesh=mesh
+            best, chosen, ACCURACY, stored=stored, report=_show_iteration if show else None, mesh=mesh
         )
     if show:
         print(file=sys.stderr)  # noqa: T201
@@ -203,7 +205,7 @@ def solve(
     if validation is not None:
         best = dataclasses.replace(best, amplitudes=amplitudes(operator, validation))
     elif is_split and not best.amplitudes:
-        best = dataclasses.replace(best, amplitudes=held_out_amplitudes(example, best, chosen, encoder))
+        best = dataclasses.replace(best, amplitudes=_held_out_amplitudes(example, best, chosen, encoder))
     if best.amplitudes:
         operator = dataclasses.replace(operator, variance=jnp.asarray(best.amplitudes) * operator.variance)
     seconds = time.perf_counter() - start
@@ -213,7 +215,7 @@ def solve(
     return operator, report
 
 
-def held_out_amplitudes(
+def _held_out_amplitudes(
     data: Samples, hyper: Hyperparameters, ranks: Ranks, encoder: Encoder | None
 ) -> tuple[float, ...]:
     """The mean amplitudes for held-out functions, from operators that were solved for without them."""
@@ -224,16 +226,7 @@ def held_out_amplitudes(
     return tuple(np.mean(found, axis=0).tolist())
 
 
-def request(
-    data: Samples | Records, validation: Samples | None, seed: int, ranks: tuple[int, int] | None
-) -> dict[str, Any]:
-    """What the trials of a search depend on."""
-    digests = {"data": data_digest(data), "validation": None if validation is None else data_digest(validation)}
-    return {**digests, "seed": seed, "ranks": ranks and list(ranks)}
-
-
-def write_trials(path: Path, trials: Sequence[Trial]) -> None:
-    """Write one line of JSON for every trial."""
+def _write_trials(path: Path, trials: Sequence[Trial]) -> None:
     rows = [trial._asdict() | {"hyperparameters": dataclasses.asdict(trial.hyperparameters)} for trial in trials]
     write_atomically(path, lambda file: file.writelines(json.dumps(row).encode() + b"\n" for row in rows))
 
@@ -260,7 +253,7 @@ def stages(data: Samples, ranks: Ranks, functions: int) -> list[Stage]:
     for (many, r_y, factors, trials), limit in zip(sizes, TRIAL_OPERATIONS, strict=True):
         count = min(many, len(data))
         few = affordable(Ranks(min(count, ranks.inputs), min(r_y, ranks.locations)), data, count, limit)
-        iterations = int(STAGE_OPERATIONS / operations(few, data, count))
+        iterations = int(STAGE_OPERATIONS / _operations(few, data, count))
         found.append(Stage(count, few, factors, trials, iterations, nugget))
     return found if found[0][:2] != found[1][:2] else found[:1]
 
@@ -272,14 +265,14 @@ def affordable(ranks: Ranks, data: Samples, functions: int, limit: float) -> Ran
     are once there are no more than `LEAST` features of locations.
     """
     found = Ranks(min(ranks.inputs, functions), ranks.locations)
-    while (all_operations := operations(found, data, functions)) > limit and found.locations > LEAST:
-        of_labels = operations(found._replace(inputs=0), data, functions)
+    while (all_operations := _operations(found, data, functions)) > limit and found.locations > LEAST:
+        of_labels = _operations(found._replace(inputs=0), data, functions)
         inputs = found.inputs if of_labels > LABELS_SHARE * all_operations else int(0.9 * found.inputs)
         found = Ranks(inputs, int(0.9 * found.locations))
     return found
 
 
-def operations(ranks: Ranks, data: Samples, functions: int) -> float:
+def _operations(ranks: Ranks, data: Samples, functions: int) -> float:
     """Of an iteration, approximately."""
     P, rank, cost = data.y.count, ranks.locations, float(data.y.count * ranks.locations)
     if not isinstance(data.y, Shared):
@@ -289,6 +282,5 @@ def operations(ranks: Ranks, data: Samples, functions: int) -> float:
     return 4.0 * functions * data.output_size * (ranks.inputs * rank + cost)
 
 
-def show_iteration(count: int, residual: float) -> None:
-    """Show the progress of the last solve."""
+def _show_iteration(count: int, residual: float) -> None:
     print(f"\riteration {count}, residual {residual:.1e}", end="", file=sys.stderr)  # noqa: T201

@@ -104,15 +104,7 @@ def _finite(text: str) -> float:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Contents:
-    """The contents of a valid file.
-
-    **Arguments:**
-
-    - `document`: JSON text.
-    - `arrays`: by name.
-    - `digest`: SHA-256 of both.
-    - `size`: of the file, in bytes.
-    """
+    """JSON text and named arrays of a valid file, the SHA-256 of both, and the size of the file in bytes."""
 
     document: str
     arrays: Mapping[str, np.ndarray]

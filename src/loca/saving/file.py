@@ -102,16 +102,16 @@ class Header:
         match self.structure["fields"].get("normalization"):
             case {"fields": {"u_transforms": list(u), "s_transforms": list(s)}}:
                 pairs = [*zip(self.inputs, u, strict=False), *zip(self.outputs, s, strict=False)]
-                named = {variable.name: transform_name(each) for variable, each in pairs}
+                named = {variable.name: _transform_name(each) for variable, each in pairs}
                 return {variable: name for variable, name in named.items() if name != Identity.name}
         return {}
 
 
-def transform_name(described: Any) -> str:
+def _transform_name(described: Any) -> str:
     """The name of a transform that a structure describes: that of its class, or those of the parts of a chain."""
     match described:
         case {"class": "data.Chain", "fields": {"parts": list(parts)}}:
-            return "+".join(map(transform_name, parts))
+            return "+".join(map(_transform_name, parts))
         case {"class": str(name)}:
             return getattr(builtin_class(name), "name", name)
     return quoted(described)
@@ -161,7 +161,7 @@ def save(
     """
     arrays: Arrays = {}
     structure = describe(model, "", arrays)
-    inputs, outputs = channels(model, data)
+    inputs, outputs = _channels(model, data)
     domain = model.domain if data is None else data.domain
     if domain is not None and (not builtin_class(name_of(type(domain))) or jax.tree.leaves(domain)):
         domain = None  # only the model holds domains of the caller and those with arrays
@@ -173,14 +173,14 @@ def save(
         domain=None if domain is None else describe(domain, "domain", {}),
         inputs=[Channel(**variable._asdict()) for variable in inputs],
         outputs=[Channel(**variable._asdict()) for variable in outputs],
-        metrics={str(name): float(plain(value, f"metrics[{name!r}]")) for name, value in (metrics or {}).items()},
-        provenance=plain(provenance or {}, "provenance"),
+        metrics={str(name): float(_plain(value, f"metrics[{name!r}]")) for name, value in (metrics or {}).items()},
+        provenance=_plain(provenance or {}, "provenance"),
     )
     # not `model_dump_json`, which spells numbers differently (1e-5 instead of 1e-05): equal models are equal files
     write_arrays(Path(path), write(document.model_dump()), arrays)
 
 
-def channels(
+def _channels(
     model: Operator, data: Samples | Records | Header | None
 ) -> tuple[tuple[Variable, ...], tuple[Variable, ...]]:
     """Names and units of the channels of u and s: those of the data or, without it, of the model."""
@@ -195,13 +195,13 @@ def channels(
     return data.inputs, data.outputs
 
 
-def plain(value: Any, name: str) -> Any:
+def _plain(value: Any, name: str) -> Any:
     """A value as JSON can hold it."""
     match value:
         case None | bool() | str():
             return value
         case np.generic():
-            return plain(value.item(), name)
+            return _plain(value.item(), name)
         case int() if abs(value) < 2**63:
             return int(value)
         case float() if math.isfinite(value):
@@ -209,9 +209,9 @@ def plain(value: Any, name: str) -> Any:
         case float():
             raise ModelFileError(f"{name} is {value}, but a model file holds finite numbers only; leave it out")
         case Mapping():
-            return {str(key): plain(item, f"{name}[{key!r}]") for key, item in value.items()}
+            return {str(key): _plain(item, f"{name}[{key!r}]") for key, item in value.items()}
         case list() | tuple():
-            return [plain(item, f"{name}[{i}]") for i, item in enumerate(value)]
+            return [_plain(item, f"{name}[{i}]") for i, item in enumerate(value)]
     raise ModelFileError(
         f"{name} is {value!r} of type {type(value).__name__}; give text, numbers, lists and dictionaries"
     )
@@ -229,7 +229,7 @@ def load(path: str | os.PathLike[str], *, classes: Classes = ()) -> Operator:
     - `classes`: your own classes and activations that the model is made of: `load(path, classes=[MyKernel])`.
     """
     try:
-        header, contents = read(Path(path))
+        header, contents = _read(Path(path))
         rebuilder = Rebuilder(contents.arrays, classes, header.versions.get("loca-jax", ""))
         model = rebuilder.build(header.structure)
         if not isinstance(model, Operator):
@@ -249,12 +249,12 @@ def inspect(path: str | os.PathLike[str]) -> Header:
     Raise `ModelFileError` for anything but a complete and valid model file.
     """
     try:
-        return read(Path(path))[0]
+        return _read(Path(path))[0]
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
 
 
-def read(path: Path) -> tuple[Header, Contents]:
+def _read(path: Path) -> tuple[Header, Contents]:
     """The header and the contents of a model file."""
     contents = read_arrays(path)
     parsed = parse(contents.document)
@@ -283,7 +283,7 @@ def read(path: Path) -> tuple[Header, Contents]:
         structure=document.model,
         arrays={place: Entry(str(array.dtype), array.shape) for place, array in contents.arrays.items()},
         parameters=document.parameters,
-        domain=None if document.domain is None else read_domain(document.domain),
+        domain=None if document.domain is None else _read_domain(document.domain),
         inputs=tuple(Variable(channel.name, channel.unit) for channel in document.inputs),
         outputs=tuple(Variable(channel.name, channel.unit) for channel in document.outputs),
         provenance=document.provenance,
@@ -294,7 +294,7 @@ def read(path: Path) -> tuple[Header, Contents]:
     ), contents
 
 
-def read_domain(description: Any) -> Domain:
+def _read_domain(description: Any) -> Domain:
     """A built-in domain, which has no arrays."""
     domain = Rebuilder({}, classes=(), writer="").build(description)
     if not isinstance(domain, Domain):

@@ -84,7 +84,7 @@ def classes_in(part: str) -> dict[str, type[eqx.Module]]:
     }
 
 
-def name_of_function(function: Any, place: str) -> str:
+def _name_of_function(function: Any, place: str) -> str:
     """The name of a function in files: with dots for a built-in activation, without for any other."""
     if function in FUNCTION_NAMES:
         return FUNCTION_NAMES[function]
@@ -97,7 +97,7 @@ def name_of_function(function: Any, place: str) -> str:
     return name
 
 
-def own_names(classes: Classes) -> dict[str, Any]:
+def _own_names(classes: Classes) -> dict[str, Any]:
     """The caller's classes and functions, by the bare names that `save` gives them."""
     named: dict[str, Any] = {}
     for thing in classes:
@@ -124,7 +124,7 @@ def describe(value: Any, place: str, arrays: Arrays) -> Any:
     """
 
     def inside(items: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
-        return {key: describe(item, join(place, key), arrays) for key, item in items}
+        return {key: describe(item, _join(place, key), arrays) for key, item in items}
 
     if isinstance(value, np.generic):
         value = value.item()
@@ -155,14 +155,14 @@ def describe(value: Any, place: str, arrays: Arrays) -> Any:
         case dict() if all(type(key) is str for key in value):
             return {"dict": inside(value.items())}
     if callable(value):
-        return {"function": name_of_function(value, place)}
+        return {"function": _name_of_function(value, place)}
     raise ModelFileError(
         f"`{place}` is {value!r} of type {type(value).__name__}, which a model file cannot hold; it holds modules, "
         "arrays, finite numbers, text, tuples, lists, dictionaries with text keys, and named functions"
     )
 
 
-def join(place: str, name: str) -> str:
+def _join(place: str, name: str) -> str:
     """The place of a named part inside another."""
     return f"{place}.{name}" if place else name
 
@@ -182,7 +182,7 @@ class Rebuilder:
 
     def __init__(self, arrays: Mapping[str, np.ndarray], classes: Classes, writer: str):
         self.arrays, self.unused = arrays, set(arrays)
-        self.own, self.writer = own_names(classes), writer
+        self.own, self.writer = _own_names(classes), writer
 
     def build(self, description: Any, place: str = "") -> Any:
         """Rebuild the part of a model at a place."""
@@ -197,11 +197,11 @@ class Rebuilder:
                     found if callable(found) and not isinstance(found, type) else self.refuse("function", name, place)
                 )
             case {"list": list(items)} if len(description) == 1:
-                return [self.build(item, join(place, str(i))) for i, item in enumerate(items)]
+                return [self.build(item, _join(place, str(i))) for i, item in enumerate(items)]
             case {"dict": dict(items)} if len(description) == 1:
-                return {key: self.build(item, join(place, key)) for key, item in items.items()}
+                return {key: self.build(item, _join(place, key)) for key, item in items.items()}
             case list(items):
-                return tuple(self.build(item, join(place, str(i))) for i, item in enumerate(items))
+                return tuple(self.build(item, _join(place, str(i))) for i, item in enumerate(items))
             case None | bool() | int() | float() | str():
                 return description
         raise ModelFileError(
@@ -236,13 +236,13 @@ class Rebuilder:
             )
         if getattr(cls, "__abstractmethods__", ()) or getattr(cls, "__abstractvars__", ()):
             raise ModelFileError(f"{quoted(place)} is a {name}, which is an abstract class and has no instances")
-        hints = hints_of(cls)
+        hints = _hints_of(cls)
         module = object.__new__(cls)
         for field in fields:
-            value = self.build(described[field], join(place, field))
-            if not fits(value, hints.get(field, Any)):
+            value = self.build(described[field], _join(place, field))
+            if not _fits(value, hints.get(field, Any)):
                 raise ModelFileError(
-                    f"{quoted(join(place, field))} is of type {quoted(type(value).__name__)}, but the field `{field}` "
+                    f"{quoted(_join(place, field))} is of type {quoted(type(value).__name__)}, but the field `{field}` "
                     f"of {name} is {hints[field]}"
                 )
             object.__setattr__(module, field, value)
@@ -259,7 +259,7 @@ class Rebuilder:
         return f"if it is your own, pass it: load(path, classes=[{quoted(name)[1:-1]}])"
 
 
-def hints_of(cls: type) -> dict[str, Any]:
+def _hints_of(cls: type) -> dict[str, Any]:
     """The types of the fields of a class; empty if they cannot be resolved, as for a class defined in a function."""
     try:
         return typing.get_type_hints(cls)
@@ -267,17 +267,17 @@ def hints_of(cls: type) -> dict[str, Any]:
         return {}
 
 
-def fits(value: Any, hint: Any) -> bool:
+def _fits(value: Any, hint: Any) -> bool:
     """Whether a field may hold a value: by type, not by shape, because an ensemble has one axis more than a member."""
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return any(fits(value, choice) for choice in inside)
+        return any(_fits(value, choice) for choice in inside)
     if origin is tuple:
         if not isinstance(value, tuple):
             return False
         if len(inside) == 2 and inside[1] is Ellipsis:
-            return all(fits(item, inside[0]) for item in value)
-        return len(value) == len(inside) and all(fits(item, kind) for item, kind in zip(value, inside, strict=True))
+            return all(_fits(item, inside[0]) for item in value)
+        return len(value) == len(inside) and all(_fits(item, kind) for item, kind in zip(value, inside, strict=True))
     if origin is not None:
         return callable(value) if origin is Callable else True
     if not isinstance(hint, type):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -21,9 +23,10 @@ from loca.devices import FUNCTIONS, ProcessGroup, ShardingRule, local_copy, plac
 from loca.losses import mean_squared
 from loca.metrics import relative_l2
 from loca.models import Adaptation, Operator, adapt, predict_encoded, shard
+from loca.training.checkpoints import Checkpoints
 from loca.training.history import Callback, History, HistoryWriter, Progress, progress_bar
 from loca.training.optimizers import default_optimizer
-from loca.training.recovery import NotFiniteError, Recovery
+from loca.training.recovery import Recovery
 from loca.training.run_directory import Interrupts, RunDirectory, fingerprint
 from loca.training.steps import AT_ONCE, Encoded, InMemoryLoop, Loss, State, StepConfig, StreamingLoop, trained
 
@@ -36,10 +39,6 @@ EVERY, MOMENTS = 1000, 20
 
 BATCH_SIZE = 100
 """Default number of functions per step, if there are as many."""
-
-
-class BrokenLossError(ArithmeticError):
-    """The loss is no longer finite."""
 
 
 def fit(
@@ -103,41 +102,40 @@ def fit(
     """
     batch_size = min(BATCH_SIZE, len(data)) if batch_size is None else batch_size
     every = default_every(steps) if every is None else every
-    check_arguments(data, validate, steps, every, batch_size)
+    _check(data, validate, steps, every, batch_size)
     adaptation, given = Adaptation.of(model, data), data
     if adaptation.is_unsolved:
         raise ValueError("this data has no outputs to learn from; pass pairs of input and output functions")
     data, weights = adaptation.apply(data), adaptation.weights(weights)
     validate = None if validate is None else adapt(model, validate)
     optimizer = model.wrap_optimizer(default_optimizer(steps) if optimizer is None else optimizer)
-    mesh = complete_mesh(mesh, model, batch_size)
+    mesh = _complete_mesh(mesh, model, batch_size)
     processes = ProcessGroup.of(mesh)
     weights = None if weights is None else jnp.asarray(weights, jnp.float32)
+    config = StepConfig(optimizer, loss, batch_size, seed, weights, mesh, parameters)
+    explain = functools.partial(_why_not_finite, given, batch_size, seed)
 
     with contextlib.ExitStack() as stack:
-        interrupts = Interrupts()
+        interrupts, run = Interrupts(), None
+        state = place(State.start(model, optimizer), mesh, parameters)
+        recovery, writer, seconds = Recovery(state, is_on=recover, explain=explain), HistoryWriter(), 0.0
         if directory is not None:
             stack.enter_context(interrupts)
-        state = place(State.start(model, optimizer), mesh, parameters)
-        config = StepConfig(optimizer, loss, batch_size, seed, weights, mesh, parameters)
-        recovery, writer, seconds = Recovery(state, is_on=recover), HistoryWriter(), 0.0
-        run = None
-        if directory is not None:
             request = {"steps": steps, "recover": recover, **fingerprint(model, data, validate, state, config)}
-            run = stack.enter_context(RunDirectory(directory, request, checkpoint_seconds, processes))
+            checkpoints = Checkpoints(
+                Path(directory) / "checkpoints", every_seconds=checkpoint_seconds, processes=processes
+            )
+            run = RunDirectory(Path(directory), request, stack.enter_context(checkpoints))
             (state, best), saved = run.resume((state, recovery.best))
             if saved is not None:
                 recovery.resume(best, saved["recovery"])
                 writer, seconds = HistoryWriter.from_json(saved["journal"]), saved["seconds"]
-        error_of = validation_error(model, validate, batch_size, weights, mesh)
-        loop = (InMemoryLoop if isinstance(data, Samples) else StreamingLoop)(state, data, config)
+        error_of = _validation_error(model, validate, config)
+        loop = InMemoryLoop(state, data, config) if isinstance(data, Samples) else StreamingLoop(state, data, config)
         stack.callback(loop.close)
         listeners = list(callbacks) if processes.is_first else []
         if progress and processes.is_first:
             listeners.append(stack.enter_context(progress_bar()))
-
-        def is_finite(state: State, step: int) -> bool:
-            return bool(np.isfinite(loop.run(state, step + 1)[1]).all())
 
         began, first, length, reported = time.perf_counter() - seconds, int(state.step), 1, -math.inf
         while (step := int(state.step)) < steps:
@@ -145,10 +143,7 @@ def fit(
             end = min(step + length, steps, (step // every + 1) * every, recovery.until)
             state, losses = loop.run(state, end, recovery.factor)
             now = time.perf_counter()
-            try:
-                state, returned_to = recovery.check(state, losses, is_finite)
-            except NotFiniteError as error:
-                raise broken_loss(given, error.step, batch_size, seed) from None
+            state, returned_to = recovery.check(state, losses, loop)
             step, rate = int(state.step), (end - step) / (now - dispatched) if step > first else 0.0
             mean = writer.add(losses) if returned_to is None else writer.restart(recovery.least)
             is_moment = step % every == 0 or step == steps or returned_to is not None
@@ -169,7 +164,7 @@ def fit(
     return local_copy(place(trained(state), mesh)), writer.history
 
 
-def check_arguments(data: Samples | Records, validate: Samples | None, steps: int, every: int, batch_size: int) -> None:
+def _check(data: Samples | Records, validate: Samples | None, steps: int, every: int, batch_size: int) -> None:
     """Raise `ValueError` if numbers of steps and functions do not fit, or if data in memory is not finite."""
     if steps < 1 or every < 1 or not 0 < batch_size <= len(data):
         raise ValueError(
@@ -186,26 +181,22 @@ def default_every(steps: int) -> int:
     return max(1, min(EVERY, steps // MOMENTS))
 
 
-def broken_loss(data: Samples | Records, step: int, batch_size: int, seed: int) -> BrokenLossError:
-    """The error for a loss that is not finite, with the functions of the batch to blame, if there are any."""
+def _why_not_finite(data: Samples | Records, batch_size: int, seed: int, step: int) -> str:
+    """The functions of the batch that are to blame for a loss that is not finite; otherwise what to do."""
     rows = np.asarray(batch_rows(seed, step, batch_size, len(data)))
-    found = "" if isinstance(data, Samples) else not_finite(data.load(rows), numbers_in_file(data, rows))
-    if found:
-        return BrokenLossError(f"the loss is not finite from step {step} on, because the data is not: {found}")
-    return BrokenLossError(
+    if isinstance(data, Records):
+        samples = data.load(rows)
+        while isinstance(data, Part):  # whose functions have other numbers than in the file
+            data, rows = data.whole, data.rows[rows]
+        if found := not_finite(samples, rows):
+            return f"the loss is not finite from step {step} on, because the data is not: {found}"
+    return (
         f"the loss is not finite from step {step} on. Inspect the data with loca.checks.check, lower the learning "
         "rate, or clip gradients as default_optimizer does"
     )
 
 
-def numbers_in_file(data: Records, rows: Int[np.ndarray, " B"]) -> Int[np.ndarray, " B"]:
-    """The numbers that functions of a part of some data have in all of it."""
-    while isinstance(data, Part):
-        data, rows = data.whole, data.rows[rows]
-    return rows
-
-
-def complete_mesh(mesh: Mesh | None, model: Operator, batch_size: int) -> Mesh | None:
+def _complete_mesh(mesh: Mesh | None, model: Operator, batch_size: int) -> Mesh | None:
     """The mesh with all axes; raises `ValueError` if it cannot split the model's work on a batch."""
     if mesh is None:
         return None
@@ -218,23 +209,18 @@ def complete_mesh(mesh: Mesh | None, model: Operator, batch_size: int) -> Mesh |
     return mesh
 
 
-def validation_error(
-    model: Operator,
-    data: Samples | None,
-    size: int,
-    weights: Float[Array, " M"] | None = None,
-    mesh: Mesh | None = None,
-) -> Callable[[Operator], float | None]:
+def _validation_error(model: Operator, data: Samples | None, config: StepConfig) -> Callable[[Operator], float | None]:
     """The mean relative L2 error on some data, as a function of an operator that differs in learned arrays only.
 
-    Data is encoded once, as for training. The function is compiled once and predicts `size` functions at a time. With a
-    mesh, which must have all axes, its devices share the work. Without data the function returns None.
+    Data is encoded once, as for training. The function is compiled once and predicts a batch at a time. Without data
+    the function returns None.
     """
     if data is None:
         return lambda model: None
-    encoded = place(Encoded.of(model, data, weights), mesh)
+    mesh = config.mesh
+    encoded = place(Encoded.of(model, data, config.weights), mesh)
     devices = 1 if mesh is None else mesh.shape[FUNCTIONS]
-    count = -(-min(size, len(data)) // devices) * devices
+    count = -(-min(config.batch_size, len(data)) // devices) * devices
     # the last block is filled up with functions from the beginning
     blocks = (jnp.arange(-(-len(data) // count) * count) % len(data)).reshape(-1, count)
 

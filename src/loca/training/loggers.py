@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import importlib.util
 import json
 import os
 import socket
@@ -10,7 +11,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from loca.durable import write_atomically
@@ -53,20 +54,26 @@ class Logger(abc.ABC):
     - `description`: a JSON description of the run, recorded once.
     """
 
+    modules: ClassVar[tuple[str, ...]]
+    """What the library consists of."""
+
     def __init__(self, directory: str | os.PathLike[str], description: Description = None):
+        name = type(self).__name__
+        if missing := [module for module in self.modules if importlib.util.find_spec(module) is None]:
+            raise ImportError(f"{name} requires {', '.join(missing)}: pip install loca-jax[{name.lower()}]")
         self.directory = Path(directory).absolute()
         self.description = dict(description or {})
         self.logs = self.directory / "logs"
-        self._rows = self.logs / f"{type(self).__name__.lower()}.jsonl"
+        self._rows = self.logs / f"{name.lower()}.jsonl"
         self._last: int | None = None
 
     def __call__(self, progress: Progress) -> None:
         """Write all rows that the record lacks."""
         if self._last is None:
             self.logs.mkdir(parents=True, exist_ok=True)
-            rows = read_rows(self._rows)
+            rows = _read_rows(self._rows)
             self._begin(rows)
-            self._last = max((row["step"] for row in rows if "step" in row), default=-1)
+            self._last = max((int(row["step"]) for row in rows if "step" in row), default=-1)
         for step, scalars in progress.rows(after=self._last):
             self._write(step, scalars)
             self._append({"step": step, **scalars})
@@ -102,7 +109,7 @@ class Logger(abc.ABC):
         """Close the record."""
 
 
-def read_rows(path: Path) -> list[Row]:
+def _read_rows(path: Path) -> list[Row]:
     """The rows of a file with one JSON object per line; remove a last line that was cut off."""
     if not path.exists():
         return []
@@ -113,7 +120,7 @@ def read_rows(path: Path) -> list[Row]:
     return [json.loads(line) for line in lines]
 
 
-def run_id(logs: Path) -> str:
+def _run_id(logs: Path) -> str:
     """A globally unique id of the run, created once and stored in its directory."""
     path = logs / "id"
     if not path.exists():
@@ -125,21 +132,11 @@ def run_id(logs: Path) -> str:
 class TensorBoard(Logger):
     """Writes event files to `logs/tensorboard` with tensorboardX; view them with `tensorboard --logdir`.
 
-    Rows are flushed when the call returns.
-
-    **Arguments:**
-
-    - `directory`: the run directory.
-    - `description`: a JSON description of the run, shown under Text.
+    Rows are flushed when the call returns. The description is shown under Text.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], description: Description = None):
-        super().__init__(directory, description)
-        try:
-            import tensorboardX  # noqa: F401
-        except ImportError as error:
-            raise ImportError("TensorBoard requires tensorboardX: pip install loca-jax[tensorboard]") from error
-        self._writer: Any = None
+    modules = ("tensorboardX",)
+    _writer: Any
 
     def _begin(self, rows: Sequence[Row]) -> None:
         from tensorboardX import RecordWriter  # `SummaryWriter` writes in another thread, and a kill loses rows
@@ -177,34 +174,26 @@ class Wandb(Logger):
     The process of wandb buffers rows, and a kill loses them; wandb has no interface to find out which. So a run that
     resumes after a kill logs all rows of the killed process again. No row is lost, but some may appear twice, with the
     same step and values. After an orderly end, including SIGTERM, Ctrl-C and errors, every row appears once.
-
-    **Arguments:**
-
-    - `directory`: the run directory.
-    - `description`: the config of the run.
+    The description is the config of the run.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], description: Description = None):
-        super().__init__(directory, description)
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it would upload its own errors, even offline
-        try:
-            import wandb
-        except ImportError as error:
-            raise ImportError("Weights & Biases requires wandb: pip install loca-jax[wandb]") from error
-        self._wandb = wandb
-        self._run: Any = None
+    modules = ("wandb",)
+    _run: Any
 
     def _begin(self, rows: Sequence[Row]) -> None:
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it would upload its own errors, even offline
+        import wandb
+
         (self.logs / "wandb").mkdir(exist_ok=True)
-        self._run = self._wandb.init(
+        self._run = wandb.init(
             dir=self.logs,
-            id=run_id(self.logs),
+            id=_run_id(self.logs),
             project="loca",
             name=self.directory.name,
             config=self.description,
             mode="offline",
             reinit="create_new",  # other runs of this process continue
-            settings=self._wandb.Settings(console="off", silent=True),
+            settings=wandb.Settings(console="off", silent=True),
         )
         closed = max((i for i, row in enumerate(rows) if "finished" in row), default=-1)
         for row in rows[closed + 1 :]:
@@ -225,41 +214,30 @@ class MLflow(Logger):
     """Writes a run of the experiment `loca` to `logs/mlflow.db`.
 
     A row is one transaction. View the store with `mlflow ui --backend-store-uri sqlite:///run/logs/mlflow.db`.
-
-    **Arguments:**
-
-    - `directory`: the run directory.
-    - `description`: the parameters of the run; names of nested ones are joined by dots.
+    The description gives the parameters of the run; names of nested ones are joined by dots.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], description: Description = None):
-        super().__init__(directory, description)
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would report its use to its developers
-        try:
-            import alembic  # noqa: F401
-            import sqlalchemy  # noqa: F401
-            from mlflow import MlflowClient
-        except ImportError as error:
-            raise ImportError("MLflow requires mlflow-skinny and a database: pip install loca-jax[mlflow]") from error
-        self._client_of = MlflowClient
-        self._client: Any = None
-        self._run = ""
+    modules = ("alembic", "mlflow", "sqlalchemy")
+    _client: Any
+    _run: str
 
     def _begin(self, rows: Sequence[Row]) -> None:
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would report its use to its developers
+        from mlflow import MlflowClient
         from mlflow.entities import Param
 
-        self._client = self._client_of(tracking_uri=f"sqlite:///{quote(str(self.logs / 'mlflow.db'))}")
+        self._client = MlflowClient(tracking_uri=f"sqlite:///{quote(str(self.logs / 'mlflow.db'))}")
         found = self._client.get_experiment_by_name("loca")
         # artifacts that the user adds to the run go beside the store, not into the working directory
         experiment = (
             found.experiment_id if found else self._client.create_experiment("loca", (self.logs / "mlflow").as_uri())
         )
-        tags = {"loca.run": run_id(self.logs)}
+        tags = {"loca.run": _run_id(self.logs)}
         runs = self._client.search_runs([experiment], f"tags.`loca.run` = '{tags['loca.run']}'")
         run = runs[0] if runs else self._client.create_run(experiment, tags=tags, run_name=self.directory.name)
         self._run = run.info.run_id
         self._client.update_run(self._run, status="RUNNING")
-        missing = [Param(name, value) for name, value in flat(self.description) if name not in run.data.params]
+        missing = [Param(name, value) for name, value in _flat(self.description) if name not in run.data.params]
         for start in range(0, len(missing), BATCH):
             self._client.log_batch(self._run, params=missing[start : start + BATCH])
 
@@ -273,11 +251,11 @@ class MLflow(Logger):
         self._client.set_terminated(self._run, "FAILED" if failed else "FINISHED")
 
 
-def flat(description: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def _flat(description: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Names and values, with {"a": {"b": 1}} as a.b = 1. Values other than strings become JSON."""
     for name, value in description.items():
         if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{name}.")
+            yield from _flat(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value if isinstance(value, str) else json.dumps(value)
 
@@ -287,14 +265,7 @@ LOGGERS: dict[str, type[Logger]] = {"mlflow": MLflow, "tensorboard": TensorBoard
 
 
 def create(name: str, directory: str | os.PathLike[str], description: Description = None) -> Logger:
-    """Create the logger with the given name.
-
-    **Arguments:**
-
-    - `name`: one of `LOGGERS`.
-    - `directory`: the run directory; the record is written to its subdirectory `logs`.
-    - `description`: a JSON description of the run, recorded once.
-    """
+    """Create the logger with a name in `LOGGERS`; see `Logger` for the other arguments."""
     if name not in LOGGERS:
         raise ValueError(f"unknown logger {name!r}; choose one of {', '.join(LOGGERS)}")
     return LOGGERS[name](directory, description)

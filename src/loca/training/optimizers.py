@@ -63,12 +63,12 @@ class Averaging:
     inner: optax.GradientTransformation
     decay: float
 
-    def start(self, params: PyTree) -> Averaged:
+    def start(self, params: PyTree) -> PyTree:
         """The state before the first step."""
         average = jax.tree.map(jnp.copy, params)  # a separate buffer, so that both can be donated
         return Averaged(self.inner.init(params), average, jnp.zeros((), jnp.int32))
 
-    def __call__(self, updates: PyTree, state: PyTree, params: PyTree | None = None) -> tuple[PyTree, Averaged]:
+    def __call__(self, updates: PyTree, state: PyTree, params: PyTree | None = None) -> tuple[PyTree, PyTree]:
         """The updates of the inner optimizer, and the new average."""
         if params is None:
             raise ValueError("averaging weights requires the parameters; call update(gradients, state, parameters)")

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from loca.training.history import add_in_order
-from loca.training.steps import State
+from loca.training.steps import InMemoryLoop, State, StreamingLoop
 from loca.typing import PyTree
 
 WINDOW = 100
@@ -27,17 +27,8 @@ RETURNS = 10
 """The largest number of returns; the learning rate is then a thousandth."""
 
 
-class NotFiniteError(ArithmeticError):
-    """The loss of a step is not finite, and the learning rate is not to blame.
-
-    **Arguments:**
-
-    - `step`: the number of the step.
-    """
-
-    def __init__(self, step: int):
-        super().__init__(step)
-        self.step = step
+class BrokenLossError(ArithmeticError):
+    """The loss is no longer finite."""
 
 
 class Recovery:
@@ -53,10 +44,11 @@ class Recovery:
 
     - `state`: the first state.
     - `is_on`: whether to return at all; otherwise no best state is kept.
+    - `explain`: the message for a loss that is not finite from some step on, and which the learning rate did not cause.
     """
 
-    def __init__(self, state: State, *, is_on: bool = True):
-        self.best = copied(state) if is_on else None
+    def __init__(self, state: State, *, is_on: bool, explain: Callable[[int], str]):
+        self.best, self.explain = _copied(state) if is_on else None, explain
         self.least, self.since, self.total, self.returns = math.inf, int(state.step), 0.0, 0
 
     @property
@@ -69,29 +61,27 @@ class Recovery:
         """The step at which `check` must be called: the end of the current window."""
         return self.since + WINDOW if self.best is not None else sys.maxsize
 
-    def check(
-        self, state: State, losses: np.ndarray, is_finite: Callable[[State, int], bool]
-    ) -> tuple[State, int | None]:
+    def check(self, state: State, losses: np.ndarray, loop: InMemoryLoop | StreamingLoop) -> tuple[State, int | None]:
         """The state to continue from and, if that is the best state, the number of its step.
 
         **Arguments:**
 
         - `state`: the state after some steps.
         - `losses`: the loss of each of these steps.
-        - `is_finite`: whether a state, which it consumes, has a finite loss at a step.
+        - `loop`: takes the steps.
         """
         step = int(state.step)
         wrong = np.flatnonzero(~np.isfinite(losses))
         if wrong.size:
             broken = step - len(losses) + int(wrong[0])
-            if not (self.can_return and is_finite(self.best_at(broken), broken)):
-                raise NotFiniteError(broken)
+            if not (self.can_return and np.isfinite(loop.run(self.best_at(broken), broken + 1)[1]).all()):
+                raise BrokenLossError(self.explain(broken))
             return self._return(broken + 1)
         self.total = add_in_order(self.total, losses)
         if step == self.until:
             mean, self.total, self.since = self.total / WINDOW, 0.0, step
             if mean < self.least:
-                self.best, self.least = copied(state), mean
+                self.best, self.least = _copied(state), mean
             elif mean > BREAKAWAY * self.least and self.can_return:
                 return self._return(step)
         return state, None
@@ -123,7 +113,7 @@ class Recovery:
 
 
 @eqx.filter_jit
-def copied(state: State) -> State:
+def _copied(state: State) -> State:
     """The state in arrays of its own, which steps do not donate."""
     return jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, state)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
 import re
 import signal
 import threading
@@ -23,7 +22,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from loca.data import Records, Samples, Shared, arrays_digest, data_digest
-from loca.devices import SINGLE_PROCESS, ProcessGroup
 from loca.durable import write_atomically
 from loca.models import Operator, Signature
 from loca.parameters import trainable
@@ -56,27 +54,12 @@ class RunDirectory:
 
     - `directory`: the directory, for this run only.
     - `request`: the steps and the fingerprint of the run; a directory with another run is refused.
-    - `every_seconds`: time between two checkpoints.
-    - `processes`: the processes that carry out the run together.
+    - `checkpoints`: those of the run, opened.
     """
 
-    def __init__(
-        self,
-        directory: str | os.PathLike[str],
-        request: Mapping[str, Any],
-        every_seconds: float,
-        processes: ProcessGroup = SINGLE_PROCESS,
-    ):
-        self.directory, self.request, self.processes = Path(directory), dict(request), processes
-        self.checkpoints = Checkpoints(self.directory / "checkpoints", every_seconds=every_seconds, processes=processes)
-        self._written = 0
-
-    def __enter__(self) -> RunDirectory:
-        self.checkpoints.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.checkpoints.__exit__(*error)
+    def __init__(self, directory: Path, request: Mapping[str, Any], checkpoints: Checkpoints):
+        self.directory, self.request, self.checkpoints = directory, dict(request), checkpoints
+        self.processes, self._written = checkpoints.processes, 0
 
     def resume(self, like: S) -> tuple[S, dict[str, Any] | None]:
         """The last saved state, and what `update` was given with it; `like` and None for a new run."""

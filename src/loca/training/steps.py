@@ -45,19 +45,14 @@ class State(eqx.Module):
     optimizer_state: PyTree
     step: Int[Array, ""]
 
-    @classmethod
-    def start(cls, model: Operator, optimizer: optax.GradientTransformation) -> State:
+    @staticmethod
+    @eqx.filter_jit
+    def start(model: Operator, optimizer: optax.GradientTransformation) -> State:
         """The state before the first step. Its arrays are copies, so donating them leaves the model intact."""
-        return initial_state(model, optimizer)
-
-
-@eqx.filter_jit
-def initial_state(model: Operator, optimizer: optax.GradientTransformation) -> State:
-    """`State.start`, compiled as one program instead of one per array shape."""
-    # Strong types from the start: a weakly typed scalar would change type in the first step and compile twice.
-    model = jax.tree.map(lambda leaf: leaf.copy().astype(leaf.dtype) if eqx.is_array(leaf) else leaf, model)
-    learned = eqx.filter(model, trainable(model))
-    return State(model, optimizer.init(learned), jnp.zeros((), jnp.int32))
+        # Strong types from the start: a weakly typed scalar would change type in the first step and compile twice.
+        model = jax.tree.map(lambda leaf: leaf.copy().astype(leaf.dtype) if eqx.is_array(leaf) else leaf, model)
+        learned = eqx.filter(model, trainable(model))
+        return State(model, optimizer.init(learned), jnp.zeros((), jnp.int32))
 
 
 def trained(state: State) -> Operator:
@@ -82,9 +77,15 @@ class Encoded(eqx.Module):
         normalization = model.normalization
         normalization.check_input(samples.u, model.inputs)
         normalization.check_output(samples.s, model.outputs)
-        codes = encode(model, samples.u)
+        locations = len(samples.y.points)
+        if weights is not None and len(weights) != locations:
+            raise ValueError(
+                f"expected one weight per location, {locations} in total, got {len(weights)}; pass, for example, "
+                "loca.domains.area_weights(data.domain, data.y.points)"
+            )
+        codes = _encode(model, samples.u)
         s = normalization.at(samples.y).standardize(samples.s)
-        return cls(codes, samples.y, s, None if weights is None else weights_at(samples.y, weights))
+        return cls(codes, samples.y, s, None if weights is None else samples.y.gather(weights))
 
     def each(self, change: Callable[[Array], Array]) -> Encoded:
         """Apply a function to every array that has one row per input function."""
@@ -105,19 +106,9 @@ class Encoded(eqx.Module):
 
 
 @eqx.filter_jit
-def encode(model: Operator, u: Input) -> Float[Array, "N ..."]:
+def _encode(model: Operator, u: Input) -> Float[Array, "N ..."]:
     """Encode all input functions. Compiled at module level, so that runs with equal shapes share the program."""
     return jax.lax.map(model.encode, u, batch_size=256)
-
-
-def weights_at(queries: Queries, weights: Float[Array, " M"]) -> Float[Array, " P"] | Float[Array, "N P"]:
-    """The weights of the queries, from one weight per location."""
-    if len(weights) != len(queries.points):
-        raise ValueError(
-            f"expected one weight per location, {len(queries.points)} in total, got {len(weights)}; "
-            "pass, for example, loca.domains.area_weights(data.domain, data.y.points)"
-        )
-    return queries.gather(weights)
 
 
 def advance(
@@ -153,16 +144,7 @@ def advance(
 
 
 class StepConfig(NamedTuple):
-    """What every step of a run has in common.
-
-    **Arguments:**
-
-    - `optimizer`, `loss`: as for `advance`.
-    - `batch_size`, `seed`: number of functions per step, and what their order depends on.
-    - `weights`: one weight per location.
-    - `mesh`: devices that share the work.
-    - `parameters`: how learned arrays are laid out on the mesh between steps.
-    """
+    """What every step of a run has in common; see `fit`."""
 
     optimizer: optax.GradientTransformation
     loss: Loss
@@ -241,10 +223,7 @@ class StreamingLoop:
         self.one = one
 
     def run(self, state: State, until: int, factor: float = 1.0) -> tuple[State, np.ndarray]:
-        """Take all steps before step `until` and return the loss of each. Donates the state.
-
-        All updates are multiplied by a factor.
-        """
+        """As `InMemoryLoop.run`."""
         step, mesh = int(state.step), self.config.mesh
         if self.batches is None or self.batches.step != step:
             self.close()
@@ -252,7 +231,7 @@ class StreamingLoop:
         variable, losses = eqx.filter(state, eqx.is_array), []
         slower = place(jnp.asarray(factor, jnp.float32), mesh)
         for _ in range(step, until):
-            batch = global_batch(next(self.batches), mesh, self.config.batch_size)
+            batch = _global_batch(next(self.batches), mesh, self.config.batch_size)
             variable, loss = self.one(variable, batch, slower)
             losses.append(loss)
         return eqx.combine(variable, self.constant), np.array([float(loss) for loss in losses])
@@ -264,7 +243,7 @@ class StreamingLoop:
             self.batches = None
 
 
-def global_batch(batch: Samples, mesh: Mesh | None, size: int) -> Samples:
+def _global_batch(batch: Samples, mesh: Mesh | None, size: int) -> Samples:
     """The batch of `size` functions on all devices, from the part that each process has read."""
     if mesh is None:
         return batch
