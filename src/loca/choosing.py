@@ -274,16 +274,9 @@ FEWEST_STEPS = 50
 
 
 class Task(NamedTuple):
-    """What a model competes with.
+    """The name of a model, functions to fit it to and to choose its settings on, and what it competes with.
 
-    **Arguments:**
-
-    - `model`: its name.
-    - `train`, `validation`: functions to fit the model to, and functions to choose its settings on.
-    - `transforms`: of variables, that are known to be good.
-    - `seconds`: the time of a model that is trained.
-    - `seed`, `show`: as in `choose`.
-    - `work`: what the choice keeps to resume, if anything.
+    `transforms` are known to be good; `seconds` is the time of a model that is trained; the rest is as in `choose`.
     """
 
     model: str
@@ -333,10 +326,7 @@ def ridge(task: Task) -> tuple[Operator, dict[str, Any]]:
 def fit_ridge(train: Samples, validation: Samples, *, transforms: bool = False) -> tuple[Regression, dict[str, Any]]:
     """The ridge regression with the smallest error on validation functions, and its settings.
 
-    **Arguments:**
-
-    - `train`, `validation`: functions to fit to, and functions to choose the number of components and the penalty on.
-    - `transforms`: whether to try the transforms that `solve` tries, too.
+    These are the number of components, the penalty and, if asked for, the transforms that `solve` tries, too.
     """
     most = min(len(train), sum(each[0].size for each in values_of(train.u)))
     possible = [k for k in COMPONENTS if k <= most] or [most]

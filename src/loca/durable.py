@@ -36,13 +36,7 @@ class CorruptDataError(ValueError):
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file atomically: it appears under its name only when it is completely on the disk.
-
-    **Arguments:**
-
-    - `path`: the file; an existing one is replaced.
-    - `write`: writes the content to an open file.
-    """
+    """Write a file, or replace it: it appears under its name only when it is completely on the disk."""
     # a random name, which no other process uses, not even one left over from a killed run
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -72,12 +66,9 @@ def sync_tree(directory: Path) -> None:
 
 @contextlib.contextmanager
 def lock(directory: Path, *, wait: bool = False) -> Iterator[None]:
-    """Create a directory and lock it for this process; the system releases the lock when the process ends.
+    """Create a directory and lock it by its file `lock`, which the system releases when this process ends.
 
-    **Arguments:**
-
-    - `directory`: the directory; its file `lock` carries the lock.
-    - `wait`: whether to wait while another process holds the lock, or to raise.
+    If another process holds the lock, wait for it or raise.
     """
     held = filelock.FileLock(directory / "lock", thread_local=False)
     busy = f"{directory} is being written by another process; "

@@ -120,15 +120,10 @@ class PreparedData:
         self, hyper: Hyperparameters, ranks: Ranks, accuracy: Accuracy, *, stored: tuple[Records, Path] | None = None,
         report: IterationCallback | None = None, mesh: Mesh | None = None,
     ) -> tuple[GaussianOperator, Solution]:  # fmt: skip
-        """The operator with given hyperparameters.
+        """The operator with given hyperparameters, and how the iteration ended.
 
-        **Arguments:**
-
-        - `hyper`, `ranks`, `accuracy`: of the features and of the solution.
-        - `stored`: functions in files to solve for in place of those in memory, and a directory for their features and
-          labels, which are read once per iteration.
-        - `report`: called after every iteration.
-        - `mesh`: devices that share the functions.
+        `stored` are functions in files to solve for in place of those in memory, and a directory for their features and
+        labels, which are read once per iteration. The devices of the mesh share the functions.
         """
         features, ratio = self.features(hyper, ranks), hyper.nugget / hyper.noise
         if stored is None:

@@ -214,14 +214,10 @@ class PointFeatures(LocationFeatures):
 def location_features(
     domain: Domain, y: Float[Array, "M d_y"], lengths: Sequence[float], rank: int
 ) -> LocationFeatures:
-    """Features of the locations of some data: by axes if they form a grid of a flat domain, else by landmarks.
+    """At most `rank` features of locations y: by axes if these form a grid of a flat domain, else by landmarks.
 
-    **Arguments:**
-
-    - `domain`: Y.
-    - `y`: the locations of the data.
-    - `lengths`: of the kernel, as fractions of the extent of each coordinate; on a sphere one, in units of its radius.
-    - `rank`: the number of features, at most.
+    Lengths of the kernel are fractions of the extent of each coordinate; on a sphere there is one, in units of its
+    radius.
     """
     points = np.asarray(y, np.float64)
     if domain.is_geographic:

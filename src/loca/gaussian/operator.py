@@ -24,13 +24,7 @@ DRAWS_TOLERANCE = 1e-4
 
 
 class Conditions(Fixed):
-    """Where the training functions of a Gaussian operator were labeled: what its posterior covariance depends on.
-
-    **Arguments:**
-
-    - `codes`: of the training functions.
-    - `queries`: where they were labeled.
-    """
+    """Codes of the training functions, and where they were labeled: what the posterior covariance depends on."""
 
     codes: Float[Array, "N d"]
     queries: Queries
@@ -128,11 +122,6 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
 
         A draw from the prior is conditioned on the labels by one more solve, all draws together (Wilson et al. 2020).
         What lies outside the features is not drawn, and neither is the nugget; `std` accounts for both.
-
-        **Arguments:**
-
-        - `key`: for the random numbers.
-        - `count`: the number of draws.
         """
         if self.conditions is None:
             raise ValueError(

@@ -123,14 +123,7 @@ def summed(function: Callable[..., Array], block: Block, arguments: tuple[Array,
 
 
 class Solution(NamedTuple):
-    """What the iteration ended with.
-
-    **Arguments:**
-
-    - `x`: the unknowns.
-    - `iterations`: the number of iterations.
-    - `residual`: the largest ‖b − A x‖/‖b‖ of all right-hand sides, in the norm of the preconditioner.
-    """
+    """Unknowns x, and the largest ‖b − A x‖/‖b‖ of all right-hand sides, in the norm of the preconditioner."""
 
     x: Unknowns
     iterations: int

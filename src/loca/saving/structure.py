@@ -114,13 +114,9 @@ def _own_names(classes: Classes) -> dict[str, Any]:
 
 
 def describe(value: Any, place: str, arrays: Arrays) -> Any:
-    """Describe a part of a model as JSON values, and add its arrays to `arrays`.
+    """Describe a part of a model as JSON values, and add its arrays to `arrays`, by their places.
 
-    **Arguments:**
-
-    - `value`: the part.
-    - `place`: its place in the model, such as `q.weights`; empty for the model itself.
-    - `arrays`: the arrays found so far, by place.
+    The place of the part itself is a path such as `q.weights`; empty for the model itself.
     """
 
     def inside(items: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
@@ -193,9 +189,9 @@ class Rebuilder:
                 return self.array([dtype, *shape], place)
             case {"function": str(name)} if len(description) == 1:
                 found = FUNCTIONS.get(name) or self.own.get(name)
-                return (
-                    found if callable(found) and not isinstance(found, type) else self.refuse("function", name, place)
-                )
+                if not callable(found) or isinstance(found, type):
+                    self.refuse("function", name, place)
+                return found
             case {"list": list(items)} if len(description) == 1:
                 return [self.build(item, _join(place, str(i))) for i, item in enumerate(items)]
             case {"dict": dict(items)} if len(description) == 1:

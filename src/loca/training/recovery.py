@@ -62,14 +62,7 @@ class Recovery:
         return self.since + WINDOW if self.best is not None else sys.maxsize
 
     def check(self, state: State, losses: np.ndarray, loop: InMemoryLoop | StreamingLoop) -> tuple[State, int | None]:
-        """The state to continue from and, if that is the best state, the number of its step.
-
-        **Arguments:**
-
-        - `state`: the state after some steps.
-        - `losses`: the loss of each of these steps.
-        - `loop`: takes the steps.
-        """
+        """The state to continue from after some steps of the loop and, if that is the best state, its step."""
         step = int(state.step)
         wrong = np.flatnonzero(~np.isfinite(losses))
         if wrong.size:

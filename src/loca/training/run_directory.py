@@ -48,13 +48,9 @@ class StoppedError(Exception):
 
 
 class RunDirectory:
-    """Saves a run in `checkpoints/` and its history in `history.jsonl`, one line per moment.
+    """Saves a run in its open checkpoints, and its history in `history.jsonl`, one line per moment.
 
-    **Arguments:**
-
-    - `directory`: the directory, for this run only.
-    - `request`: the steps and the fingerprint of the run; a directory with another run is refused.
-    - `checkpoints`: those of the run, opened.
+    The request is the number of steps and the fingerprint of the run; a directory with another run is refused.
     """
 
     def __init__(self, directory: Path, request: Mapping[str, Any], checkpoints: Checkpoints):
@@ -75,14 +71,9 @@ class RunDirectory:
     def update(
         self, state: PyTree, history: History, extras: Mapping[str, Any], *, last: bool, stop: Interrupts | None
     ) -> None:
-        """Write new moments, and a checkpoint if one is due or this is the last state.
+        """Write new moments, and a checkpoint with extras, among them `step`, if one is due or this is the last state.
 
-        **Arguments:**
-
-        - `state`: the arrays to save.
-        - `extras`: what else to save, with the number of the step as `step`.
-        - `last`: whether the run ends here.
-        - `stop`: the request to save at once and raise `StoppedError`, if there is one.
+        A request to stop saves at once and raises `StoppedError`.
         """
         if len(history) != self._written and self.processes.is_first:
             lines = history.to_lines().encode()
