@@ -10,7 +10,7 @@ import pytest
 
 import loca
 from loca.exporting import read_artifact
-from loca.exporting.formats import VARIABLE
+from loca.exporting.formats import VARIABLE, run
 
 ROOT = Path(__file__).parents[2]
 READERS = ROOT / "examples/readers"
@@ -65,12 +65,24 @@ def test_the_reader_in_node(name, tmp_path):
     same_mean(["node", READERS / "reader.js"], name, tmp_path, {})
 
 
+@pytest.fixture(scope="module")
+def jax2onnx():
+    """The Python of an environment with jax2onnx."""
+    if VARIABLE not in os.environ:
+        pytest.skip(f"needs {VARIABLE}: the Python of an environment with jax2onnx, see docs/deploy.md")
+    return os.environ[VARIABLE]
+
+
 @pytest.mark.full
+def test_the_private_names_of_jax2onnx_exist(jax2onnx):
+    run(jax2onnx, "from loca.exporting.onnx_worker import register_custom_vmap; register_custom_vmap()")
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("jax2onnx")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("fixed", [False, True])
 def test_conversion_to_onnx(name, fixed, tmp_path):
-    if VARIABLE not in os.environ:
-        pytest.skip(f"needs {VARIABLE}: the Python of an environment with jax2onnx, see docs/deploy.md")
     model, y = loca.load(GOLDEN / f"{name}.safetensors"), np.random.default_rng(0).uniform(size=(6, 2))
     loca.export(model, tmp_path / "model.onnx", y=y if fixed else None)  # which compares values
     artifact = read_artifact(tmp_path / "model.onnx")

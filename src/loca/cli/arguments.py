@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
+import inspect
 import sys
-import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from loca.data import Records, Samples
     from loca.models import Operator
     from loca.problems import Problem
+    from loca.saving import Header
 
 DataArgument = Annotated[
     str, typer.Argument(metavar="DATA", help="A file, a folder or a pattern, or the name of a problem to solve.")
@@ -39,13 +39,9 @@ ClassOption = Annotated[
         "repeatable.",
     ),
 ]
-
-
 RegridOption = Annotated[
     bool, typer.Option("--regrid", help="Interpolate inputs at other sensors to those of the model.")
 ]
-
-
 LevelOption = Annotated[
     float, typer.Option(min=0.001, max=0.999, help="The level of bands, for a model that knows its error.")
 ]
@@ -95,21 +91,8 @@ def check_suffix(path: Path, *suffixes: str, hint: str = "--out") -> None:
 
 
 FILE_SUFFIXES = (
-    ".csv",
-    ".h5",
-    ".json",
-    ".mat",
-    ".nc",
-    ".npz",
-    ".onnx",
-    ".pdf",
-    ".png",
-    ".safetensors",
-    ".stablehlo",
-    ".svg",
-    ".toml",
-    ".txt",
-    ".zarr",
+    *(".csv", ".h5", ".json", ".mat", ".nc", ".npz", ".onnx", ".pdf", ".png"),
+    *(".safetensors", ".stablehlo", ".svg", ".toml", ".txt", ".zarr"),
 )
 """Endings of the names of files, which directories with several files should not have."""
 
@@ -122,19 +105,18 @@ def check_directory(path: Path) -> None:
 
 def create_problem(kind: type[Problem], choices: Sequence[str] | None) -> Problem:
     """Create a problem with some arguments given as NAME=VALUE."""
-    fields = {field.name: field for field in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
-    types_of_fields = typing.get_type_hints(kind)
+    fields, types = inspect.signature(kind).parameters, typing.get_type_hints(kind)
     arguments = {}
     for choice in choices or ():
         name, equals, text = choice.partition("=")
         if not equals or name not in fields:
-            known = ", ".join(map(name_and_default, fields.values())) or "none"
+            known = ", ".join(f"{each.name} ({_default(each)})" for each in fields.values()) or "none"
             raise typer.BadParameter(
                 f"{choice!r} is not NAME=VALUE for an argument of this problem; its arguments, with defaults: {known}",
                 param_hint="--set",
             )
-        arguments[name] = parse_value(name, text, types_of_fields[name])
-    if missing := [name for name, field in fields.items() if name not in arguments and is_required(field)]:
+        arguments[name] = parse_value(name, text, types[name])
+    if missing := [name for name in fields if name not in arguments and _default(fields[name]) == "required"]:
         examples = " ".join(f"--set {name}=..." for name in missing)
         raise typer.BadParameter(f"this problem needs {examples}", param_hint="--set")
     try:
@@ -143,14 +125,8 @@ def create_problem(kind: type[Problem], choices: Sequence[str] | None) -> Proble
         raise typer.BadParameter(str(error), param_hint="--set") from None
 
 
-def is_required(field: dataclasses.Field[Any]) -> bool:
-    """Whether an argument has no default."""
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
-def name_and_default(field: dataclasses.Field[Any]) -> str:
-    """An argument with its default."""
-    return f"{field.name} (required)" if is_required(field) else f"{field.name} ({field.default!r})"
+def _default(parameter: inspect.Parameter) -> str:
+    return "required" if parameter.default is parameter.empty else repr(parameter.default)
 
 
 def parse_value(name: str, text: str, expected: Any) -> Any:
@@ -159,25 +135,12 @@ def parse_value(name: str, text: str, expected: Any) -> Any:
 
     from pydantic import TypeAdapter, ValidationError
 
-    value = value_of(text)
     try:  # as JSON, where a list is a tuple, an integer is a number, and true is neither
-        value = TypeAdapter(expected).validate_json(json.dumps(value, default=str), strict=True)
-    except ValidationError:
-        raise typer.BadParameter(f"{name} must be {in_words(expected)}, got {text!r}", param_hint="--set") from None
+        value = TypeAdapter(expected).validate_json(json.dumps(value_of(text), default=str), strict=True)
+    except ValidationError as error:
+        problems = " or ".join(dict.fromkeys(each["msg"].lower() for each in error.errors()))
+        raise typer.BadParameter(f"{name}: {problems}, got {text!r}", param_hint="--set") from None
     return tuple(value) if isinstance(value, list) else value  # problems are hashed
-
-
-def in_words(expected: Any) -> str:
-    """A type as an error message describes it."""
-    origin, inside = typing.get_origin(expected), typing.get_args(expected)
-    if origin is typing.Literal:
-        return " or ".join(map(repr, inside))
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(in_words(each) for each in inside if each is not type(None))
-    if inside:  # tuple[float, float], tuple[float, ...] or Sequence[int]
-        count = "" if ... in inside or origin is not tuple else f"{len(inside)} "
-        return f"a list of {count}{in_words(inside[0]).split()[-1]}s, such as [1, 2]"
-    return {int: "an integer", float: "a number", bool: "true or false", str: "a string"}.get(expected, str(expected))
 
 
 def open_records(
@@ -229,21 +192,20 @@ def open_with_roles(data: str, files: dict[str, Any], model: Path, operator: Ope
     from loca.data import is_store
     from loca.data import open as open_data
     from loca.models import is_numbered
-    from loca.saving import inspect as inspect_file
 
     given: dict[str, Any] = {name: files.get(name) for name in ("inputs", "outputs", "sample", "format")}
     if is_store(Path(data)):
         return open_data(data, **given)
-    of_run = inspect_file(model_file(model)).provenance.get("data")
+    of_run = header_of(model).provenance.get("data")
     of_run = {name: of_run.get(name) for name in given} if isinstance(of_run, Mapping) else {}
     roles = {name: value or of_run.get(name) for name, value in given.items()}
     try:
         return open_data(data, **roles, unsolved=unsolved)
     except ValueError:
-        known = {"inputs": (operator.inputs, "u"), "outputs": (operator.outputs, "s")}
+        known = ("inputs", operator.inputs, "u"), ("outputs", operator.outputs, "s")
         named = {
             role: [variable.name for variable in variables]
-            for role, (variables, letter) in known.items()
+            for role, variables, letter in known
             if roles[role] is None and not is_numbered(variables, letter)
         }
         roles |= named
@@ -287,6 +249,13 @@ def model_file(model: Path) -> Path:
     if not model.exists():
         raise typer.BadParameter(f"{model} does not exist; pass a model file or a run directory", param_hint="MODEL")
     return model / MODEL_FILE if model.is_dir() else model
+
+
+def header_of(model: Path) -> Header:
+    """What a model file, or that of a run directory, says about its model."""
+    from loca.saving import inspect as inspect_file
+
+    return inspect_file(model_file(model))
 
 
 def import_class(path: str) -> Any:

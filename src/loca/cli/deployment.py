@@ -12,9 +12,9 @@ from loca.cli.arguments import (
     LevelOption,
     ModelArgument,
     check_suffix,
+    header_of,
     import_class,
     load_model,
-    model_file,
     printed_warnings,
 )
 
@@ -44,10 +44,9 @@ def export(
     from loca.exporting import SUFFIXES
     from loca.exporting import export as export_operator
     from loca.prediction import read_points
-    from loca.saving import inspect as inspect_file
 
     check_suffix(out, *SUFFIXES)
-    operator, header = load_model(model, classes), inspect_file(model_file(model))
+    operator, header = load_model(model, classes), header_of(model)
     y = None
     if at is not None:
         coordinates = () if operator.signature is None else operator.signature.query_coordinates
@@ -75,13 +74,12 @@ def verify(
     Every bit of the file is checked, the program runs, and so does the model. The exit code is 1 if they differ.
     """
     from loca.exporting import TOLERANCE, compare, read_artifact
-    from loca.saving import inspect as inspect_file
 
     program = read_artifact(artifact)
     found = compare(program, load_model(model, classes))
     for each in found:
         typer.echo(f"{each.output}: largest difference {each.absolute:.3g}, relative {each.relative:.1e}")
-    if program.about.model.sha256 not in (None, inspect_file(model_file(model)).digest):
+    if program.about.model.sha256 not in (None, header_of(model).digest):
         typer.echo("the program was made from another model file, such as before a calibration")
     worst = max(each.relative for each in found)
     if not worst <= TOLERANCE:

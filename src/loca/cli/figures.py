@@ -53,17 +53,18 @@ def figures(
     coverage of its bands and `error_bars` the bands of the same functions, or σ beside their errors.
     """
     from loca.evaluation import evaluate
+    from loca.models import Uncertain
 
     check_directory(out)
     paths = [model, *(beside or [])]
     names = names_of(paths)
     operators = [load_model(path, classes) for path in paths]
     records = open_records(data, files, model, operators[0], regrid=regrid)
-    with concerning(data):
-        reports = {
-            name: evaluate(operator, records, metrics=metrics_of(operator), regrid=regrid)
-            for name, operator in zip(names, operators, strict=True)
-        }
+    reports = {}
+    for name, operator in zip(names, operators, strict=True):
+        metrics = ["relative_l2", "coverage"] if isinstance(operator, Uncertain) else ["relative_l2"]
+        with concerning(data):
+            reports[name] = evaluate(operator, records, metrics=metrics, regrid=regrid)
     out.mkdir(parents=True, exist_ok=True)
     histories = {name: read for name, path in zip(names, paths, strict=True) if (read := history_of(path))}
     for name, figure in draw(operators[0], records, reports, histories, count):
@@ -93,13 +94,6 @@ def draw(
         operator = operator.operator
     if isinstance(operator, LOCA):
         yield "attention", attention(operator, samples)
-
-
-def metrics_of(operator: Operator) -> list[str]:
-    """The metrics that figures show: relative errors, and the coverage of bands if there are any."""
-    from loca.models import Uncertain
-
-    return ["relative_l2", "coverage"] if isinstance(operator, Uncertain) else ["relative_l2"]
 
 
 def typical_and_worst(report: Report, count: int) -> dict[int, str]:

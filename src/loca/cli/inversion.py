@@ -13,8 +13,8 @@ from loca.cli.arguments import (
     ModelArgument,
     check_suffix,
     concerning,
+    header_of,
     load_model,
-    model_file,
     open_records,
     printed_warnings,
 )
@@ -110,9 +110,7 @@ def parse_noise(noise: str | None) -> list[float] | None:
 
 def training_data(model: Path) -> str:
     """The data of the run that made a model."""
-    from loca.saving import inspect as inspect_file
-
-    data = inspect_file(model_file(model)).provenance.get("data")
+    data = header_of(model).provenance.get("data")
     path = data.get("path") if isinstance(data, Mapping) else None
     if not isinstance(path, str) or not Path(path).exists():
         known = f"{path}, the data of the run, does not exist" if path else "the model does not know its training data"
@@ -126,7 +124,6 @@ def read_observations(
     """Observations in a file, and the standard deviation of their noise."""
     import numpy as np
 
-    from loca.data import Variable
     from loca.prediction import QueryPoints, read_columns, read_points
 
     if operator.signature is None:
@@ -136,13 +133,11 @@ def read_observations(
     measured = [name for name in names if name in columns]
     if not measured:
         raise ValueError(f"expected a column {' or '.join(names)}, found {', '.join(columns) or 'none'}")
-    coordinates = tuple(Variable(each.name, each.unit) for each in operator.signature.query_coordinates)
-    points = read_points(path, coordinates)
+    points = read_points(path, operator.signature.query_coordinates)
     if not isinstance(points, QueryPoints):
         raise ValueError(f"expected one row for each observation in {path}, found the axes of a grid")
-    y = points.y
-    missing = np.full(len(y), np.nan)
-    s = np.stack([columns.get(name, missing) for name in names], axis=-1)
+    missing = np.full(points.count, np.nan)
+    observed = points.y, np.stack([columns.get(name, missing) for name in names], axis=-1)
     own = [name for name in measured if f"{name}_noise" in columns]
     if own and noise is not None:
         raise ValueError(f"the noise was given twice: --noise and the column {own[0]}_noise; leave out one of them")
@@ -155,5 +150,5 @@ def read_observations(
         absent = ", ".join(f"{name}_noise" for name in measured if name not in own)
         raise ValueError(f"expected a column of noise for every measured output, but {absent} is missing")
     if own:
-        return (y, s), np.stack([columns.get(f"{name}_noise", missing) for name in names], axis=-1)
-    return (y, s), np.asarray(noise if len(noise or ()) > 1 else (noise or [0.0])[0])
+        return observed, np.stack([columns.get(f"{name}_noise", missing) for name in names], axis=-1)
+    return observed, np.asarray(noise if len(noise or ()) > 1 else (noise or [0.0])[0])

@@ -15,6 +15,7 @@ from loca.cli.arguments import (
     RegridOption,
     check_suffix,
     concerning,
+    header_of,
     load_model,
     model_file,
     open_records,
@@ -44,13 +45,12 @@ def calibrate(
     The functions of DATA must not have been used for training. `loca predict` then writes error bars and bands, and
     warns of inputs unlike these functions; `loca evaluate` and `loca figures` show coverage on other data.
     """
-    from loca.saving import inspect as inspect_file
     from loca.saving import save
     from loca.uncertainty import calibrate as calibrate_model
 
     if out is not None:
         check_suffix(out, ".safetensors")
-    operator, header = load_model(model, classes), inspect_file(model_file(model))
+    operator, header = load_model(model, classes), header_of(model)
     records = open_records(data, files, model, operator, regrid=regrid)
     with concerning(data):
         calibrated = calibrate_model(operator, records)
@@ -120,6 +120,7 @@ def predict(
     writes in_distribution, the p-value of each input, and warns if inputs are unlike the calibration functions.
     """
     from loca.prediction import check_suffix as check_format
+    from loca.prediction import predict_dataset, predict_to, write_dataset
 
     try:
         check_format(out)
@@ -127,11 +128,26 @@ def predict(
         raise typer.BadParameter(str(problem), param_hint="--out") from None
     if grid is not None and at is not None:
         raise typer.BadParameter("give either --grid or --at", param_hint="--at")
-    counts, operator = parse_grid(grid), load_model(model, classes)
+    try:
+        counts = None if grid is None else [int(count) for count in grid.split("x")]
+    except ValueError:
+        raise typer.BadParameter(
+            f"expected the number of points along each coordinate, such as 721x1440, got {grid!r}", param_hint="--grid"
+        ) from None
+    operator = load_model(model, classes)
     records = open_records(data, files, model, operator, regrid=regrid, unsolved=True)
     with concerning(data):
         queries = choose_queries(operator, records, model, counts, at)
-    (stream_prediction if out.suffix == ".zarr" else write_prediction)(operator, records, out, queries, level)
+    if out.suffix == ".zarr":
+        existed = out.exists()
+        with concerning(records.source), printed_warnings(), show_progress(out.name, "tiles") as progress:
+            predict_to(operator, records, out, queries=queries, progress=progress, level=level)
+        typer.echo(f"{out} {'already exists' if existed else 'is complete'}: {len(records)} functions")
+        return
+    with concerning(records.source), printed_warnings():
+        found = predict_dataset(operator, records, queries=queries, level=level)
+    write_dataset(found, out, operator.domain or records.domain)
+    typer.echo(f"{len(records)} functions in {out}")
 
 
 def choose_queries(
@@ -140,54 +156,15 @@ def choose_queries(
     """The queries of the options --grid and --at; None without these."""
     import dataclasses
 
-    from loca.data import Variable
-    from loca.prediction import QueryGrid, read_points
-    from loca.saving import inspect as inspect_file
+    from loca.prediction import QueryGrid, coordinates_of, read_points
 
-    domain = operator.domain or inspect_file(model_file(model)).domain or records.domain
-    coordinates = tuple(map(Variable, domain.coordinate_names, domain.coordinate_units))
-    if operator.signature is not None:
-        coordinates = operator.signature.query_coordinates
+    domain = operator.domain or header_of(model).domain or records.domain
+    known = operator.signature
+    coordinates = coordinates_of(domain) if known is None else known.query_coordinates
     if at is not None:
         found = read_points(at, coordinates)
         return dataclasses.replace(found, domain=domain) if isinstance(found, QueryGrid) else found
     return None if counts is None else QueryGrid.even(domain, counts, coordinates)
-
-
-def write_prediction(
-    operator: Operator, records: Records, out: Path, queries: QueryGrid | QueryPoints | None, level: float
-) -> None:
-    """Write all predictions at once."""
-    from loca.prediction import predict_dataset, write_dataset
-
-    with concerning(records.source), printed_warnings():
-        found = predict_dataset(operator, records, queries=queries, level=level)
-    write_dataset(found, out, operator.domain or records.domain)
-    typer.echo(f"{len(records)} functions in {out}")
-
-
-def stream_prediction(
-    operator: Operator, records: Records, out: Path, queries: QueryGrid | QueryPoints | None, level: float
-) -> None:
-    """Write predictions piece by piece, as Zarr."""
-    from loca.prediction import predict_to
-
-    existed = out.exists()
-    with concerning(records.source), printed_warnings(), show_progress(out.name, "tiles") as progress:
-        predict_to(operator, records, out, queries=queries, progress=progress, level=level)
-    typer.echo(f"{out} {'already exists' if existed else 'is complete'}: {len(records)} functions")
-
-
-def parse_grid(grid: str | None) -> list[int] | None:
-    """`721x1440` as numbers."""
-    if grid is None:
-        return None
-    try:
-        return [int(count) for count in grid.split("x")]
-    except ValueError:
-        raise typer.BadParameter(
-            f"expected the number of points along each coordinate, such as 721x1440, got {grid!r}", param_hint="--grid"
-        ) from None
 
 
 def inspect(model: ModelArgument, classes: ClassOption = None) -> None:
@@ -201,13 +178,12 @@ def inspect(model: ModelArgument, classes: ClassOption = None) -> None:
 
     from loca.exporting import SUFFIXES, read_artifact
     from loca.saving import ModelFileError
-    from loca.saving import inspect as inspect_file
 
     try:
         if model.suffix in SUFFIXES and model.exists():
             Console().print(artifact_table(read_artifact(model)))
             return
-        header = inspect_file(model_file(model))
+        header = header_of(model)
     except (ModelFileError, OSError) as problem:
         raise typer.BadParameter(str(problem), param_hint="MODEL") from problem
     if classes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,21 +20,19 @@ if TYPE_CHECKING:
 
 def header_table(header: Header) -> Table:
     """The header of a model file as a table."""
-    values = f"none trained; {num_values(header):,} values"
-    return as_table(
+    values = sum(math.prod(entry.shape) for entry in header.arrays.values())
+    return _table(
         {
             "model": header.model,
-            "parameters": f"{header.parameters:,}" if header.parameters else values,
-            "inputs": listed(header.inputs),
-            "outputs": listed(header.outputs),
+            "parameters": f"{header.parameters:,}" if header.parameters else f"none trained; {values:,} values",
+            "inputs": _listed(header.inputs),
+            "outputs": _listed(header.outputs),
             "domain": header.described_domain,
-            **transforms(header.transforms),
-            **{name: f"{value:.4g}" for name, value in header.metrics.items()},
-            "made with": ", ".join(f"{name} {version}" for name, version in header.versions.items()),
-            "from": "\n".join(provenance_lines(header.provenance)),
-            "size": f"{header.size:,} bytes",
-            "sha256": header.digest,
-        }
+            "transforms": _pairs(header.transforms, "="),
+        },
+        header,
+        header.versions,
+        header,
     )
 
 
@@ -41,60 +41,51 @@ def artifact_table(artifact: Artifact) -> Table:
     about, model = artifact.about, artifact.about.model
     sensors = [f"{len(x)} at known locations" for name, x in artifact.arrays.items() if name.startswith("sensors")]
     fixed = artifact.arrays.get("queries")
-    return as_table(
+    return _table(
         {
             "program": f"{about.kind} for {', '.join(about.platforms)}{', with gradients' if about.gradients else ''}",
             "takes": ", ".join(map(str, artifact.inputs)),
             "returns": ", ".join(map(str, artifact.outputs)),
-            "inputs": listed(about.input_variables),
-            "outputs": listed(about.output_variables),
+            "inputs": _listed(about.input_variables),
+            "outputs": _listed(about.output_variables),
             "sensors": ", ".join(sensors) or "unknown, or different for every function",
-            "queries": f"{'any' if fixed is None else f'{len(fixed)} fixed'}: {listed(about.query_coordinates)}",
+            "queries": f"{'any' if fixed is None else f'{len(fixed)} fixed'}: {_listed(about.query_coordinates)}",
             "domain": about.domain.description,
-            **transforms(about.transforms),
-            **({} if about.level is None else {"bands": f"level {about.level:g}"}),
+            "transforms": _pairs(about.transforms, "="),
+            "bands": "" if about.level is None else f"level {about.level:g}",
             "model": f"{model.name}, {model.parameters:,} parameters",
             "model file": model.sha256 or "none: it was exported from memory",
-            **{name: f"{value:.4g}" for name, value in model.metrics.items()},
-            "made with": ", ".join(f"{name} {version}" for name, version in about.versions.items()),
-            "from": "\n".join(provenance_lines(model.provenance)),
-            "size": f"{artifact.size:,} bytes",
-            "sha256": artifact.digest,
-        }
+        },
+        model,
+        about.versions,
+        artifact,
     )
 
 
-def as_table(rows: Mapping[str, str]) -> Table:
-    """Names and values in two columns."""
+def _table(rows: Mapping[str, str], model: Any, versions: Mapping[str, str], file: Any) -> Table:
+    """Rows of facts that are known, then those of every file about the errors and the origin of its model."""
     from rich.table import Column, Table
 
+    rows = {name: value for name, value in rows.items() if value}
+    rows |= {name: f"{value:.4g}" for name, value in model.metrics.items()}
+    rows |= {"made with": _pairs(versions, " "), "from": "\n".join(provenance_lines(model.provenance))}
+    rows |= {"size": f"{file.size:,} bytes", "sha256": file.digest}
     table = Table("name", Column("value", overflow="fold"), show_header=False, box=None)
     for name, value in rows.items():
         table.add_row(name, value)
     return table
 
 
-def listed(variables: Sequence[Any]) -> str:
-    """Names and units of variables or coordinates."""
+def _listed(variables: Sequence[Any]) -> str:
     return ", ".join(f"{v.name} ({v.unit})" if v.unit else v.name for v in variables)
 
 
-def transforms(found: Mapping[str, str]) -> dict[str, str]:
-    """A row with the transforms of variables, if there are any."""
-    return {"transforms": ", ".join(f"{v}={t}" for v, t in found.items())} if found else {}
-
-
-def num_values(header: Header) -> int:
-    """The number of values in all arrays of a model."""
-    import math
-
-    return sum(math.prod(entry.shape) for entry in header.arrays.values())
+def _pairs(values: Mapping[str, str], sign: str) -> str:
+    return ", ".join(f"{name}{sign}{value}" for name, value in values.items())
 
 
 def provenance_lines(values: Mapping[str, Any]) -> Iterator[str]:
     """A line for each table of a model's provenance, without the fields that are None."""
-    import json
-
     plain = {}
     for name, value in values.items():
         if isinstance(value, Mapping):

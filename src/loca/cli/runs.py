@@ -111,13 +111,8 @@ def execute_run(configuration: RunConfiguration, directory: Path) -> None:
 
 def check_nothing_else(source: str | None, tables: dict[str, Any]) -> None:
     """Refuse everything that cannot change when a run is resumed."""
-    fields = {
-        **tables["data"],
-        **tables["model"],
-        **tables["training"],
-        "transform": tables["transforms"],
-        "steps": None,
-    }
+    fields = tables["data"] | tables["model"] | tables["training"]
+    fields |= {"transform": tables["transforms"], "steps": None}
     given = [source] if source else [option_of(name) for name, value in fields.items() if value is not None]
     if given:
         raise typer.BadParameter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -25,24 +26,15 @@ from loca.models import (
 
 
 class ErrorBarMeasuring:
-    """Metrics of the error bars of functions, by name, and the coverage of bands of many levels.
-
-    **Arguments:**
-
-    - `model`: the operator.
-    - `level`: of the bands.
-    """
+    """Metrics of the error bars of functions, by name, and the coverage of bands of many levels."""
 
     def __init__(self, model: Uncertain, level: float):
-        self.model, self.level = model, level
-        self.radii = {"pointwise": [model.radius(each) for each in (*RELIABILITY_LEVELS, level)]}
-        try:
-            of_functions = [model.radius(each, simultaneous=True) for each in (*RELIABILITY_LEVELS, level)]
-        except ValueError:  # only calibrated models know them
-            of_functions = []
-        if of_functions:
-            self.radii["simultaneous"] = of_functions
-        self.names = tuple(name for name in OF_ERROR_BARS if name != "contained" or of_functions)
+        self.model = model
+        levels = (*RELIABILITY_LEVELS, level)
+        self.radii = {"pointwise": [model.radius(each) for each in levels]}
+        with contextlib.suppress(ValueError):  # only calibrated models know them
+            self.radii["simultaneous"] = [model.radius(each, simultaneous=True) for each in levels]
+        self.names = tuple(name for name in OF_ERROR_BARS if name != "contained" or "simultaneous" in self.radii)
         self.inside: dict[str, list[Float[np.ndarray, "L N d_s"]]] = {}
 
     def __call__(
@@ -133,7 +125,7 @@ def evaluate(
         if measuring is None or predict is None:
             names = () if bars is None else bars.names
             measuring = Measuring.prepare(samples, metrics, weights, reference is not None, names)
-            check_reference(reference, len(data), truth.shape)
+            _check_reference(reference, len(data), truth.shape)
             predict = Predictor(model, samples.y, size, mesh)
         prediction = np.asarray(predict(samples.u, samples.y), np.float64)
         expected = None
@@ -148,8 +140,8 @@ def evaluate(
         done += count
     return Report(
         outputs=data.outputs,
-        errors=join(found),
-        baseline=join(baseline) if baseline else None,
+        errors=_join(found),
+        baseline=_join(baseline) if baseline else None,
         is_weighted=weights is not None,
         source=data.source if isinstance(data, Records) else "",
         level=level if bars is not None and bars.inside else None,
@@ -189,13 +181,11 @@ def mean_field(data: Samples | Records, batch_size: int = BLOCK) -> Float[np.nda
     return total / count
 
 
-def join(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Blocks of errors, one after the other."""
+def _join(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def check_reference(reference: Reference | None, functions: int, shape: tuple[int, ...]) -> None:
-    """Raise unless the reference has the shape of the data."""
+def _check_reference(reference: Reference | None, functions: int, shape: tuple[int, ...]) -> None:
     fields = (shape[1:], (functions, *shape[1:]))
     if reference is not None and reference.shape not in fields:
         raise ValueError(

@@ -132,16 +132,11 @@ def even_grid(queries: Queries) -> tuple[int, ...] | None:
     """The shape of the grid that shared queries form, if it is evenly spaced along every axis."""
     if not isinstance(queries, Shared):
         return None
-    shape = grid_shape(queries.y)
-    if shape is None:
-        return None
-    points = np.asarray(queries.y, np.float64)
-    for column in points.T:
+    for column in np.asarray(queries.y, np.float64).T:
         steps = np.diff(np.unique(column))
-        # coordinates are rounded to single precision
-        if len(steps) and np.ptp(steps) > 1e-3 * steps.mean():
+        if len(steps) and np.ptp(steps) > 1e-3 * steps.mean():  # coordinates are rounded to single precision
             return None
-    return shape
+    return grid_shape(queries.y)
 
 
 REACH = 1.5
@@ -174,8 +169,7 @@ class Distribution:
     def of(cls, values: Float[np.ndarray, " N"]) -> Distribution:
         """The distribution of the values; quartiles by linear interpolation."""
         finite = np.isfinite(values)
-        known = values[finite]
-        missing = tuple(np.flatnonzero(~finite).tolist())
+        known, missing = values[finite], tuple(np.flatnonzero(~finite).tolist())
         if not known.size:
             return cls(*[math.nan] * 8, outliers=(), missing=missing)
         minimum, lower, median, upper, maximum = np.quantile(known, [0.0, 0.25, 0.5, 0.75, 1.0]).tolist()

@@ -7,7 +7,8 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,31 +24,6 @@ if TYPE_CHECKING:
 WIDTH = 80
 """Columns of a plain table."""
 
-Row = list[str]
-
-
-def stacked(title: str, heads: Row, channels: Sequence[Variable], blocks: list[list[Row]]) -> Table:
-    """One table per channel, one below the other, with columns of equal widths."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text  # brackets in names and units are not markup
-
-    widths = [max(map(len, column)) for column in zip(heads, *(row for block in blocks for row in block), strict=True)]
-    whole = Table.grid()
-    whole.add_row(Text(title, style="italic"))
-    for variable, block in zip(channels, blocks, strict=True):
-        whole.add_row("")
-        name = f"{variable.name} ({variable.unit})" if variable.unit else variable.name
-        whole.add_row(Text(name, style="bold"))
-        table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
-        table.add_column(heads[0])  # on a narrow terminal words wrap, numbers do not
-        for head, width in zip(heads[1:], widths[1:], strict=True):
-            table.add_column(head, min_width=width, justify="right", no_wrap=True)
-        for row in block:
-            table.add_row(*map(Text, row))
-        whole.add_row(table)
-    return whole
-
 
 def short(value: float) -> str:
     """A number with three digits in at most seven characters: 0.0312, 1230, 1.23e-4."""
@@ -58,15 +34,6 @@ def short(value: float) -> str:
         return f"{rounded:.0f}"
     digits, exponent = f"{rounded:.2e}".split("e")
     return f"{digits}e{int(exponent)}"
-
-
-def plain(table: Table) -> str:
-    """A table as plain text."""
-    from rich.console import Console
-
-    with io.StringIO() as text:
-        Console(file=text, width=WIDTH, color_system=None, force_terminal=False).print(table)
-        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 
 FORMAT = 1
@@ -111,17 +78,7 @@ class Report:
         return len(next(iter(self.errors.values())))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Report):
-            return NotImplemented
-        about = (self.outputs, self.is_weighted, self.source, self.level)
-        return (
-            about == (other.outputs, other.is_weighted, other.source, other.level)
-            and are_equal(self.errors, other.errors)
-            and are_equal(self.baseline or {}, other.baseline or {})
-            and are_equal(self.reliability or {}, other.reliability or {})
-        )
-
-    __hash__ = None  # pyright: ignore[reportAssignmentType]
+        return isinstance(other, Report) and self.to_json() == other.to_json()
 
     def of(self, metric: str = "relative_l2", channel: int | str = 0) -> Float[np.ndarray, " N"]:
         """One metric for all functions, in a channel given by number or name."""
@@ -148,14 +105,13 @@ class Report:
 
     def rank_correlation(self, channel: int | str = 0) -> float:
         """Spearman's correlation of σ and RMSE over the functions: 1 if σ orders them as their errors do."""
-        from scipy.stats import rankdata
+        from scipy.stats import ConstantInputWarning, spearmanr
 
         if "rmse" not in self.errors or "std" not in self.errors:
             raise ValueError("this needs `rmse` and `std`; evaluate a model that knows its error with both metrics")
-        ranks = np.stack([rankdata(self.of(name, channel)) for name in ("std", "rmse")])
-        departures = ranks - ranks.mean(axis=1, keepdims=True)
-        size = np.sqrt(np.prod(np.sum(departures**2, axis=1)))
-        return float(np.sum(departures[0] * departures[1]) / size) if size else math.nan
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConstantInputWarning)
+            return float(spearmanr(self.of("std", channel), self.of("rmse", channel)).statistic)
 
     def unit(self, metric: str, channel: int | str = 0) -> str:
         """The unit of a metric; empty for relative errors."""
@@ -179,18 +135,21 @@ class Report:
             "outputs": [variable._asdict() for variable in self.outputs],
             "summary": {
                 metric: {
-                    variable.name: summary(self.distribution(metric, channel))
+                    variable.name: {
+                        name: _to_numbers(np.array(value)) if isinstance(value, float) else list(value)
+                        for name, value in dataclasses.asdict(self.distribution(metric, channel)).items()
+                    }
                     for channel, variable in enumerate(self.outputs)
                 }
                 for metric in self.errors
             },
-            "errors": {metric: to_numbers(values) for metric, values in self.errors.items()},
+            "errors": {metric: _to_numbers(values) for metric, values in self.errors.items()},
             "level": self.level,
-            "rank_correlation": [finite_or_none(self.rank_correlation(c)) for c in range(len(self.outputs))]
+            "rank_correlation": [_to_numbers(np.array(self.rank_correlation(c))) for c in range(len(self.outputs))]
             if "rmse" in self.errors and "std" in self.errors
             else None,
-            "reliability": self.reliability and {name: to_numbers(each) for name, each in self.reliability.items()},
-            "baseline": self.baseline and {metric: to_numbers(values) for metric, values in self.baseline.items()},
+            "reliability": self.reliability and {name: _to_numbers(each) for name, each in self.reliability.items()},
+            "baseline": self.baseline and {metric: _to_numbers(values) for metric, values in self.baseline.items()},
         }
 
     @classmethod
@@ -203,21 +162,18 @@ class Report:
                 "evaluate again, or upgrade with `pip install --upgrade loca-jax`"
             )
         outputs = tuple(Variable(**variable) for variable in content["outputs"])
-        shape = (content["functions"], len(outputs))
 
-        def read(errors: Mapping[str, Any]) -> dict[str, np.ndarray]:
-            return {metric: from_numbers(values, shape) for metric, values in errors.items()}
+        def read(arrays: Mapping[str, Any] | None, functions: int) -> dict[str, np.ndarray]:
+            return {name: _from_numbers(each, (functions, len(outputs))) for name, each in (arrays or {}).items()}
 
-        baseline, reliability = content["baseline"], content.get("reliability")
-        levels = (len(RELIABILITY_LEVELS), len(outputs))
         return cls(
             outputs=outputs,
-            errors=read(content["errors"]),
-            baseline=None if baseline is None else read(baseline),
+            errors=read(content["errors"], content["functions"]),
+            baseline=read(content["baseline"], content["functions"]) or None,
             is_weighted=content["is_weighted"],
             source=content["source"],
             level=content.get("level"),
-            reliability=reliability and {name: from_numbers(each, levels) for name, each in reliability.items()},
+            reliability=read(content.get("reliability"), len(RELIABILITY_LEVELS)) or None,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -234,15 +190,32 @@ class Report:
 
         Bands of the RMSE are indented below it, and the errors of a reference field below those of the model.
         """
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text  # brackets in names and units are not markup
+
         weighted = ", weighted" if self.is_weighted else ""
         source = f" of {self.source}" if self.source else ""
         bands = "" if self.level is None else f", {100 * self.level:g} % bands"
-        title = f"Errors of {len(self)} functions{source}{weighted}{bands}"
-        heads = ["", "mean", "25 %", "median", "75 %", "worst", "outliers"]
-        return stacked(title, heads, self.outputs, [list(self._rows(c)) for c in range(len(self.outputs))])
+        heads = ("", "mean", "25 %", "median", "75 %", "worst", "outliers")
+        blocks = [list(self._rows(c)) for c in range(len(self.outputs))]
+        widths = [max(map(len, each)) for each in zip(heads, *(row for block in blocks for row in block), strict=True)]
+        whole = Table.grid()
+        whole.add_row(Text(f"Errors of {len(self)} functions{source}{weighted}{bands}", style="italic"))
+        for variable, block in zip(self.outputs, blocks, strict=True):
+            whole.add_row("")
+            name = f"{variable.name} ({variable.unit})" if variable.unit else variable.name
+            whole.add_row(Text(name, style="bold"))
+            table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
+            table.add_column(heads[0])  # on a narrow terminal words wrap, numbers do not
+            for head, width in zip(heads[1:], widths[1:], strict=True):
+                table.add_column(head, min_width=width, justify="right", no_wrap=True)
+            for row in block:
+                table.add_row(*map(Text, row))
+            whole.add_row(table)
+        return whole
 
-    def _rows(self, channel: int) -> Iterator[Row]:
-        """The rows of the table of one channel."""
+    def _rows(self, channel: int) -> Iterator[list[str]]:
         for metric in self.errors:
             indent, name = "", MEASURES[metric].title
             if metric in BANDS and "rmse" in self.errors:
@@ -250,40 +223,26 @@ class Report:
             found = self.distribution(metric, channel)
             number = int(self.worst(metric, channel, 1)[0])
             worst = f"{short(float(self.of(metric, channel)[number]))} (#{number})"
-            yield [indent + name, *middle(found), worst, str(len(found.outliers))]
+            yield [indent + name, *_middle(found), worst, str(len(found.outliers))]
             if self.baseline is not None and metric in self.baseline:
                 reference = Distribution.of(self.baseline[metric][:, channel])
-                yield [f"{indent}  reference", *middle(reference), "", ""]
+                yield [f"{indent}  reference", *_middle(reference), "", ""]
         if "rmse" in self.errors and "std" in self.errors:
             yield ["σ rank corr.", short(self.rank_correlation(channel)), "", "", "", "", ""]
 
     def __str__(self) -> str:
-        return plain(self.__rich__())
+        from rich.console import Console
+
+        with io.StringIO() as text:
+            Console(file=text, width=WIDTH, color_system=None, force_terminal=False).print(self)
+            return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 
-def are_equal(a: Errors, b: Errors) -> bool:
-    """Whether two sets of errors are equal; NaN equals NaN."""
-    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name], equal_nan=True) for name in a)
-
-
-def middle(distribution: Distribution) -> Row:
-    """Mean and quartiles."""
-    found = distribution
+def _middle(found: Distribution) -> list[str]:
     return [short(value) for value in (found.mean, found.lower_quartile, found.median, found.upper_quartile)]
 
 
-def summary(distribution: Distribution) -> dict[str, Any]:
-    """A distribution as JSON values."""
-    values = dataclasses.asdict(distribution)
-    return {name: to_numbers(np.array(v)) if isinstance(v, float) else list(v) for name, v in values.items()}
-
-
-def finite_or_none(value: float) -> float | None:
-    """The number, as JSON can hold it."""
-    return value if math.isfinite(value) else None
-
-
-def to_numbers(values: Float[np.ndarray, ...]) -> Any:
+def _to_numbers(values: Float[np.ndarray, ...]) -> Any:
     """An array as nested lists, without loss: null for NaN, strings for infinite numbers."""
 
     def write(value: Any) -> Any:
@@ -294,10 +253,8 @@ def to_numbers(values: Float[np.ndarray, ...]) -> Any:
     return write(values.tolist())
 
 
-def from_numbers(values: Any, shape: tuple[int, ...]) -> Float[np.ndarray, ...]:
-    """The array that `to_numbers` wrote; raises if it has another shape."""
-    # NumPy reads null as NaN and both strings as infinite numbers
-    array = np.asarray(values, np.float64)
+def _from_numbers(values: Any, shape: tuple[int, ...]) -> Float[np.ndarray, ...]:
+    array = np.asarray(values, np.float64)  # which reads null as NaN, and both strings as infinite numbers
     if array.shape != shape:
         raise ValueError(f"expected numbers of shape {shape} in a report, found {array.shape}; the file was changed")
     return array

@@ -19,7 +19,7 @@ import pydantic
 from loca.durable import sync, write_atomically
 from loca.exporting.formats import read_metadata, run_onnx, run_stablehlo, with_metadata
 from loca.exporting.program import Port
-from loca.saving import ModelFileError, Strict, first_problem, parse, read_arrays, write_arrays
+from loca.saving import Channel, ModelFileError, Strict, first_problem, parse, read_arrays, write_arrays
 from loca.typing import Numbers
 
 FORMAT = 1
@@ -30,21 +30,6 @@ SUFFIXES = (".stablehlo", ".onnx")
 
 PROGRAM, PROBE, EXPECTED = "program", "probe.", "expected."
 """The array with a program in StableHLO, and the beginnings of the names of probe inputs and expected outputs."""
-
-
-class Named(Strict):
-    """A variable or a coordinate."""
-
-    name: str
-    unit: str
-
-
-class Array(Strict):
-    """An input or output of the program; axes with a free size have letters."""
-
-    name: str
-    shape: list[int | str]
-    dtype: str
 
 
 class Space(Strict):
@@ -88,12 +73,12 @@ class About(Strict):
     export: Literal[1]
     kind: Literal["stablehlo", "onnx"]
     versions: dict[str, str]
-    inputs: list[Array]
-    outputs: list[Array]
-    input_variables: list[Named]
-    output_variables: list[Named]
-    sensor_coordinates: list[list[Named]]
-    query_coordinates: list[Named]
+    inputs: list[Port]
+    outputs: list[Port]
+    input_variables: list[Channel]
+    output_variables: list[Channel]
+    sensor_coordinates: list[list[Channel]]
+    query_coordinates: list[Channel]
     domain: Space
     normalization: dict[str, list[float]]
     transforms: dict[str, str]
@@ -124,14 +109,14 @@ class Artifact:
     size: int = 0
 
     @property
-    def inputs(self) -> tuple[Port, ...]:
+    def inputs(self) -> list[Port]:
         """The arrays that the program takes."""
-        return tuple(Port(each.name, tuple(each.shape), each.dtype) for each in self.about.inputs)
+        return self.about.inputs
 
     @property
-    def outputs(self) -> tuple[Port, ...]:
+    def outputs(self) -> list[Port]:
         """The arrays that the program returns."""
-        return tuple(Port(each.name, tuple(each.shape), each.dtype) for each in self.about.outputs)
+        return self.about.outputs
 
     @property
     def probe(self) -> dict[str, np.ndarray]:
@@ -157,13 +142,20 @@ class Artifact:
         if path.exists():
             raise FileExistsError(f"{path} already exists; choose another name, or delete it first")
         document = self.about.model_dump_json()
-        read_about(document)  # what cannot be read is not written
+        _read_about(document)  # what cannot be read is not written
         if self.about.kind == "stablehlo":
             program = {PROGRAM: np.frombuffer(self.program, np.uint8)}
             write_arrays(path, document, {**self.arrays, **program})
             return
-        metadata = {"loca": document, "arrays": json.dumps({name: as_text(a) for name, a in self.arrays.items()})}
-        contents = with_metadata(self.program, metadata)
+        arrays = {
+            name: {
+                "dtype": str(array.dtype),
+                "shape": array.shape,
+                "data": base64.b64encode(array.tobytes()).decode(),
+            }
+            for name, array in self.arrays.items()
+        }
+        contents = with_metadata(self.program, {"loca": document, "arrays": json.dumps(arrays)})
         write_atomically(path, lambda file: file.write(contents))
         sync(path.parent)
 
@@ -175,32 +167,32 @@ def read_artifact(path: Path) -> Artifact:
     """
     try:
         if path.suffix == ".onnx":
-            return read_onnx(path.read_bytes())
+            return _read_onnx(path.read_bytes())
         contents = read_arrays(path)
-        about, arrays = read_about(contents.document), dict(contents.arrays)
-        check_arrays(about, arrays)
+        about, arrays = _read_about(contents.document), dict(contents.arrays)
+        _check_arrays(about, arrays)
         program = arrays.pop(PROGRAM).tobytes()
         return Artifact(about, program, arrays, contents.digest, contents.size)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
 
 
-def read_onnx(contents: bytes) -> Artifact:
-    """An artifact from the bytes of an ONNX file."""
+def _read_onnx(contents: bytes) -> Artifact:
     metadata, digest = read_metadata(contents)
-    about, stored = read_about(metadata.get("loca", "{}")), parse(metadata.get("arrays", "{}"))
+    about, stored = _read_about(metadata.get("loca", "{}")), parse(metadata.get("arrays", "{}"))
     try:
-        arrays = {name: as_array(described) for name, described in stored.items()}
+        arrays = {
+            name: np.frombuffer(base64.b64decode(each["data"], validate=True), each["dtype"]).reshape(each["shape"])
+            for name, each in stored.items()
+        }
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ModelFileError("the arrays in the metadata are not valid; export the file again") from error
-    check_arrays(about, arrays)
+    _check_arrays(about, arrays)
     return Artifact(about, contents, arrays, digest, len(contents))
 
 
-def read_about(text: str) -> About:
-    """The document of an exported file, from JSON of any origin."""
-    parsed = parse(text)
-    match parsed:
+def _read_about(text: str) -> About:
+    match parse(text):
         case {"export": int(found)} if found == FORMAT:
             pass
         case {"export": int(found)}:
@@ -216,21 +208,8 @@ def read_about(text: str) -> About:
         raise ModelFileError(first_problem(error)) from None
 
 
-def check_arrays(about: About, arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise unless all arrays exist that a document promises."""
+def _check_arrays(about: About, arrays: Mapping[str, np.ndarray]) -> None:
     promised = [PROBE + each.name for each in about.inputs] + [EXPECTED + each.name for each in about.outputs]
     promised += [PROGRAM] if about.kind == "stablehlo" else []
     if missing := [name for name in promised if name not in arrays]:
         raise ModelFileError(f"the file has no array {missing[0]}; export the model again")
-
-
-def as_text(array: np.ndarray) -> dict[str, Any]:
-    """An array for JSON."""
-    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
-    return {"dtype": str(array.dtype), "shape": list(array.shape), "data": data}
-
-
-def as_array(described: Any) -> np.ndarray:
-    """The array that JSON describes."""
-    values = np.frombuffer(base64.b64decode(described["data"], validate=True), np.dtype(described["dtype"]))
-    return values.reshape(described["shape"])

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from loca.data import Chain, Identity, Transform, Variable
-from loca.exporting.artifact import EXPECTED, FORMAT, PROBE, SUFFIXES, About, Array, Artifact, Model, Named, Space
+from loca.data import Chain, Identity, Transform
+from loca.exporting.artifact import EXPECTED, FORMAT, PROBE, SUFFIXES, About, Artifact, Model, Space
 from loca.exporting.formats import PLATFORMS, convert, run_stablehlo, to_stablehlo
-from loca.exporting.program import Port, Program, input_of
+from loca.exporting.program import Program, input_of
 from loca.models import LEVEL, Operator, knows_sensors
 from loca.parameters import count
-from loca.saving import Classes, Header
+from loca.saving import Channel, Classes, Header
 from loca.typing import Measurements, MultiInput, Numbers
 
 TOLERANCE = 1e-5
@@ -84,11 +84,15 @@ def export(
             f"{worst.relative:.1e} of its largest value, more than {TOLERANCE:g}; this is an error of the "
             "conversion, please report it"
         )
-    kind = "onnx" if path.suffix == ".onnx" else "stablehlo"
-    about = describe_program(program, kind, versions, platforms, gradients, header)
+    about = _describe(program, path.suffix[1:], versions, platforms, gradients, header)
     arrays = {PROBE + name: values for name, values in probe.items()}
     arrays |= {EXPECTED + name: values for name, values in expected.items()}
-    artifact = Artifact(about, contents, arrays | locations(program))
+    for i, part in enumerate(program.signature.parts, start=1):
+        if part.x is not None:
+            arrays[f"sensors{i}" if program.signature.fields else "sensors"] = np.asarray(part.x)
+    if program.y is not None:
+        arrays["queries"] = np.asarray(program.y)
+    artifact = Artifact(about, contents, arrays)
     artifact.write(path)
     return artifact
 
@@ -133,7 +137,7 @@ def differences(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarr
     return tuple(listed)
 
 
-def describe_program(
+def _describe(
     program: Program,
     kind: str,
     versions: Mapping[str, str],
@@ -141,7 +145,6 @@ def describe_program(
     gradients: bool,
     header: Header | None,
 ) -> About:
-    """The facts about a program that its file states."""
     operator, signature = program.operator, program.signature
     normalization, domain = operator.normalization, signature.domain
     scales = {
@@ -157,15 +160,15 @@ def describe_program(
             "export": FORMAT,
             "kind": kind,
             "versions": dict(versions),
-            "inputs": list(map(described, program.inputs)),
-            "outputs": list(map(described, program.outputs)),
-            "input_variables": named(operator.inputs),
-            "output_variables": named(operator.outputs),
-            "sensor_coordinates": [named(part.coordinates) for part in signature.parts],
-            "query_coordinates": named(signature.query_coordinates),
+            "inputs": program.inputs,
+            "outputs": program.outputs,
+            "input_variables": Channel.of(operator.inputs),
+            "output_variables": Channel.of(operator.outputs),
+            "sensor_coordinates": [Channel.of(part.coordinates) for part in signature.parts],
+            "query_coordinates": Channel.of(signature.query_coordinates),
             "domain": Space(description=str(domain), bounds=list(domain.bounds), periods=list(domain.periods)),
             "normalization": scales,
-            "transforms": {v.name: transform_name(t) for v, t in transforms if not isinstance(t, Identity)},
+            "transforms": {v.name: _transform_name(t) for v, t in transforms if not isinstance(t, Identity)},
             "level": program.level,
             "gradients": gradients,
             "platforms": list(platforms),
@@ -180,24 +183,5 @@ def describe_program(
     )
 
 
-def described(port: Port) -> Array:
-    """An array of a program for its document."""
-    return Array(name=port.name, shape=list(port.shape), dtype=port.dtype)
-
-
-def named(variables: tuple[Variable, ...]) -> list[Named]:
-    """Variables for the document of a program."""
-    return [Named(name=variable.name, unit=variable.unit) for variable in variables]
-
-
-def transform_name(transform: Transform) -> str:
-    """The name of a transform, or those of the parts of a chain."""
-    return "+".join(map(transform_name, transform.parts)) if isinstance(transform, Chain) else transform.name
-
-
-def locations(program: Program) -> dict[str, np.ndarray]:
-    """Where the sensors are, and the queries if they are fixed; sensors of several fields are numbered."""
-    parts = program.signature.parts
-    numbers = [str(i) for i in range(1, len(parts) + 1)] if program.signature.fields else [""]
-    found = {f"sensors{i}": np.asarray(part.x) for i, part in zip(numbers, parts, strict=True) if part.x is not None}
-    return found if program.y is None else found | {"queries": np.asarray(program.y)}
+def _transform_name(transform: Transform) -> str:
+    return "+".join(map(_transform_name, transform.parts)) if isinstance(transform, Chain) else transform.name

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -28,7 +28,7 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 def to_stablehlo(program: Program, *, gradients: bool) -> bytes:
     """A program in the serialized form of `jax.export`."""
-    check_flatbuffers()
+    _check_flatbuffers()
     function = jax.jit(program.function(in_chunks=not gradients))
     exported = export.export(function, platforms=PLATFORMS)(*program.specifications())
     return bytes(exported.serialize(vjp_order=1 if gradients else 0))
@@ -36,13 +36,12 @@ def to_stablehlo(program: Program, *, gradients: bool) -> bytes:
 
 def run_stablehlo(program: bytes, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
     """The outputs of a serialized program."""
-    check_flatbuffers()
+    _check_flatbuffers()
     outputs: Any = export.deserialize(bytearray(program)).call(*inputs)
     return {name: np.asarray(values) for name, values in outputs.items()}
 
 
-def check_flatbuffers() -> None:
-    """Raise unless the package that `jax.export` reads and writes files with is installed."""
+def _check_flatbuffers() -> None:
     if importlib.util.find_spec("flatbuffers") is None:
         raise ImportError("exported programs need flatbuffers; install it with `pip install loca-jax[export]`")
 
@@ -74,16 +73,12 @@ print(json.dumps(found))
 """Prints the versions of an environment, which is quicker than importing them."""
 
 
-class Converted(NamedTuple):
-    """An ONNX model, what ONNX Runtime computes with it for the probe inputs, and the versions that were used."""
-
-    model: bytes
-    outputs: dict[str, np.ndarray]
-    versions: dict[str, str]
-
-
-def convert(program: Program, probe: Mapping[str, np.ndarray], classes: Classes = ()) -> Converted:
+def convert(
+    program: Program, probe: Mapping[str, np.ndarray], classes: Classes = ()
+) -> tuple[bytes, dict[str, np.ndarray], dict[str, str]]:
     """Convert a program to ONNX in another process, whose environment has jax2onnx.
+
+    Return the ONNX model, what ONNX Runtime computes with it for the probe inputs, and the versions that were used.
 
     **Arguments:**
 
@@ -91,7 +86,7 @@ def convert(program: Program, probe: Mapping[str, np.ndarray], classes: Classes 
     - `probe`: inputs to run the model on.
     - `classes`: your own classes and activations that the model is made of; the other process imports them.
     """
-    python, versions = environment()
+    python, versions = _environment()
     names = [f"{each.__module__}:{each.__qualname__}" for each in classes]  # pyright: ignore[reportAttributeAccessIssue]
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -104,10 +99,10 @@ def convert(program: Program, probe: Mapping[str, np.ndarray], classes: Classes 
         np.savez(folder / "probe.npz", **probe)  # pyright: ignore[reportArgumentType]
         run(python, "from loca.exporting.onnx_worker import main; main()", place)
         with np.load(folder / "outputs.npz") as outputs:
-            return Converted((folder / "model.onnx").read_bytes(), dict(outputs), versions)
+            return (folder / "model.onnx").read_bytes(), dict(outputs), versions
 
 
-def environment() -> tuple[str, dict[str, str]]:
+def _environment() -> tuple[str, dict[str, str]]:
     """The interpreter of the environment with jax2onnx, and the versions there; raise with instructions if none."""
     recipe = RECIPE.format(loca=version("loca-jax"), jax=version("jax"), jax2onnx=JAX2ONNX, variable=VARIABLE)
     python = os.environ.get(VARIABLE)
@@ -168,8 +163,7 @@ KEY, VALUE, PAIR = (1 << 3) | 2, (2 << 3) | 2, (14 << 3) | 2
 
 def with_metadata(model: bytes, pairs: Mapping[str, str]) -> bytes:
     """An ONNX file with metadata and, as the last 64 bytes, its digest."""
-    contents = b"".join([model, *(encoded(PAIR, pair(name, text)) for name, text in pairs.items())])
-    contents += ENDING
+    contents = b"".join([model, *(_pair(name, text) for name, text in pairs.items()), ENDING])
     return contents + hashlib.sha256(contents + NO_DIGEST).hexdigest().encode()
 
 
@@ -181,32 +175,26 @@ def read_metadata(contents: bytes) -> tuple[dict[str, str], str]:
     if contents[-64:] != digest.encode():
         raise ModelFileError("the file does not match its SHA-256: it is damaged or was altered; export it again")
     try:
-        pairs = [dict(fields(message)) for tag, message in fields(contents) if tag == PAIR]
+        pairs = [dict(_fields(message)) for tag, message in _fields(contents) if tag == PAIR]
         return {each[KEY].decode(): each[VALUE].decode() for each in pairs}, digest
     except (IndexError, KeyError, UnicodeDecodeError) as error:
         raise ModelFileError("this is not a valid protocol buffer; export the file again") from error
 
 
-def pair(name: str, text: str) -> bytes:
-    """A pair of texts as a message."""
-    return encoded(KEY, name.encode()) + encoded(VALUE, text.encode())
+def _pair(name: str, text: str) -> bytes:
+    return _encoded(PAIR, _encoded(KEY, name.encode()) + _encoded(VALUE, text.encode()))
 
 
-def encoded(tag: int, contents: bytes) -> bytes:
-    """A field that begins with its length."""
-    return bytes([tag]) + varint(len(contents)) + contents
+def _encoded(tag: int, contents: bytes) -> bytes:
+    """A field that begins with its length: in groups of seven bits, the lowest first, the last without highest bit."""
+    groups, size = [tag], len(contents)
+    while size > 0x7F:
+        groups.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([*groups, size]) + contents
 
 
-def varint(number: int) -> bytes:
-    """A number in groups of seven bits, the lowest first; all bytes but the last have their highest bit set."""
-    groups = []
-    while number > 0x7F:
-        groups.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*groups, number])
-
-
-def fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
     """Tags and contents of the fields of a message that begin with their length; numbers are skipped."""
     place = 0
 
@@ -228,5 +216,5 @@ def fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 NO_DIGEST = b"0" * 64
-ENDING = encoded(PAIR, pair("sha256", NO_DIGEST.decode()))[:-64]
+ENDING = _pair("sha256", NO_DIGEST.decode())[:-64]
 """The bytes before the digest of a file."""

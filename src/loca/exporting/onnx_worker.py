@@ -8,9 +8,9 @@ and the inputs of the probe to the folder, and reads model.onnx and outputs.npz 
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
+import pkgutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     request = json.loads((folder / "request.json").read_text())
     sys.path.insert(0, str(Path.cwd()))
-    operator = load(folder / "operator.safetensors", classes=[imported(name) for name in request["classes"]])
+    operator = load(folder / "operator.safetensors", classes=list(map(pkgutil.resolve_name, request["classes"])))
     y = np.load(folder / "queries.npy") if (folder / "queries.npy").exists() else None
     with np.load(folder / "example.npz") as example:
         program = Program.of(operator, y, request["level"] or LEVEL, input_of(example))
@@ -40,12 +40,6 @@ def main() -> None:
     (folder / "model.onnx").write_bytes(model)
     with np.load(folder / "probe.npz") as probe:
         np.savez(folder / "outputs.npz", **run_onnx(model, dict(probe)))  # pyright: ignore[reportArgumentType]
-
-
-def imported(name: str) -> Any:
-    """A class or a function given as MODULE:NAME."""
-    module, _, path = name.partition(":")
-    return getattr(importlib.import_module(module), path)
 
 
 def to_onnx(program: Program) -> bytes:
@@ -74,7 +68,7 @@ def to_onnx(program: Program) -> bytes:
 
 def register_custom_vmap() -> None:
     """Teach jax2onnx a primitive that it does not know: a function with its own rule for `jax.vmap`, as scattering."""
-    # Private names, which only this version of jax2onnx is known to have: `environment` in formats.py accepts no other.
+    # Private names, which only the version of jax2onnx is known to have that `_environment` in formats.py accepts.
     from jax2onnx.plugins.jax.lax._control_flow_utils import lower_jaxpr_eqns  # pyright: ignore[reportMissingImports]
     from jax2onnx.plugins.plugin_system import (  # pyright: ignore[reportMissingImports]
         PrimitiveLeafPlugin,

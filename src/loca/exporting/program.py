@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +32,7 @@ from loca.models import (
     predict,
     predict_error_bars,
 )
+from loca.saving import Strict
 from loca.typing import Input, Measurements, MultiInput, Numbers, PyTree
 from loca.uncertainty import Calibrated
 
@@ -46,7 +46,7 @@ PROBES, PROBE_QUERIES, PROBE_SENSORS = 3, 5, 40
 """Functions, queries, and sensors of functions with their own, on which a program is compared with its model."""
 
 
-class Port(NamedTuple):
+class Port(Strict):
     """An array that a program takes or returns.
 
     **Arguments:**
@@ -120,12 +120,13 @@ class Program:
         return cls(operator, example, y, level)
 
     @property
-    def inputs(self) -> tuple[Port, ...]:
+    def inputs(self) -> list[Port]:
         """The arrays that the program takes, in their order."""
-        ports = [Port(name, ("N", *shape), str(array.dtype)) for name, array, shape in named_arrays(self.example)]
+        arrays = named_arrays(self.example)
+        ports = [Port(name=name, shape=("N", *shape), dtype=str(array.dtype)) for name, array, shape in arrays]
         if self.y is None:
-            ports.append(Port("y", ("P", self.signature.domain.dimension), ports[0].dtype))
-        return tuple(ports)
+            ports.append(Port(name="y", shape=("P", self.signature.domain.dimension), dtype=ports[0].dtype))
+        return ports
 
     @property
     def signature(self) -> Signature:
@@ -134,15 +135,15 @@ class Program:
         return self.operator.signature
 
     @property
-    def outputs(self) -> tuple[Port, ...]:
+    def outputs(self) -> list[Port]:
         """The arrays that the program returns."""
         count = "P" if self.y is None else len(self.y)
         shape, dtype = ("N", count, len(self.operator.outputs)), self.inputs[0].dtype
         names = ErrorBars._fields[: 1 if self.level is None else None]
-        ports = [Port(name, shape, dtype) for name in names]
+        ports = [Port(name=name, shape=shape, dtype=dtype) for name in names]
         if isinstance(self.operator, Calibrated):
-            ports.append(Port("in_distribution", ("N",), dtype))
-        return tuple(ports)
+            ports.append(Port(name="in_distribution", shape=("N",), dtype=dtype))
+        return ports
 
     def specifications(self) -> tuple[jax.ShapeDtypeStruct, ...]:
         """Shapes and dtypes of the inputs for tracing."""

@@ -16,7 +16,7 @@ from loca.data import Variable, write_vtu
 from loca.domains import Domain
 from loca.durable import sync, sync_tree, write_atomically
 from loca.models import canonical_name
-from loca.prediction.queries import QueryGrid, QueryPoints, names_and_attributes
+from loca.prediction.queries import QueryGrid, QueryPoints
 
 if TYPE_CHECKING:
     import pandas
@@ -42,19 +42,18 @@ def write_dataset(found: xarray.Dataset, path: str | os.PathLike[str], domain: D
     if path.suffix == ".nc":
         write_atomically(path, lambda file: found.to_netcdf(file.name, engine="h5netcdf"))
     elif path.suffix == ".zarr":
-        write_zarr(found, path)
+        _write_zarr(found, path)
     elif path.suffix == ".vtu":
         if domain is None:
             raise ValueError(f"{path.name} needs the cells of the mesh; pass `domain`, such as `model.domain`")
-        write_vtu(found, path, domain, sample_dimension(found))
+        write_vtu(found, path, domain, _sample_dimension(found))
     else:
-        table = as_table(found)
+        table = _as_table(found)
         write = table.to_csv if path.suffix == ".csv" else table.to_parquet
         write_atomically(path, lambda file: write(file, index=False))
 
 
-def write_zarr(found: xarray.Dataset, path: Path) -> None:
-    """Write a Zarr group, which gets its name when it is on the disk."""
+def _write_zarr(found: xarray.Dataset, path: Path) -> None:
     if path.exists():
         raise FileExistsError(f"{path} already exists; choose another name, or delete it first")
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as place:
@@ -83,11 +82,11 @@ def check_suffix(path: Path, accepted: Sequence[str] = SUFFIXES) -> None:
         raise ValueError("Parquet files need pyarrow; install it with `pip install loca-jax[parquet]`, or write .csv")
 
 
-def as_table(found: xarray.Dataset) -> pandas.DataFrame:
+def _as_table(found: xarray.Dataset) -> pandas.DataFrame:
     """One row per function and query: the function, the coordinates, then the outputs."""
     dims = list(found.sizes)
     outputs = [str(name) for name in found.data_vars]
-    sample = sample_dimension(found)
+    sample = _sample_dimension(found)
     order = [sample, *[str(dim) for dim in dims if dim != sample]]
     table = found.to_dataframe(dim_order=order).reset_index()
     located = {str(dim) for name, c in found.coords.items() for dim in c.dims if name not in dims}
@@ -98,8 +97,8 @@ def as_table(found: xarray.Dataset) -> pandas.DataFrame:
     return table.dropna(subset=functions, how="all")  # where the data has no locations
 
 
-def sample_dimension(found: xarray.Dataset) -> str:
-    """The dimension that numbers the functions of a prediction: the first one of the first output."""
+def _sample_dimension(found: xarray.Dataset) -> str:
+    """The first dimension of the first output."""
     return str(next(iter(found.data_vars.values())).dims[0] if found.data_vars else next(iter(found.sizes)))
 
 
@@ -114,7 +113,8 @@ def read_points(path: str | os.PathLike[str], coordinates: Sequence[Variable]) -
     - `coordinates`: names and units of the coordinates, such as `model.signature.query_coordinates`.
     """
     columns = read_columns(path)
-    names, attributes = names_and_attributes(coordinates)
+    coordinates = tuple(coordinates)
+    names = [each.name for each in coordinates]
     found = {canonical_name(name): column for name, column in columns.items()}
     missing = [name for name in names if canonical_name(name) not in found]
     if missing:
@@ -126,11 +126,11 @@ def read_points(path: str | os.PathLike[str], coordinates: Sequence[Variable]) -
             row = int(np.flatnonzero(~np.isfinite(column))[0]) + 1
             raise ValueError(f"{path} has missing coordinates: {name} in row {row}")
     if len(set(dims)) == len(dims) > 1 and all(map(len, values)):
-        return QueryGrid(names, values, attributes)
+        return QueryGrid(coordinates, values)
     if len({len(column) for column in values}) > 1 or not len(values[0]):
         sizes = ", ".join(f"{name}: {len(column)}" for name, column in zip(names, values, strict=True))
         raise ValueError(f"{path} must have one or more values of every coordinate, equally many; found {sizes}")
-    return QueryPoints(names, np.stack(values, axis=-1), attributes)
+    return QueryPoints(coordinates, np.stack(values, axis=-1))
 
 
 def read_columns(path: str | os.PathLike[str]) -> dict[str, tuple[str, np.ndarray]]:

@@ -82,7 +82,7 @@ class Labels:
         dims = tuple(dim for dim in named if dim != self.sample)
         first = outputs[0].variable.isel({self.sample: 0})
         placed = first.set_dims({dim: self.example.sizes[dim] for dim in dims}).transpose(*dims).to_numpy()
-        return QueryPoints((), y, (), dims, np.nan_to_num(placed, nan=-1.0).astype(np.int64))
+        return QueryPoints((), y, dims, np.nan_to_num(placed, nan=-1.0).astype(np.int64))
 
     def moving(self) -> tuple[str, ...]:
         """Coordinates that differ between functions, such as the locations of moving stations."""

@@ -67,7 +67,7 @@ def predict_to(
     import xarray
 
     tiles, provenance = prepare(model, data, queries, regrid, level)
-    request = {"provenance": provenance, **tiles.description()}
+    request = {"provenance": provenance, **{name: array._asdict() for name, array in tiles.arrays.items()}}
 
     def build(work: Resumable) -> Path:
         group = work.directory / "data"

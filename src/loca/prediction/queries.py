@@ -30,16 +30,14 @@ class QueryGrid:
 
     **Arguments:**
 
-    - `dims`: names of the coordinates.
+    - `coordinates`: their names and units.
     - `axes`: their values.
-    - `attributes`: metadata of each coordinate, such as its unit.
     - `domain`: Y; predictions at grid points outside of it are NaN.
     - `known`: which grid points have predictions; the others are NaN, such as land in a grid of the sea.
     """
 
-    dims: tuple[str, ...]
+    coordinates: tuple[Variable, ...]
     axes: tuple[Float[np.ndarray, " _"], ...]
-    attributes: tuple[dict[str, str], ...]
     domain: Domain | None = None
     known: Bool[np.ndarray, "*shape"] | None = None
 
@@ -60,8 +58,12 @@ class QueryGrid:
             )
         ranges = zip(domain.bounds, domain.periods, counts, strict=True)
         axes = tuple(np.linspace(*bounds, count, endpoint=period is None) for bounds, period, count in ranges)
-        names, attributes = names_and_attributes(coordinates or coordinates_of(domain))
-        return cls(names, axes, attributes, domain)
+        return cls(tuple(coordinates or coordinates_of(domain)), axes, domain)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of the coordinates, along which predictions are arranged."""
+        return tuple(each.name for each in self.coordinates)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -85,10 +87,9 @@ class QueryGrid:
             found = found & self.domain.contains(self.points(tile), TOLERANCE)
         return None if found.all() else found
 
-    def coordinates(self) -> dict[str, Any]:
+    def located(self) -> dict[str, Any]:
         """The axes as coordinates of an xarray data set."""
-        named = zip(self.dims, self.axes, self.attributes, strict=True)
-        return {name: (name, axis, attributes) for name, axis, attributes in named}
+        return {c.name: (c.name, axis, c.attributes) for c, axis in zip(self.coordinates, self.axes, strict=True)}
 
     def corners(self) -> Float[np.ndarray, "_ d_y"]:
         """The outermost locations, without those outside of the domain."""
@@ -107,16 +108,14 @@ class QueryPoints:
 
     **Arguments:**
 
-    - `names`: names of the coordinates.
+    - `coordinates`: their names and units.
     - `y`: the locations.
-    - `attributes`: metadata of each coordinate, such as its unit.
     - `dims`, `numbers`: the dimensions along which predictions are arranged, and which location is where, with −1 where
       there is none; by default one after the other.
     """
 
-    names: tuple[str, ...]
+    coordinates: tuple[Variable, ...]
     y: Float[np.ndarray, "P d_y"]
-    attributes: tuple[dict[str, str], ...]
     dims: tuple[str, ...] = ("query",)
     numbers: Int[np.ndarray, "*shape"] | None = None
 
@@ -141,10 +140,9 @@ class QueryPoints:
             return None
         return found
 
-    def coordinates(self) -> dict[str, Any]:
+    def located(self) -> dict[str, Any]:
         """The locations as coordinates of an xarray data set."""
-        named = zip(self.names, self.y.T, self.attributes, strict=True)
-        return {name: (self.dims, values, attributes) for name, values, attributes in named}
+        return {c.name: (self.dims, values, c.attributes) for c, values in zip(self.coordinates, self.y.T, strict=True)}
 
     def corners(self) -> Float[np.ndarray, "_ d_y"]:
         """All locations."""
@@ -168,10 +166,9 @@ def own_queries(model: Operator) -> QueryGrid | QueryPoints:
 
 def arranged(y: Float[np.ndarray, "P d_y"], coordinates: Sequence[Variable], domain: Domain) -> QueryGrid | QueryPoints:
     """Queries as a grid if they are the points of one, or of one with holes, but no mesh; otherwise as points."""
-    names, attributes = names_and_attributes(coordinates)
-    axes = grid_axes(y)
+    coordinates, axes = tuple(coordinates), grid_axes(y)
     if axes is not None:
-        return QueryGrid(names, axes, attributes)
+        return QueryGrid(coordinates, axes)
     values, places = zip(*(np.unique(column, return_inverse=True) for column in y.T), strict=True)
     shape = tuple(map(len, values))
     if len(shape) > 1 and math.prod(shape) <= SPARSE * len(y) and not domain.is_meshed:
@@ -181,15 +178,10 @@ def arranged(y: Float[np.ndarray, "P d_y"], coordinates: Sequence[Variable], dom
         turned = tuple(slice(None, None, -1 if fall else 1) for fall in falls)
         if known.sum() == len(y):  # no location occurs twice
             axes = tuple(axis[along] for axis, along in zip(values, turned, strict=True))
-            return QueryGrid(names, axes, attributes, known=known[turned])
-    return QueryPoints(names, y, attributes)
+            return QueryGrid(coordinates, axes, known=known[turned])
+    return QueryPoints(coordinates, y)
 
 
 def coordinates_of(domain: Domain) -> tuple[Variable, ...]:
     """Names and units of the coordinates of a domain."""
     return tuple(map(Variable, domain.coordinate_names, domain.coordinate_units))
-
-
-def names_and_attributes(coordinates: Sequence[Variable]) -> tuple[tuple[str, ...], tuple[dict[str, str], ...]]:
-    """The names of coordinates and their metadata in files."""
-    return tuple(each.name for each in coordinates), tuple(each.attributes for each in coordinates)

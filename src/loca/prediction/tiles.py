@@ -7,7 +7,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -56,16 +56,12 @@ class Tiles(abc.ABC):
     def coordinates(self) -> xarray.Dataset:
         """The coordinates that are not written in tiles."""
 
-    def description(self) -> dict[str, Any]:
-        """The arrays of the prediction as JSON values."""
-        return {name: array._asdict() for name, array in self.arrays.items()}
-
 
 P_VALUE = "in_distribution"
 """The array with the p-values of input functions."""
 
 
-def p_values(model: Operator, sample: str, count: int, rows: int) -> dict[str, StoredArray]:
+def _p_values(model: Operator, sample: str, count: int, rows: int) -> dict[str, StoredArray]:
     """How familiar every input function is to a calibrated model, as an array in tiles of some functions."""
     if not isinstance(model, Calibrated):
         return {}
@@ -82,9 +78,7 @@ class SharedQueryTiles(Tiles):
 
     **Arguments:**
 
-    - `model`, `data`: the operator and its input functions.
     - `first`: the first function.
-    - `labels`: the arrangement of the data.
     - `queries`: a grid or points; by default the queries of the data.
     - `level`: of bands, for a model that knows its error.
     """
@@ -101,21 +95,21 @@ class SharedQueryTiles(Tiles):
         self.model, self.data, self.count, self.labels = model, data, len(data), labels
         self.num_queries, self.is_chosen = first.y.count, queries is not None
         self.queries = labels.queries(np.asarray(first.y.points)) if queries is None else queries
-        check_nodes(model, self.queries.count)
+        _check_nodes(model, self.queries.count)
         shape = self.queries.shape
         all_queries = tuple(slice(0, 1 if model.is_pointwise else n) for n in shape)
         y = np.asarray(first.y.points) if queries is None else queries.points(all_queries)
         self.predictor = TilePredictor(model, jnp.asarray(y), level)
-        each_function = bytes_after(self.predictor.of_functions, first.u)
-        each_query = bytes_after(self.predictor.of_queries, jnp.asarray(y[:1]))
-        self.sides = tile_sides(shape, within(HALF_BYTES // each_query, 1, MOST_QUERIES))
+        each_function = _bytes_after(self.predictor.of_functions, first.u)
+        each_query = _bytes_after(self.predictor.of_queries, jnp.asarray(y[:1]))
+        self.sides = _tile_sides(shape, _within(HALF_BYTES // each_query, 1, MOST_QUERIES))
         size = 4 * len(data.outputs) * math.prod(self.sides) * (1 if level is None else len(ERROR_BARS))
-        rows = within(min(TILE_BYTES // size, HALF_BYTES // each_function), 1, self.count)
-        self.rows = tile_sides((self.count,), rows)[0]
+        rows = _within(min(TILE_BYTES // size, HALF_BYTES // each_function), 1, self.count)
+        self.rows = _tile_sides((self.count,), rows)[0]
         self.group = self.rows * max(1, HALF_BYTES // (each_function * self.rows))
-        self.block = max(1, TILE_BYTES // bytes_of(first))
+        self.block = max(1, TILE_BYTES // _bytes_of(first))
         outputs = with_error_bars({each.name: self.stored(each.name) for each in data.outputs}, level)
-        self.arrays = {**outputs, **p_values(model, labels.sample, self.count, self.rows)}
+        self.arrays = {**outputs, **_p_values(model, labels.sample, self.count, self.rows)}
 
     def stored(self, name: str) -> StoredArray:
         """An output as it is stored, with the data's order of dimensions."""
@@ -134,7 +128,7 @@ class SharedQueryTiles(Tiles):
     def __iter__(self) -> Iterator[tuple[str, Callable[[], TileValues]]]:
         for group in pieces(range(self.count), self.group):
             of_functions = functools.cache(functools.partial(self.of_functions, group))
-            for number, place in enumerate(tiles_of(self.queries.shape, self.sides)):
+            for number, place in enumerate(_tiles_of(self.queries.shape, self.sides)):
                 of_queries = functools.cache(functools.partial(self.of_queries, place))
                 for rows in pieces(group, self.rows):
                     region = (slice(rows.start, rows.stop), *place)
@@ -176,21 +170,21 @@ class SharedQueryTiles(Tiles):
         present = self.queries.present(region[1:])
         if present is not None:
             s = np.where(present[None, :, None], s, np.float32(np.nan))
-        values = s.reshape(*extent(region), s.shape[-1])
+        values = s.reshape(*_extent(region), s.shape[-1])
         own = (self.labels.sample, *self.queries.dims)
         parts = {}
         for i, (name, array) in enumerate(list(self.arrays.items())[: values.shape[-1]]):
             order = [own.index(dim) for dim in array.dims]
             single = [axis for axis in range(len(own)) if axis not in order]  # dimensions that only other outputs have
             place = tuple(region[axis] for axis in order)
-            parts[name] = place, values[..., i].transpose(*order, *single).reshape(extent(place))
+            parts[name] = place, values[..., i].transpose(*order, *single).reshape(_extent(place))
         return parts
 
     def coordinates(self) -> xarray.Dataset:
         found = self.labels.coordinates(self.num_queries)
         if not self.is_chosen:
             return found
-        own = self.queries.coordinates()
+        own = self.queries.located()
         others = [n for n, c in found.coords.items() if set(c.dims) - {self.labels.sample} or n in own]
         return found.drop_vars(others).assign_coords(own)
 
@@ -198,32 +192,25 @@ class SharedQueryTiles(Tiles):
 class OwnQueryTiles(Tiles):
     """Tiles of a prediction F(uᵢ)(yᵢₚ) of every function at its own queries: a few functions each.
 
-    If a function has many queries, they are predicted in several steps.
-
-    **Arguments:**
-
-    - `model`, `data`: the operator and its input functions.
-    - `first`: the first function.
-    - `labels`: the arrangement of the data.
-    - `level`: of bands, for a model that knows its error.
+    If a function has many queries, they are predicted in several steps. Arguments are as of `SharedQueryTiles`.
     """
 
     def __init__(self, model: Operator, data: Records, first: Samples, labels: Labels, level: float | None = None):
         self.model, self.data, self.labels, self.level = model, data, labels, level
         self.num_queries = first.y.count
-        check_nodes(model, self.num_queries)
+        _check_nodes(model, self.num_queries)
         self.at_once = self.num_queries
         rows = 1
         if model.is_pointwise:
-            each_query = bytes_after(lambda y: TilePredictor(model, y).of_queries(y), first.y.points[:1])
-            most = within(HALF_BYTES // each_query, 1, MOST_QUERIES)
-            rows = within(min(most // self.num_queries, TILE_BYTES // bytes_of(first)), 1, MOST_FUNCTIONS)
-            self.at_once = tile_sides((self.num_queries,), most)[0]
-        self.rows = tile_sides((len(data),), rows)[0]
+            each_query = _bytes_after(lambda y: TilePredictor(model, y).of_queries(y), first.y.points[:1])
+            most = _within(HALF_BYTES // each_query, 1, MOST_QUERIES)
+            rows = _within(min(most // self.num_queries, TILE_BYTES // _bytes_of(first)), 1, MOST_FUNCTIONS)
+            self.at_once = _tile_sides((self.num_queries,), most)[0]
+        self.rows = _tile_sides((len(data),), rows)[0]
         self.moving = self.labels.moving()
         outputs = {variable.name: self.stored(variable.name) for variable in data.outputs}
         moving = {name: self.stored(name) for name in self.moving}
-        familiar = p_values(model, labels.sample, len(data), self.rows)
+        familiar = _p_values(model, labels.sample, len(data), self.rows)
         self.arrays = {**with_error_bars(outputs, level), **moving, **familiar}
 
     def stored(self, name: str) -> StoredArray:
@@ -260,13 +247,10 @@ class OwnQueryTiles(Tiles):
             labeled |= {each.name + ending: values[each.name].to_numpy() for each in self.data.outputs}
         if isinstance(self.model, Calibrated):
             labeled[P_VALUE] = np.asarray(self.model.in_distribution(samples.u))
-        regions = {
-            name: tuple(
-                rows if dim == self.labels.sample else slice(0, n) for dim, n in zip(a.dims, a.shape, strict=True)
-            )
-            for name, a in self.arrays.items()
+        return {
+            name: (tuple(rows if dim == self.labels.sample else slice(0, None) for dim in array.dims), labeled[name])
+            for name, array in self.arrays.items()
         }
-        return {name: (region, labeled[name]) for name, region in regions.items()}
 
     def predictions(self, samples: Samples) -> Float[np.ndarray, "B P kinds_d_s"]:
         """The predictions at all queries of some functions, with error bars along the channels if there are any."""
@@ -287,7 +271,7 @@ class OwnQueryTiles(Tiles):
         return self.labels.coordinates(self.num_queries, without=self.moving)
 
 
-def check_nodes(model: Operator, queries: int) -> None:
+def _check_nodes(model: Operator, queries: int) -> None:
     """Raise if a model whose nodes are its queries has too many: its cost is their number squared."""
     if not model.is_pointwise and queries > MOST_OWN_NODES:
         raise ValueError(
@@ -297,7 +281,7 @@ def check_nodes(model: Operator, queries: int) -> None:
         )
 
 
-def tile_sides(shape: Sequence[int], limit: int) -> tuple[int, ...]:
+def _tile_sides(shape: Sequence[int], limit: int) -> tuple[int, ...]:
     """The sides of tiles that divide a grid evenly, with at most `limit` points each.
 
     Tiles extend over the axes that vary fastest first.
@@ -311,28 +295,24 @@ def tile_sides(shape: Sequence[int], limit: int) -> tuple[int, ...]:
     return tuple(reversed(sides))
 
 
-def tiles_of(shape: Sequence[int], sides: Sequence[int]) -> Iterator[Tile]:
-    """All tiles of a grid, in row-major order."""
+def _tiles_of(shape: Sequence[int], sides: Sequence[int]) -> Iterator[Tile]:
     axes = zip(shape, sides, strict=True)
     return itertools.product(*([slice(i, min(i + side, n)) for i in range(0, n, side)] for n, side in axes))
 
 
-def extent(tile: Tile) -> tuple[int, ...]:
-    """The sides of a tile."""
+def _extent(tile: Tile) -> tuple[int, ...]:
     return tuple(along.stop - along.start for along in tile)
 
 
-def bytes_of(tree: PyTree) -> int:
-    """The memory that the arrays of a tree take."""
+def _bytes_of(tree: PyTree) -> int:
     arrays = (leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct))
     return sum(math.prod(array.shape) * array.dtype.itemsize for array in arrays)
 
 
-def bytes_after(function: Callable[..., PyTree], *given: PyTree) -> int:
+def _bytes_after(function: Callable[..., PyTree], *given: PyTree) -> int:
     """The memory that the result of a function takes, without calling it."""
-    return bytes_of(eqx.filter_eval_shape(function, *given))
+    return _bytes_of(eqx.filter_eval_shape(function, *given))
 
 
-def within(number: int, least: int, most: int) -> int:
-    """The nearest number in a range."""
+def _within(number: int, least: int, most: int) -> int:
     return max(least, min(number, most))

@@ -9,6 +9,7 @@ from loca.saving.container import parse as parse
 from loca.saving.container import read_arrays as read_arrays
 from loca.saving.container import write_arrays as write_arrays
 from loca.saving.file import MODEL_FILE as MODEL_FILE
+from loca.saving.file import Channel as Channel
 from loca.saving.file import Entry as Entry
 from loca.saving.file import Header as Header
 from loca.saving.file import inspect as inspect

@@ -118,10 +118,15 @@ def _transform_name(described: Any) -> str:
 
 
 class Channel(Strict):
-    """The name and unit of a channel."""
+    """The name and unit of a channel or a coordinate."""
 
     name: str
     unit: str
+
+    @classmethod
+    def of(cls, variables: tuple[Variable, ...]) -> list[Channel]:
+        """The channels of these variables."""
+        return [cls(name=variable.name, unit=variable.unit) for variable in variables]
 
 
 class Document(Strict):
@@ -171,8 +176,8 @@ def save(
         model=structure,
         parameters=count(model),
         domain=None if domain is None else describe(domain, "domain", {}),
-        inputs=[Channel(**variable._asdict()) for variable in inputs],
-        outputs=[Channel(**variable._asdict()) for variable in outputs],
+        inputs=Channel.of(inputs),
+        outputs=Channel.of(outputs),
         metrics={str(name): float(_plain(value, f"metrics[{name!r}]")) for name, value in (metrics or {}).items()},
         provenance=_plain(provenance or {}, "provenance"),
     )
