@@ -257,7 +257,7 @@ class Needy(Sums):
 def test_the_command_asks_for_what_has_no_default():
     with pytest.raises(typer.BadParameter, match="needs --set path="):
         create_problem(Needy, ["size=3"])
-    with pytest.raises(typer.BadParameter, match=r"size \(8\), scale \(1.0\), path \(required\)"):
+    with pytest.raises(typer.BadParameter, match=r"size \(8\), scale \(1.0\), .*path \(required\)"):
         create_problem(Needy, ["width=3"])
     with pytest.raises(typer.BadParameter, match="limits: input should be a valid array, got '3'"):
         create_problem(Needy, ["path=a.nc", "limits=3"])

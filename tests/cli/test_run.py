@@ -322,9 +322,9 @@ def test_models_with_classes_of_the_user(place, tmp_path, monkeypatch):
     assert "Doubled" in command(*line, code=2)
     for name, message in {
         "own_kernels.Doubled": "expected MODULE:NAME",
-        "broken_kernels:Doubled": "importing 'broken_kernels' failed: No module named 'nowhere_to_be_found'",
+        "broken_kernels:Doubled": "broken_kernels:Doubled: No module named 'nowhere_to_be_found'",
         "json:JSONDecoder": "json:JSONDecoder is <class 'json.decoder.JSONDecoder'>; expected a class",
-        "own_kernels:Tripled": "module 'own_kernels' has no 'Tripled'; it defines Doubled",
+        "own_kernels:Tripled": "module 'own_kernels' has no attribute 'Tripled'",
     }.items():
         assert message in words(command(*line, "--class", name, code=2))
 

@@ -262,25 +262,16 @@ def import_class(path: str) -> Any:
     """Import a class given as MODULE:NAME; modules in the current directory are found, too."""
     import equinox as eqx
 
-    module_name, colon, name = path.partition(":")
-    if not colon or not module_name or not name:
+    module, _, name = path.partition(":")
+    if not module or not name:
         raise typer.BadParameter(f"expected MODULE:NAME, such as kernels:MyKernel, got {path!r}", param_hint="--class")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:  # the command `loca` starts without it
         sys.path.insert(0, str(Path.cwd()))
     try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
-            message = f"there is no module {module_name!r}, neither installed nor in {Path.cwd()}"
-        else:
-            message = f"importing {module_name!r} failed: {error}"
-        raise typer.BadParameter(message, param_hint="--class") from error
-    if not hasattr(module, name):
-        own = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == module_name]
-        raise typer.BadParameter(
-            f"module {module_name!r} has no {name!r}; it defines {', '.join(own) or 'no class'}", param_hint="--class"
-        )
-    found = getattr(module, name)
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        places = f"modules are those installed and those in {Path.cwd()}"
+        raise typer.BadParameter(f"{path}: {error}; {places}", param_hint="--class") from error
     if not callable(found) or (isinstance(found, type) and not issubclass(found, eqx.Module)):
         raise typer.BadParameter(
             f"{path} is {found!r}; expected a class that models are made of, or an activation", param_hint="--class"

@@ -87,12 +87,7 @@ def export(
     about = _describe(program, path.suffix[1:], versions, platforms, gradients, header)
     arrays = {PROBE + name: values for name, values in probe.items()}
     arrays |= {EXPECTED + name: values for name, values in expected.items()}
-    for i, part in enumerate(program.signature.parts, start=1):
-        if part.x is not None:
-            arrays[f"sensors{i}" if program.signature.fields else "sensors"] = np.asarray(part.x)
-    if program.y is not None:
-        arrays["queries"] = np.asarray(program.y)
-    artifact = Artifact(about, contents, arrays)
+    artifact = Artifact(about, contents, arrays | _locations(program))
     artifact.write(path)
     return artifact
 
@@ -181,6 +176,15 @@ def _describe(
             ),
         }
     )
+
+
+def _locations(program: Program) -> dict[str, np.ndarray]:
+    """Where the sensors are, and the queries if they are fixed; sensors of several fields are numbered."""
+    found = {} if program.y is None else {"queries": np.asarray(program.y)}
+    for i, part in enumerate(program.signature.parts, start=1):
+        if part.x is not None:
+            found[f"sensors{i}" if program.signature.fields else "sensors"] = np.asarray(part.x)
+    return found
 
 
 def _transform_name(transform: Transform) -> str:

@@ -59,18 +59,11 @@ RECIPE = """\
     export {variable}=~/jax2onnx/bin/python"""
 """How to make the environment. jax2onnx pins an Orbax that does not work with our JAX, hence `--no-deps`."""
 
-ASK = """
-import json
-from importlib.metadata import PackageNotFoundError, version
-found = {}
-for name in ("loca-jax", "jax", "jax2onnx", "onnx", "onnxruntime"):
-    try:
-        found[name] = version(name)
-    except PackageNotFoundError:
-        pass
-print(json.dumps(found))
-"""
-"""Prints the versions of an environment, which is quicker than importing them."""
+PACKAGES = ("loca-jax", "jax", "jax2onnx", "onnx", "onnxruntime")
+"""The packages that make an ONNX file."""
+
+ASK = "import importlib.metadata as m, json; print(json.dumps({each.name: each.version for each in m.distributions()}))"
+"""Prints the versions of an environment, which is quicker than importing its packages."""
 
 
 def convert(
@@ -106,15 +99,15 @@ def _environment() -> tuple[str, dict[str, str]]:
     """The interpreter of the environment with jax2onnx, and the versions there; raise with instructions if none."""
     recipe = RECIPE.format(loca=version("loca-jax"), jax=version("jax"), jax2onnx=JAX2ONNX, variable=VARIABLE)
     python = os.environ.get(VARIABLE)
-    if not python:
+    path = Path(python or "").expanduser()
+    if not path.is_file():
+        problem = f"is {python}, which does not exist" if python else "is not set"
         raise RuntimeError(
-            f"ONNX files are made by jax2onnx, which needs an environment of its own, but {VARIABLE} is not set; make "
+            f"ONNX files are made by jax2onnx, which needs an environment of its own, but {VARIABLE} {problem}; make "
             f"the environment once (from a checkout, install its path instead of loca-jax):\n{recipe}"
         )
-    path = Path(python).expanduser()
-    if not path.exists():
-        raise RuntimeError(f"{VARIABLE} is {python}, which does not exist; make the environment:\n{recipe}")
     found = json.loads(run(str(path), ASK))
+    found = {name: found[name] for name in PACKAGES if name in found}
     expected = {"loca-jax": version("loca-jax"), "jax2onnx": JAX2ONNX, "onnxruntime": found.get("onnxruntime", "any")}
     if wrong := [f"{name} {found.get(name, 'is missing')}" for name, at in expected.items() if found.get(name) != at]:
         raise RuntimeError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,7 @@ def sheet(samples: Samples | Records, rows: int = 4) -> Figure:
     """
     if rows < 1:
         raise ValueError(f"expected at least one row, got rows={rows}")
-    samples = selected(samples, rows)
+    samples = _selected(samples, rows)
     return draw([*inputs_of(samples, slices=SLICES), *outputs_of(samples, slices=SLICES)])
 
 
@@ -74,7 +75,7 @@ def fields(
     - `rows`: the number of functions, or their indices, such as `report.worst()`.
     - `captions`: a text for the left of each row.
     """
-    shown = named(adapt(model, selected(samples, rows, captions)), model)
+    shown = named(adapt(model, _selected(samples, rows, captions)), model)
     return draw_predictions(shown, predict(model, shown.u, shown.y), captions)
 
 
@@ -91,17 +92,15 @@ def draw_predictions(samples: Samples, prediction: Float[Array, "N P d_s"], capt
             both = "truth (solid), prediction (dashed)"
             found += [dataclasses.replace(truth, heading=both, overlay=predicted.functions), error]
         else:
-            found += [truth, alike(predicted, truth), error]
+            found += [truth, _alike(predicted, truth), error]
     return draw(found, captions)
 
 
-def alike(quantity: Quantity, other: Quantity) -> Quantity:
-    """The quantity in the colors of another one."""
+def _alike(quantity: Quantity, other: Quantity) -> Quantity:
     return dataclasses.replace(quantity, kind=other.kind, norms=other.norms)
 
 
-def selected(samples: Samples | Records, rows: int | Sequence[int], captions: Sequence[str] | None = None) -> Samples:
-    """The functions of a figure, in memory."""
+def _selected(samples: Samples | Records, rows: int | Sequence[int], captions: Sequence[str] | None = None) -> Samples:
     numbers = list(range(min(rows, len(samples)))) if isinstance(rows, int) else [int(row) for row in rows]
     if not numbers or not all(0 <= number < len(samples) for number in numbers):
         raise ValueError(
@@ -146,22 +145,19 @@ def error_bars(
     - `level`: of the bands.
     - `captions`: a text for the left of each row.
     """
-    shown = named(adapt(model, selected(samples, rows, captions)), model)
+    shown = named(adapt(model, _selected(samples, rows, captions)), model)
     found = predict_error_bars(model, shown.u, shown.y, model.radius(level))
     if shown.domain.dimension > 1:
         truth, predicted = outputs_of(shown, heading="truth"), outputs_of(shown, found.mean, heading="prediction")
         error = outputs_of(shown, jnp.abs(found.mean - shown.s), heading="|error|", kind="size")
-        columns = zip(
-            truth, map(alike, predicted, truth), error, outputs_of(shown, found.std, heading="σ", kind="size"),
-            strict=True,
-        )  # fmt: skip
+        sigma = outputs_of(shown, found.std, heading="σ", kind="size")
+        columns = zip(truth, map(_alike, predicted, truth), error, sigma, strict=True)
         return draw([quantity for group in columns for quantity in group], captions)
-    bands = {f"pointwise {100 * level:g} % band": (found.lower, found.upper)}
-    try:
+    bands = {}
+    with contextlib.suppress(ValueError):  # only calibrated models have them
         wide = predict_error_bars(model, shown.u, shown.y, model.radius(level, simultaneous=True))
-        bands = {f"simultaneous {100 * level:g} % band": (wide.lower, wide.upper), **bands}
-    except ValueError:  # only calibrated models have them
-        pass
+        bands = {f"simultaneous {100 * level:g} % band": (wide.lower, wide.upper)}
+    bands[f"pointwise {100 * level:g} % band"] = found.lower, found.upper
     lines = {"prediction": ("--", OUTPUT_COLOR, found.mean), "truth": ("-", INK, shown.s)}
     return draw_bands(
         {kind: tuple(outputs_of(shown, end) for end in ends) for kind, ends in bands.items()},
@@ -243,7 +239,7 @@ def attention(model: Operator, samples: Samples, points: Sequence[int] | None = 
         raise ValueError(
             f"expected {channels} indices of queries below {len(y)} as `points`, one per channel; got {chosen}"
         )
-    drawn = drawn_locations(samples.domain, y)
+    drawn = _drawn_locations(samples.domain, y)
     inside = np.ones(len(y), bool) if drawn is y else samples.domain.contains(np.asarray(drawn), tolerance=1e-6)
     phi = [np.asarray(each) for each in weights(model, y, drawn)]
     order = [np.argsort(-each[inside].mean(axis=0), kind="stable")[:features] for each in phi]
@@ -271,7 +267,7 @@ def attention(model: Operator, samples: Samples, points: Sequence[int] | None = 
     return figure
 
 
-def drawn_locations(domain: Domain, y: Float[Array, "P d_y"]) -> Float[Array, "D d_y"]:
+def _drawn_locations(domain: Domain, y: Float[Array, "P d_y"]) -> Float[Array, "D d_y"]:
     """The queries, if they have one coordinate or form a grid; otherwise an even grid of cells over their range.
 
     The grid spans the last two coordinates. A third one, such as time, has its last value.
@@ -374,6 +370,6 @@ def posterior(
         band = {f"{100 * level:g} % of draws": tuple(quantities(end) for end in ends)}
         return draw_bands(band, lines, PALETTE[0])
     kinds = [*([known] if known else []), mean, quantities(some[0], "a draw")]
-    kinds = [[alike(each, first) for each, first in zip(kind, kinds[0], strict=True)] for kind in kinds]
+    kinds = [[_alike(each, first) for each, first in zip(kind, kinds[0], strict=True)] for kind in kinds]
     kinds.append(quantities(found.std, "standard deviation", "size"))
     return draw([quantity for group in zip(*kinds, strict=True) for quantity in group])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
 
 from loca.evaluation import MEASURES, RELIABILITY_LEVELS, Distribution, Report
 from loca.figures.style import INK, line_styles, log_axis, style, with_unit
@@ -16,7 +15,7 @@ from loca.training import History
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
+    from pandas.api.typing import SeriesGroupBy
 
 Points = Sequence[Mapping[str, Any]]
 """Records with named numbers, such as `history.to_json()`."""
@@ -51,7 +50,7 @@ def curves(
     named: dict[str, History | Points] = dict(lines) if isinstance(lines, Mapping) else {"": lines}
     records = {name: line.to_json() if isinstance(line, History) else list(line) for name, line in named.items()}
     wanted = [y] if isinstance(y, str) else list(y)
-    shown = [each for each in wanted if any(len(series(points, x, each)[0]) for points in records.values())]
+    shown = [each for each in wanted if any(len(_grouped(points, x, each)) for points in records.values())]
     if not shown:
         raise ValueError(f"no record has both `{x}` and one of {', '.join(wanted)}; pass names that the records have")
     with style():
@@ -59,8 +58,8 @@ def curves(
         for ax, each in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
             for name, look in line_styles(records).items():
                 draw_line(ax, records[name], x, each, label=name, **look)
-            ax.set(xlabel=x_label if x_label is not None else title(x), ylabel=title(each))
-            if all(np.all(values > 0.0) for points in records.values() for values in series(points, x, each)[1]):
+            ax.set(xlabel=x_label if x_label is not None else _title(x), ylabel=_title(each))
+            if all((_grouped(points, x, each).min() > 0.0).all() for points in records.values()):
                 log_axis(ax)
         if len(records) > 1:
             figure.axes[0].legend()
@@ -71,35 +70,26 @@ def curves(
 def draw_line(ax: Axes, points: Points, x: str, y: str, *, color: str, **options: Any) -> None:
     """Draw the median of y at each x, and a band from the smallest to the largest value where there are several.
 
-    **Arguments:**
-
-    - `points`: the records.
-    - `x`, `y`: the names of the numbers.
-    - `color`, `options`: of the line, for matplotlib, such as those of `line_styles`.
+    `color` and `options` of the line are for matplotlib, such as those of `line_styles`.
     """
-    places, values = series(points, x, y)
-    if not len(places):
+    groups = _grouped(points, x, y)
+    middle = groups.median()
+    if middle.empty:
         return
-    marker = "o" if len(places) <= FEW else None
-    ax.plot(places, [np.median(each) for each in values], marker=marker, color=color, **options)
-    if any(len(each) > 1 for each in values):
-        low, high = [each.min() for each in values], [each.max() for each in values]
-        ax.fill_between(places, low, high, color=color, alpha=0.2, linewidth=0.0)
+    ax.plot(middle.index, middle, marker="o" if len(middle) <= FEW else None, color=color, **options)
+    if (groups.size() > 1).any():
+        ax.fill_between(middle.index, groups.min(), groups.max(), color=color, alpha=0.2, linewidth=0.0)
 
 
-def series(points: Iterable[Mapping[str, Any]], x: str, y: str) -> tuple[Float[np.ndarray, " K"], list[np.ndarray]]:
-    """The distinct values of x in increasing order, and all finite values of y at each."""
-    found: dict[float, list[float]] = {}
-    for point in points:
-        a, b = point.get(x), point.get(y)
-        if a is not None and b is not None and np.isfinite(b):
-            found.setdefault(float(a), []).append(float(b))
-    places = sorted(found)
-    return np.array(places, np.float64), [np.array(found[place]) for place in places]
+def _grouped(points: Points, x: str, y: str) -> SeriesGroupBy:
+    """All finite values of y at each x, in increasing order of x."""
+    import pandas
+
+    table = pandas.DataFrame([(point.get(x), point.get(y)) for point in points], columns=[x, y], dtype=float)
+    return table[np.isfinite(table).all(axis=1)].groupby(x)[y]
 
 
-def title(name: str) -> str:
-    """The axis label for the name of a number."""
+def _title(name: str) -> str:
     measure = MEASURES.get(name)
     return measure.title if measure else TITLES.get(name, name.replace("_", " "))
 
@@ -137,7 +127,7 @@ def box_plots(reports: Mapping[str, Report] | Report, metric: str = "relative_l2
     groups: dict[str, list[int]] = {}
     for channel in range(len(first.outputs)):
         groups.setdefault(first.unit(metric, channel), []).append(channel)
-    label = max(len(line) for name in named for line in wrapped(name).split("\n"))
+    label = max(len(line) for name in named for line in _wrapped(name).split("\n"))
     box_width = 0.28 if len(first.outputs) > 1 else max(0.28, LETTER * label)  # names of models are below their boxes
     widths = [max(1.0, len(channels) * (0.3 + box_width * len(named))) for channels in groups.values()]
     with style():
@@ -177,15 +167,14 @@ def draw_boxes(ax: Axes, named: Mapping[str, Report], metric: str, channels: lis
     places, labels = np.arange(len(channels)), [first.outputs[c].name for c in channels]
     if len(first.outputs) == 1 and len(named) > 1:
         places, labels = offsets, list(named)
-    ax.set_xticks(places, [wrapped(label) for label in labels])
+    ax.set_xticks(places, [_wrapped(label) for label in labels])
     ax.set_xlim(-0.5, len(channels) - 0.5)
     ax.tick_params(axis="x", length=0.0)
     if not MEASURES[metric].larger_is_better:
         log_axis(ax)
 
 
-def wrapped(name: str) -> str:
-    """A name without underscores, wrapped into short lines."""
+def _wrapped(name: str) -> str:
     return textwrap.fill(name.replace("_", " "), LETTERS)
 
 

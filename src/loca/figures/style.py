@@ -86,25 +86,18 @@ def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 def log_axis(ax: Axes) -> None:
     """Make the y axis logarithmic with few tick labels: 0.02, 0.05, 0.1 over up to two decades, 10⁻² over more."""
-    from matplotlib.ticker import (
-        FuncFormatter,
-        LogFormatterMathtext,
-        LogLocator,
-        MaxNLocator,
-        NullFormatter,
-        NullLocator,
-    )
+    from matplotlib import ticker
 
     ax.set_yscale("log")
     low, high = ax.get_ylim()
     is_short = high < 200.0 * low
-    locator = LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,))
+    locator = ticker.LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,))
     if high < 5.0 * low:  # may be too short for two labels of the form 1, 2, 5
-        locator = MaxNLocator(nbins=5, steps=[1, 2, 5, 10])
-        ax.yaxis.set_minor_locator(NullLocator())
+        locator = ticker.MaxNLocator(nbins=5, steps=[1, 2, 5, 10])
+        ax.yaxis.set_minor_locator(ticker.NullLocator())
     ax.yaxis.set_major_locator(locator)
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}") if is_short else LogFormatterMathtext())
-    ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.yaxis.set_major_formatter("{x:g}" if is_short else ticker.LogFormatterMathtext())
+    ax.yaxis.set_minor_formatter(ticker.NullFormatter())
     ax.grid(axis="y", linewidth=0.3, color="#cccccc")
     ax.set_axisbelow(True)
 
