@@ -148,7 +148,7 @@ def test_an_artifact_states_what_its_users_need(file, model, data):
 def test_fixed_queries_leave_no_work_on_them(tmp_path, model):
     y = np.linspace(0.1, 0.9, 6)[:, None]
     artifact = loca.export(model, tmp_path / "at.stablehlo", y=y)
-    assert [port.name for port in artifact.inputs] == ["u"]
+    assert [port.name for port in artifact.about.inputs] == ["u"]
     u = artifact.probe["u"]
     np.testing.assert_allclose(artifact(u=u)["mean"], model.predict(u, y), rtol=1e-5)
     free, fixed = (
@@ -193,7 +193,7 @@ def test_several_fields_scalars_and_own_sensors_are_inputs_by_name(tmp_path, dat
     )
     operator = small(several, encoder=None)
     artifact = loca.export(operator, tmp_path / "several.stablehlo", u=jax.tree.map(lambda a: a[0], several.u))
-    shapes = {port.name: port.shape for port in artifact.inputs}
+    shapes = {port.name: port.shape for port in artifact.about.inputs}
     assert shapes == {
         "u1": ("N", 5, 1), "u2": ("N", "m2", 1), "x2": ("N", "m2", 1), "mask2": ("N", "m2"),
         "scalars": ("N", 2), "y": ("P", 1),

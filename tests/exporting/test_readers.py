@@ -86,4 +86,4 @@ def test_conversion_to_onnx(name, fixed, tmp_path):
     model, y = loca.load(GOLDEN / f"{name}.safetensors"), np.random.default_rng(0).uniform(size=(6, 2))
     loca.export(model, tmp_path / "model.onnx", y=y if fixed else None)  # which compares values
     artifact = read_artifact(tmp_path / "model.onnx")
-    assert [port.name for port in artifact.inputs] == (["u"] if fixed else ["u", "y"])
+    assert [port.name for port in artifact.about.inputs] == (["u"] if fixed else ["u", "y"])

@@ -55,7 +55,7 @@ def export(
     own = [import_class(name) for name in classes or ()]
     with printed_warnings():
         artifact = export_operator(operator, out, y=y, level=level, gradients=gradients, header=header, classes=own)
-    takes, returns = (", ".join(map(str, ports)) for ports in (artifact.inputs, artifact.outputs))
+    takes, returns = (", ".join(map(str, ports)) for ports in (artifact.about.inputs, artifact.about.outputs))
     typer.echo(f"{out}: {takes} → {returns}; {out.stat().st_size:,} bytes")
 
 

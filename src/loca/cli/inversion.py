@@ -81,7 +81,7 @@ def invert(
             raise typer.BadParameter(f"{path} already exists; choose another name, or delete it first")
     operator = load_model(model, classes)
     with concerning(str(observations)):
-        observed, deviations = read_observations(observations, operator, parse_noise(noise))
+        observed, deviations = read_observations(observations, operator, noise)
     plausible = open_records(prior or training_data(model), {}, model, operator, regrid=False, unsolved=True)
     errors = None if held is None else open_records(held, {}, model, operator, regrid=False)
     with printed_warnings():
@@ -98,16 +98,6 @@ def invert(
         typer.echo(str(figure))
 
 
-def parse_noise(noise: str | None) -> list[float] | None:
-    """`0.1,0.2` as numbers."""
-    try:
-        return None if noise is None else [float(text) for text in noise.split(",")]
-    except ValueError:
-        raise typer.BadParameter(
-            f"expected a number, or one for each output such as 0.1,0.2, got {noise!r}", param_hint="--noise"
-        ) from None
-
-
 def training_data(model: Path) -> str:
     """The data of the run that made a model."""
     data = header_of(model).provenance.get("data")
@@ -119,9 +109,9 @@ def training_data(model: Path) -> str:
 
 
 def read_observations(
-    path: Path, operator: Operator, noise: list[float] | None
+    path: Path, operator: Operator, noise: str | None
 ) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
-    """Observations in a file, and the standard deviation of their noise."""
+    """Observations in a file, and the standard deviation of their noise: `0.1,0.2`, or columns of the file."""
     import numpy as np
 
     from loca.prediction import QueryPoints, read_columns, read_points
@@ -138,17 +128,18 @@ def read_observations(
         raise ValueError(f"expected one row for each observation in {path}, found the axes of a grid")
     missing = np.full(points.count, np.nan)
     observed = points.y, np.stack([columns.get(name, missing) for name in names], axis=-1)
-    own = [name for name in measured if f"{name}_noise" in columns]
-    if own and noise is not None:
-        raise ValueError(f"the noise was given twice: --noise and the column {own[0]}_noise; leave out one of them")
-    if not own and noise is None:
-        raise typer.BadParameter(
-            f"give the standard deviation of the noise, or columns {', '.join(f'{name}_noise' for name in measured)}",
-            param_hint="--noise",
-        )
-    if own and len(own) < len(measured):
-        absent = ", ".join(f"{name}_noise" for name in measured if name not in own)
-        raise ValueError(f"expected a column of noise for every measured output, but {absent} is missing")
-    if own:
+    given = [name for name in measured if f"{name}_noise" in columns]
+    if noise is None and given == measured:
         return observed, np.stack([columns.get(f"{name}_noise", missing) for name in names], axis=-1)
-    return observed, np.asarray(noise if len(noise or ()) > 1 else (noise or [0.0])[0])
+    if noise is None:
+        absent = ", ".join(f"{name}_noise" for name in measured if name not in given)
+        message = f"give the standard deviation of the noise, or columns {absent}"
+        raise typer.BadParameter(message, param_hint="--noise")
+    if given:
+        raise ValueError(f"the noise was given twice: --noise and the column {given[0]}_noise; leave out one of them")
+    try:
+        numbers = [float(text) for text in noise.split(",")]
+    except ValueError:
+        message = f"expected a number, or one for each output such as 0.1,0.2, got {noise!r}"
+        raise typer.BadParameter(message, param_hint="--noise") from None
+    return observed, np.asarray(numbers if len(numbers) > 1 else numbers[0])

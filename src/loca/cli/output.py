@@ -44,8 +44,8 @@ def artifact_table(artifact: Artifact) -> Table:
     return _table(
         {
             "program": f"{about.kind} for {', '.join(about.platforms)}{', with gradients' if about.gradients else ''}",
-            "takes": ", ".join(map(str, artifact.inputs)),
-            "returns": ", ".join(map(str, artifact.outputs)),
+            "takes": ", ".join(map(str, artifact.about.inputs)),
+            "returns": ", ".join(map(str, artifact.about.outputs)),
             "inputs": _listed(about.input_variables),
             "outputs": _listed(about.output_variables),
             "sensors": ", ".join(sensors) or "unknown, or different for every function",

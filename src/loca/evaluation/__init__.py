@@ -1,6 +1,5 @@
 """Evaluation: the errors of every function, their distribution, and the mean field as a baseline."""
 
-from loca.evaluation.evaluate import BLOCK as BLOCK
 from loca.evaluation.evaluate import evaluate as evaluate
 from loca.evaluation.evaluate import mean_field as mean_field
 from loca.evaluation.measures import MEASURES as MEASURES
@@ -11,7 +10,6 @@ from loca.evaluation.report import Report as Report
 from loca.evaluation.report import short as short
 
 __all__ = [
-    "BLOCK",
     "MEASURES",
     "RELIABILITY_LEVELS",
     "Distribution",

@@ -109,30 +109,21 @@ class Artifact:
     size: int = 0
 
     @property
-    def inputs(self) -> list[Port]:
-        """The arrays that the program takes."""
-        return self.about.inputs
-
-    @property
-    def outputs(self) -> list[Port]:
-        """The arrays that the program returns."""
-        return self.about.outputs
-
-    @property
     def probe(self) -> dict[str, np.ndarray]:
         """The inputs of the probe, by name."""
-        return {port.name: self.arrays[PROBE + port.name] for port in self.inputs}
+        return {port.name: self.arrays[PROBE + port.name] for port in self.about.inputs}
 
     @property
     def expected(self) -> dict[str, np.ndarray]:
         """The outputs that the model has for the probe, by name."""
-        return {port.name: self.arrays[EXPECTED + port.name] for port in self.outputs}
+        return {port.name: self.arrays[EXPECTED + port.name] for port in self.about.outputs}
 
     def __call__(self, **inputs: Numbers) -> dict[str, np.ndarray]:
         """Run the program on inputs by name."""
-        if missing := [port.name for port in self.inputs if port.name not in inputs]:
-            raise ValueError(f"the program takes {', '.join(p.name for p in self.inputs)}; {missing[0]} is missing")
-        given = {port.name: np.asarray(inputs[port.name], port.dtype) for port in self.inputs}
+        names = [port.name for port in self.about.inputs]
+        if missing := [name for name in names if name not in inputs]:
+            raise ValueError(f"the program takes {', '.join(names)}; {missing[0]} is missing")
+        given = {port.name: np.asarray(inputs[port.name], port.dtype) for port in self.about.inputs}
         if self.about.kind == "onnx":
             return run_onnx(self.program, given)
         return run_stablehlo(self.program, list(given.values()))

@@ -108,8 +108,8 @@ def compare(artifact: Artifact, operator: Operator) -> tuple[Difference, ...]:
     queries, level = artifact.arrays.get("queries"), artifact.about.level or LEVEL
     program = Program.of(operator, queries, level, None if is_known else example)
     for what, here, there in (
-        ("takes", program.inputs, artifact.inputs),
-        ("returns", program.outputs, artifact.outputs),
+        ("takes", program.inputs, artifact.about.inputs),
+        ("returns", program.outputs, artifact.about.outputs),
     ):
         if here != there:
             mine, its = (", ".join(map(str, ports)) for ports in (here, there))
