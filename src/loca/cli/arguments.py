@@ -148,14 +148,8 @@ def open_records(
 ) -> Records:
     """Open data as a model expects it, and print what is done to it.
 
-    Variables that are not given are those of the run that made the model, or else those that the model knows.
-
-    **Arguments:**
-
-    - `data`, `files`: the file, and the variables that are given.
-    - `model`, `operator`: the model file or run directory, and the model in it.
-    - `regrid`: whether to interpolate inputs at other sensors.
-    - `unsolved`: whether the file may hold inputs only; not if its outputs are given.
+    Variables that are not given are those of the run that made the model, or else those that the model knows. If
+    `unsolved` and no outputs are given, the file may hold inputs only.
     """
     from loca.models import Adaptation
 

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loca.cli.arguments import (
-    DataArgument,
-    SeedOption,
-    SetOption,
-    check_suffix,
-    concerning,
-    create_problem,
-    load,
-)
+from loca.cli.arguments import DataArgument, SeedOption, SetOption, check_suffix, concerning, create_problem, load
 from loca.cli.options import Files
 from loca.cli.output import show_progress
 
@@ -168,16 +160,10 @@ def print_costs(console: Console, costs: Sequence[Forecast], functions: int) -> 
     for column in ("model", "parameters", "ms per step", "20 000 steps", "memory"):
         table.add_column(column, justify="left" if column == "model" else "right")
     for each in costs:
-        if each.obstacle:
-            table.add_row(each.model, "—", "—", "—", "—")
-        else:
-            table.add_row(
-                each.model,
-                f"{each.parameters:,}".replace(",", " "),
-                f"{each.ms_per_step:.1f}",
-                f"{each.minutes:.1f} min" if each.minutes < 120.0 else f"{each.minutes / 60.0:.1f} h",
-                f"{each.megabytes:.0f} MB",
-            )
+        time = f"{each.minutes:.1f} min" if each.minutes < 120.0 else f"{each.minutes / 60.0:.1f} h"
+        size = f"{each.parameters:,}".replace(",", " ")
+        numbers = (size, f"{each.ms_per_step:.1f}", time, f"{each.megabytes:.0f} MB")
+        table.add_row(each.model, *(("—",) * 4 if each.obstacle else numbers))
     console.print(table)
     for each in costs:
         if each.obstacle:

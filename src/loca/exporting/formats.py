@@ -72,12 +72,7 @@ def convert(
     """Convert a program to ONNX in another process, whose environment has jax2onnx.
 
     Return the ONNX model, what ONNX Runtime computes with it for the probe inputs, and the versions that were used.
-
-    **Arguments:**
-
-    - `program`: to be converted.
-    - `probe`: inputs to run the model on.
-    - `classes`: your own classes and activations that the model is made of; the other process imports them.
+    The other process imports the classes that the model is made of.
     """
     python, versions = _environment()
     names = [f"{each.__module__}:{each.__qualname__}" for each in classes]  # pyright: ignore[reportAttributeAccessIssue]

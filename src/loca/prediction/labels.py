@@ -52,18 +52,13 @@ class InMemory(Records):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Labels:
-    """How `Records.label` arranges output functions: names, dimensions and coordinates, without any values.
-
-    **Arguments:**
-
-    - `data`: the functions.
-    - `example`: the first function, with the numbers of its queries as values; NaN where there is no query.
-    - `sample`: the dimension along which functions are numbered.
-    """
+    """How `Records.label` arranges output functions: names, dimensions and coordinates, without any values."""
 
     data: Records
     example: xarray.Dataset
+    """The first function, with the numbers of its queries as values; NaN where there is no query."""
     sample: str
+    """The dimension along which functions are numbered."""
 
     @classmethod
     def of(cls, data: Records, queries: int) -> Labels:
