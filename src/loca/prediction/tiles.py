@@ -254,17 +254,17 @@ class OwnQueryTiles(Tiles):
 
     def predictions(self, samples: Samples) -> Float[np.ndarray, "B P kinds_d_s"]:
         """The predictions at all queries of some functions, with error bars along the channels if there are any."""
-        codes = encode_functions(self.model, samples.u)
+        if self.level is None:
+            predict = functools.partial(predict_encoded, self.model, encode_functions(self.model, samples.u))
+        else:
+            assert isinstance(self.model, Uncertain)
+            predict = functools.partial(predict_error_bars, self.model, samples.u, radius=self.model.radius(self.level))
         parts = []
         for start in range(0, self.num_queries, self.at_once):
             columns = jnp.arange(start, min(start + self.at_once, self.num_queries))
             queries = samples.y.choose(jnp.broadcast_to(columns, (len(samples), len(columns))))
-            if self.level is None:
-                parts.append(np.asarray(predict_encoded(self.model, codes, queries)))
-            else:
-                assert isinstance(self.model, Uncertain)
-                found = predict_error_bars(self.model, samples.u, queries, self.model.radius(self.level))
-                parts.append(np.concatenate(found, axis=-1))
+            found = predict(queries)
+            parts.append(np.asarray(found) if self.level is None else np.concatenate(found, axis=-1))
         return np.concatenate(parts, axis=1)
 
     def coordinates(self) -> xarray.Dataset:
