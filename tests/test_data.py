@@ -158,15 +158,6 @@ def test_functions_that_do_not_exist_are_not_taken(getkey):
         data.take(jnp.array([0, 5]))
 
 
-def test_batches_take_whole_functions(getkey):
-    data = samples(getkey(), functions=50).observe(getkey(), 3)
-    rows = batch_rows(1, 2, 10, 50)
-    batch = data.batch(1, 2, 10)
-    assert jnp.array_equal(batch.u, data.u[rows])
-    assert jnp.array_equal(batch.y.index, data.y.index[rows])
-    assert jnp.array_equal(batch.s, data.s[rows])
-
-
 def test_domain_and_names_are_read_off_or_kept(getkey):
     data = samples(getkey())
     assert data.domain == Box((0.0,), (1.0,))

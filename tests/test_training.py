@@ -83,21 +83,6 @@ def test_a_step_is_gradient_descent_on_the_learned_numbers_only(getkey):
     assert after.step == 1
 
 
-@pytest.mark.parametrize(
-    "kind", ["loca", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("deeponet", "fno"))]
-)
-def test_encoded_data_give_the_same_loss_as_raw(kind, getkey):
-    """Encoding and standardizing once is the same as doing it in every call."""
-    train = antiderivatives(getkey(), 8).observe(getkey(), 5)
-    model = MODELS[kind](train, getkey())
-    encoded = Encoded.of(model, train)
-    respond, predict = eqx.filter_jit(type(model).respond), eqx.filter_jit(type(model).predict)
-    outputs = model.normalization.at(encoded.queries)
-    prepared = outputs.restore(respond(model, encoded.codes, encoded.queries))
-    assert jnp.allclose(prepared, predict(model, train.u, train.y), rtol=1e-5, atol=1e-5)
-    assert jnp.allclose(outputs.restore(encoded.s), train.s, atol=1e-5)
-
-
 def test_losses_by_hand():
     prediction, truth = jnp.array([[[1.0], [2.0]], [[0.0], [0.0]]]), jnp.array([[[1.0], [4.0]], [[3.0], [4.0]]])
     assert float(losses.mean_squared(prediction, truth)) == pytest.approx((0 + 4 + 9 + 16) / 4)

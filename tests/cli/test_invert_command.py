@@ -77,7 +77,6 @@ def test_the_posterior_is_written_with_coordinates_and_draws(place):
     [
         ("observed.csv", ("--noise", "0.1"), "pass held-out functions, --held ..., or --surrogate-error 0.0", 1),
         ("observed.csv", (), "give the standard deviation of the noise, or columns height_noise", 2),
-        ("observed.csv", ("--noise", "a"), "expected a number, or one for each output", 2),
         ("noisy.csv", ("--noise", "0.1"), "the noise was given twice", 1),
         ("train.nc", ("--noise", "0.1"), "expected a column height, found", 1),
     ],

@@ -99,7 +99,6 @@ def test_choose_is_short_for_the_best(files, monkeypatch):
         ({"model": {"kind": "gaussian", "minutes": 3}}, "model.minutes is unknown; leave it out"),
         ({"model": {"kind": "best", "minutes": 0}}, "model.minutes: expected a number greater than 0, got 0"),
         ({"model": "gaussian", "training": {"steps": 5, "rate": 0.1}}, "'gaussian' does not take steps, rate"),
-        ({"model": "best", "transforms": "auto"}, "'best' does not take transforms"),
         ({"model": "kriging"}, "model.kind: expected .*'gaussian', 'best', got 'kriging'"),
     ],
 )

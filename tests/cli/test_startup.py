@@ -19,13 +19,3 @@ def test_help_takes_at_most_half_longer_than_importing_jax():
     turns = [(cpu_seconds(HELP), cpu_seconds("import jax")) for _ in range(2)]
     ours, jax = map(min, zip(*turns, strict=True))
     assert ours <= 1.5 * jax
-
-
-def test_the_command_line_imports_the_schema_of_options_only():
-    code = """
-import sys, loca.cli.app
-parts = [name for name in sys.modules if name.startswith("loca.") and not name.startswith("loca.cli")]
-assert parts == ["loca.configuration"], parts
-assert not {"jax", "numpy", "matplotlib"} & set(sys.modules)
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

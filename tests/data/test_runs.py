@@ -90,9 +90,6 @@ def test_errors_name_the_file_and_the_column(tmp_path):
     meshio.write(tmp_path / "run_3.vtu", meshio.Mesh(POINTS[:3], [("triangle", [[0, 1, 2]])], {"source": np.ones(3)}))
     with pytest.raises(ValueError, match=r"run_3.vtu holds source but not temperature, unlike .*run_0.vtu"):
         open_records(tmp_path, inputs="source", outputs="temperature")
-    meshio.write(tmp_path / "run_0.vtu", meshio.Mesh(POINTS, CELLS, cell_data={"p": [np.ones(2)]}))
-    with pytest.raises(ValueError, match=r"run_0.vtu has no point data \(cell data: p\)"):
-        open_records(tmp_path / "run_0.vtu", inputs="p", outputs="p")
 
 
 def test_predictions_are_written_as_vtu_and_read_back(tmp_path):

@@ -71,9 +71,8 @@ def test_streamed_batches_are_those_of_memory(store, reference):
         assert jax.tree.all(jax.tree.map(np.array_equal, streamed, in_memory))
     batches.close()
     assert order(store, 300) == reference
-    assert sorted(itertools.islice(itertools.chain(*reference), COUNT)) == list(
-        range(COUNT)
-    )  # an epoch holds every sample once
+    epoch = itertools.islice(itertools.chain(*reference), COUNT)
+    assert sorted(epoch) == list(range(COUNT))  # every sample once
 
 
 def test_resuming_at_100_points_changes_nothing(store, reference):
@@ -127,12 +126,13 @@ def test_a_flipped_bit_stops_the_stream(store, tmp_path):
 
 
 def test_what_cannot_be_streamed_is_refused(store, monkeypatch):
-    with pytest.raises(ValueError, match="cannot be divided evenly among 5 processes"):
-        Stream(store, size=12, seed=0, process=(0, 5))
-    with pytest.raises(ValueError, match="0 ≤ i < n"):
-        Stream(store, size=12, seed=0, process=(2, 2))
-    with pytest.raises(ValueError, match="at least one thread"):
-        Stream(store, size=12, seed=0, threads=0)
+    for options, message in (
+        ({"process": (0, 5)}, "cannot be divided evenly among 5 processes"),
+        ({"process": (2, 2)}, "0 ≤ i < n"),
+        ({"threads": 0}, "at least one thread"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Stream(store, size=12, seed=0, **options)
     monkeypatch.setitem(sys.modules, "grain", None)
     with pytest.raises(ImportError, match=r"pip install loca-jax\[stream\]"):
         Stream(store, size=12, seed=0)

@@ -440,8 +440,6 @@ def test_the_command(place):
     assert "holds something else" in words(command(*asked, place / "g.zarr", "--grid", "5x7", code=1))
     assert "needs 2 numbers" in words(command(*asked, place / "h.zarr", "--grid", "5", code=1))
     assert "such as 721x1440" in words(command(*asked, place / "h.zarr", "--grid", "5by6", code=2))
-    command(*asked, place / "h.nc", "--grid", "5x6")
-    assert xarray.open_dataset(place / "h.nc").pres.dims == ("sample", "lat", "lon")
 
 
 @pytest.mark.full

@@ -32,7 +32,6 @@ from loca.training import (
     progress_bar,
     trained,
 )
-from loca.training.fit import default_every
 from loca.training.steps import InMemoryLoop, StepConfig, StreamingLoop
 
 PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
@@ -248,11 +247,6 @@ def test_few_functions_and_few_steps_need_no_settings(model, data):
     _, history = fit(model, few, steps=40, optimizer=OPTIMIZER, callbacks=[listen])
     assert [moment.step for moment in history] == list(range(2, 41, 2))
     assert [seen[moment.step] for moment in history] == [moment.loss for moment in history]
-
-
-@pytest.mark.parametrize(("steps", "every"), [(1, 1), (39, 1), (400, 20), (20_000, 1000), (10**6, 1000)])
-def test_a_history_has_at_least_twenty_moments(steps, every):
-    assert default_every(steps) == every
 
 
 @pytest.mark.parametrize("shown", [True, False])

@@ -9,17 +9,13 @@ import socket
 import time
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 from lives import PROBLEM
 from saves import wait_until
 from zygote import Zygote, log, zygote
 
-from loca.encoders import Sensors
-from loca.models import LOCA
 from loca.problems import generate
-from loca.saving import save
 from loca.training import History
 from loca.training.checkpoints import Checkpoints
 
@@ -33,9 +29,9 @@ HEARTBEAT = 5
 class Pair:
     """Two processes of one run, each started by its own zygote."""
 
-    def __init__(self, zygotes: tuple[Zygote, Zygote], run: Path, steps: int, smallest: int | None):
+    def __init__(self, zygotes: tuple[Zygote, Zygote], model: Path, run: Path, steps: int, smallest: int | None):
         self.run, port, place = run, free_port(), run.parent
-        what = (str(run), str(place / "model.loca"), str(place / "store"), steps, 0.1)
+        what = (str(run), str(model), str(place / "store"), steps, 0.1)
         how = (port, HEARTBEAT, smallest)
         self.lives = [
             each.start("train_together", run.parent / f"{run.name}-rank{rank}", *what, rank, 2, *how)
@@ -70,15 +66,12 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory):
+def start(model_file, tmp_path_factory):
     """Starts or resumes both processes of a run."""
     place = tmp_path_factory.mktemp("processes")
-    widths = {"lift_widths": (8,), "proposal_widths": (8,), "feature_widths": (8,), "num_features": 4, "lift_size": 4}
-    data = PROBLEM.sample(jax.random.key(0), 20)
-    save(LOCA.create(data, key=jax.random.key(1), encoder=Sensors(20), **widths), place / "model.loca")
     generate(PROBLEM, 40, place / "store", seed=0)
     with zygote() as first, zygote() as second:
-        yield lambda run, steps, smallest=None: Pair((first, second), place / run, steps, smallest)
+        yield lambda run, steps, smallest=None: Pair((first, second), model_file, place / run, steps, smallest)
 
 
 @pytest.mark.full

@@ -13,18 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from lives import PROBLEM
 from saves import is_saving, wait_for_a_save
 from zygote import Life, zygote
 
 from loca.data import Part, data_digest
 from loca.durable import MANIFEST
-from loca.encoders import Sensors
 from loca.kernels import Laplacian
 from loca.losses import mean_squared
-from loca.models import LOCA
 from loca.problems import Antiderivative, generate
-from loca.saving import save
 from loca.training import History, StoppedError, fit, paper_optimizer
 from loca.training.checkpoints import Checkpoints
 
@@ -36,14 +32,10 @@ INTERVAL = 0.1
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory):
+def start(model_file):
     """Starts or resumes a run in a directory, in a process of its own."""
-    path = tmp_path_factory.mktemp("model") / "model.loca"
-    widths = {"lift_widths": (8,), "proposal_widths": (8,), "feature_widths": (8,), "num_features": 4, "lift_size": 4}
-    data = PROBLEM.sample(jax.random.key(0), 20)
-    save(LOCA.create(data, key=jax.random.key(1), encoder=Sensors(20), **widths), path)
     with zygote() as parent:
-        yield lambda directory, steps: parent.start("train", directory, str(path), steps, INTERVAL)
+        yield lambda directory, steps: parent.start("train", directory, str(model_file), steps, INTERVAL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,19 +229,6 @@ def test_equal_data_and_settings_are_the_same_run_whoever_made_them(finished, mo
     again, history = fit(*copies, directory=directory, **{**arguments, "optimizer": paper_optimizer()})
     assert history.moments[-1].step == 20
     assert again != model
-
-
-@pytest.mark.full
-def test_a_run_is_extended_if_its_learning_rate_does_not_depend_on_the_steps(model, data, tmp_path):
-    arguments = {"batch_size": 20, "every": 10}
-    fit(model, data, steps=20, directory=tmp_path / "run", optimizer=paper_optimizer(), **arguments)
-    longer, history = fit(model, data, steps=30, directory=tmp_path / "run", optimizer=paper_optimizer(), **arguments)
-    expected, undisturbed = fit(model, data, steps=30, optimizer=paper_optimizer(), **arguments)
-    assert longer == expected
-    assert [(m.step, m.loss) for m in history] == [(m.step, m.loss) for m in undisturbed]
-    fit(model, data, steps=20, directory=tmp_path / "default", **arguments)
-    with pytest.raises(ValueError, match=r"has steps=20, but got steps=30\. The learning rate may depend"):
-        fit(model, data, steps=30, directory=tmp_path / "default", **arguments)
 
 
 @pytest.mark.parametrize("streamed", [False, True])
