@@ -236,26 +236,19 @@ def test_a_checkout_may_have_the_name_of_a_marker(tmp_path):
     assert "1/2 tests collected (1 deselected)" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("source", "missing"),
-    [
-        ('def f():\n    """Says what it does."""', []),
-        ("def f(): ...", ["loca.part.f"]),
-        ('class f:\n    """A thing."""\n    def method(self): ...', ["loca.part.f.method"]),
-        ('class f:\n    """A thing."""\n    def _private(self): ...\n    def __call__(self): ...', []),
-    ],
-)
-def test_a_public_name_without_docstring_stops_the_docs(tmp_path, source, missing):
+def test_a_public_name_without_docstring_stops_the_docs(tmp_path):
     pytest.importorskip("griffe", reason="needs the `docs` extra")
     docstrings = module_of("tools/docstrings.py")
+    docstrings.SOURCE = tmp_path
     (tmp_path / "loca").mkdir()
     (tmp_path / "loca/__init__.py").write_text('"""The package."""\n')
-    (tmp_path / "loca/part.py").write_text(f'"""A part."""\n\n__all__ = ["f"]\n\n{source}\n')
-    assert docstrings.undocumented(tmp_path) == missing
-
-    docstrings.SOURCE = tmp_path
-    if missing:
-        with pytest.raises(docstrings.PluginError, match=re.escape(missing[0])):
-            docstrings.on_pre_build(config=None)
-    else:
+    cls = 'class f:\n    """A thing."""\n    def _private(self): ...\n    def __call__(self): ...\n'
+    for source, missing in {
+        cls: [],
+        "def f(): ...": ["loca.part.f"],
+        f"{cls}    def m(self): ...": ["loca.part.f.m"],
+    }.items():
+        (tmp_path / "loca/part.py").write_text(f'"""A part."""\n\n__all__ = ["f"]\n\n{source}\n')
+        assert docstrings.undocumented(tmp_path) == missing
+    with pytest.raises(docstrings.PluginError, match=r"loca\.part\.f"):
         docstrings.on_pre_build(config=None)

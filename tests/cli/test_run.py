@@ -25,7 +25,7 @@ from loca.metrics import relative_l2
 from loca.problems import Antiderivative, generate
 from loca.runs import ConfigurationError, execute, read_configuration
 from loca.saving import inspect, load, save
-from loca.training import History, StoppedError
+from loca.training import StoppedError
 from loca.training.checkpoints import Checkpoints
 
 PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
@@ -94,16 +94,6 @@ def test_a_run_with_test_data_is_evaluated_at_once(place):
     assert "Errors of 30 functions" in (place / "said.txt").read_text()
 
 
-@pytest.mark.full
-def test_a_run_that_streams_is_the_same_run(place):
-    """Batches from the file, in place of memory: what differs is what the data looks like from its first functions."""
-    command("train", place / "run.toml", "--out", place / "streamed", "--steps", 300, "--stream")
-    assert json.loads((place / "streamed/run.json").read_text())["data"]["stream"] is True
-    one, other = (History.read(place / run / "history.jsonl") for run in ("run", "streamed"))
-    np.testing.assert_allclose([m.loss for m in one], [m.loss for m in other], rtol=1e-4)
-    np.testing.assert_allclose([m.validation for m in one], [m.validation for m in other], rtol=1e-3)
-
-
 def test_functions_are_trained_on_or_validated_on(files):
     data = runs.load_data(read_configuration(files / "run.toml", {}).data, 0)
     assert (len(data.train), len(data.validation)) == (135, 15)
@@ -170,12 +160,6 @@ def test_what_would_fill_the_memory_streams(files, monkeypatch):
     functions, numbers = 135, 40 + 15
     assert is_streamed(2 * 4 * functions * numbers - 1)
     assert not is_streamed(2 * 4 * functions * numbers)
-
-
-def test_resuming_a_finished_run_changes_nothing(place):
-    before = inspect(place / "run/model.safetensors").digest
-    command("train", "--resume", place / "run")
-    assert inspect(place / "run/model.safetensors").digest == before
 
 
 @pytest.mark.parametrize(

@@ -49,19 +49,7 @@ class InMemory(Records):
 
 
 def take(data, rows):
-    """As `Samples.take`, by NumPy, which compiles nothing."""
-
-    def some(array):
-        return jnp.asarray(np.asarray(array)[rows])
-
-    match data.y:
-        case Free(y=y):
-            queries = Free(some(y))
-        case Indexed(y=y, index=index):
-            queries = Indexed(y, some(index))
-        case shared:
-            queries = shared
-    return dataclasses.replace(data, u=jax.tree.map(some, data.u), y=queries, s=some(data.s))
+    return data.take(jnp.asarray(np.arange(len(data))[rows]))
 
 
 def plane(n1, n2, low=(0.0, 0.0), high=(1.0, 1.0)):
@@ -151,7 +139,8 @@ def test_some_rows_are_converted(tmp_path, getkey, small_pieces):
     for i, chosen in enumerate([slice(3, 20, 2), [9, 2, 4]]):
         store = convert(InMemory(data), tmp_path / f"{i}.zarr", rows=chosen)
         assert_same(store.load(), take(data, chosen))
-        assert (store.provenance["source"], store.provenance["rows"]) == ("memory", ["3:20:2", "3 rows"][i])
+        assert store.provenance["source"] == "memory"
+        assert store.provenance["rows"].startswith(("3:19:2", "sha256:")[i])
 
 
 def test_another_choice_of_the_same_source_is_not_the_same(tmp_path, getkey):

@@ -139,23 +139,3 @@ def layout(devices):
     places = {"rows": PartitionSpec("x"), "columns": PartitionSpec(None, "x"), "all": PartitionSpec()}
     arrays = {"rows": rows, "columns": -rows, "all": np.arange(5)}
     return {name: jax.device_put(arrays[name], NamedSharding(mesh, places[name])) for name in arrays}
-
-
-def unwritable(report, directory):
-    me = os.geteuid()
-    with Checkpoints(directory) as checkpoints:
-        checkpoints.save(numbers(1, 10), 1)
-    try:
-        with Checkpoints(directory) as checkpoints:
-            directory.chmod(0o555)
-            if me == 0:
-                os.seteuid(65534)  # nobody, for whom permissions count
-            checkpoints.save(numbers(2, 10), 2)
-    except OSError as error:
-        report(refused=str(error))
-    os.seteuid(me)
-    directory.chmod(0o755)
-    with Checkpoints(directory) as checkpoints:
-        assert int(checkpoints.restore(numbers(0, 10))["step"]) == 1
-        checkpoints.save(numbers(3, 10), 3)
-    report(steps=checkpoints.steps())
