@@ -34,13 +34,7 @@ S = TypeVar("S", bound=PyTree)
 
 
 class StoppedError(Exception):
-    """A run was stopped by SIGTERM or Ctrl-C after saving its state. The same call resumes it.
-
-    **Arguments:**
-
-    - `message`: the step, and where the state is saved.
-    - `signal`: the number of the signal.
-    """
+    """A run was stopped by a signal, SIGTERM or Ctrl-C, after saving its state. The same call resumes it."""
 
     def __init__(self, message: str, signal: int = signal.SIGTERM):
         super().__init__(message)
