@@ -126,7 +126,7 @@ def read_observations(
     points = read_points(path, operator.signature.query_coordinates)
     if not isinstance(points, QueryPoints):
         raise ValueError(f"expected one row for each observation in {path}, found the axes of a grid")
-    missing = np.full(points.count, np.nan)
+    missing = np.full(len(points.y), np.nan)
     observed = points.y, np.stack([columns.get(name, missing) for name in names], axis=-1)
     given = [name for name in measured if f"{name}_noise" in columns]
     if noise is None and given == measured:

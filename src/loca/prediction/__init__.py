@@ -9,12 +9,10 @@ from loca.prediction.predict import predict_to as predict_to
 from loca.prediction.queries import QueryGrid as QueryGrid
 from loca.prediction.queries import QueryPoints as QueryPoints
 from loca.prediction.queries import coordinates_of as coordinates_of
-from loca.prediction.queries import own_queries as own_queries
 
 __all__ = [
     "QueryGrid",
     "QueryPoints",
-    "own_queries",
     "predict_dataset",
     "predict_to",
     "read_points",

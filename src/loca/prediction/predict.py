@@ -17,7 +17,7 @@ from loca.durable import Resumable, create, sync
 from loca.models import LEVEL, Adaptation, Operator, Uncertain
 from loca.prediction.files import consolidate
 from loca.prediction.labels import LIST, InMemory, Labels, TileValues
-from loca.prediction.queries import QueryGrid, QueryPoints, arranged, coordinates_of, own_queries
+from loca.prediction.queries import QueryGrid, QueryPoints, arranged, coordinates_of
 from loca.prediction.tiles import P_VALUE, OwnQueryTiles, SharedQueryTiles, Tiles
 from loca.saving import Arrays, describe
 from loca.uncertainty import warn_unfamiliar
@@ -179,13 +179,19 @@ def prepare(
     if queries is not None and model.signature is not None:
         warn_outside(model.signature.domain, queries.corners(), model.signature.query_coordinate_names)
     elif queries is None and adaptation.is_unsolved:
-        queries = own_queries(model)
+        known = model.signature
+        if known is None or known.y is None:
+            raise ValueError(
+                "this data has no outputs, and the model knows no query locations of its own; choose them: --grid or "
+                "--at on the command line, `queries` in Python"
+            )
+        queries = arranged(np.asarray(known.y, np.float64), known.query_coordinates, known.domain)
     elif queries is None and not isinstance(first.y, Shared):
         return OwnQueryTiles(model, records, first, labels, bands), provenance(model, records, first, None, bands)
     elif queries is None and LIST in labels.example.sizes and not adaptation.turns_longitude:
         coordinates = first.query_coordinates or coordinates_of(records.domain)
-        known = arranged(np.asarray(first.y.points), coordinates, records.domain)
-        queries = known if isinstance(known, QueryGrid) else None
+        found = arranged(np.asarray(first.y.points), coordinates, records.domain)
+        queries = found if isinstance(found, QueryGrid) else None
     tiles = SharedQueryTiles(model, records, first, labels, queries, bands)
     return tiles, provenance(model, records, first, queries, bands)
 

@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float, Int
 
 from loca.data import Variable, array_digest, grid_axes
 from loca.domains import Domain
-from loca.models import Operator
 
 Tile = tuple[slice, ...]
 """A rectangle of a grid: its start and stop along every axis."""
@@ -70,11 +69,6 @@ class QueryGrid:
         """The number of values of each coordinate."""
         return tuple(len(axis) for axis in self.axes)
 
-    @property
-    def count(self) -> int:
-        """The number of queries."""
-        return math.prod(self.shape)
-
     def points(self, tile: Tile) -> Float[np.ndarray, "P d_y"]:
         """The locations in a tile, in single precision."""
         parts = [axis[along].astype(np.float32) for axis, along in zip(self.axes, tile, strict=True)]
@@ -124,11 +118,6 @@ class QueryPoints:
         """The size of each dimension."""
         return (len(self.y),) if self.numbers is None else self.numbers.shape
 
-    @property
-    def count(self) -> int:
-        """The number of queries."""
-        return len(self.y)
-
     def points(self, tile: Tile) -> Float[np.ndarray, "P d_y"]:
         """The locations in a tile, in single precision; an arbitrary one where there is no query."""
         rows = tile[0] if self.numbers is None else np.maximum(self.numbers[tile].ravel(), 0)
@@ -151,17 +140,6 @@ class QueryPoints:
     def digests(self) -> list[str]:
         """What identifies the locations."""
         return [array_digest(self.y)]
-
-
-def own_queries(model: Operator) -> QueryGrid | QueryPoints:
-    """The queries that the functions shared on which a model was trained, as a grid if they form one."""
-    known = model.signature
-    if known is None or known.y is None:
-        raise ValueError(
-            "this data has no outputs, and the model knows no query locations of its own; choose them: --grid or --at "
-            "on the command line, `queries` in Python"
-        )
-    return arranged(np.asarray(known.y, np.float64), known.query_coordinates, known.domain)
 
 
 def arranged(y: Float[np.ndarray, "P d_y"], coordinates: Sequence[Variable], domain: Domain) -> QueryGrid | QueryPoints:

@@ -95,7 +95,7 @@ class SharedQueryTiles(Tiles):
         self.model, self.data, self.count, self.labels = model, data, len(data), labels
         self.num_queries, self.is_chosen = first.y.count, queries is not None
         self.queries = labels.queries(np.asarray(first.y.points)) if queries is None else queries
-        _check_nodes(model, self.queries.count)
+        _check_nodes(model, math.prod(self.queries.shape))
         shape = self.queries.shape
         all_queries = tuple(slice(0, 1 if model.is_pointwise else n) for n in shape)
         y = np.asarray(first.y.points) if queries is None else queries.points(all_queries)
