@@ -111,7 +111,8 @@ class Report:
             raise ValueError("this needs `rmse` and `std`; evaluate a model that knows its error with both metrics")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConstantInputWarning)
-            return float(spearmanr(self.of("std", channel), self.of("rmse", channel)).statistic)
+            found: Any = spearmanr(self.of("std", channel), self.of("rmse", channel))
+        return float(found.statistic)
 
     def unit(self, metric: str, channel: int | str = 0) -> str:
         """The unit of a metric; empty for relative errors."""

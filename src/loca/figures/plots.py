@@ -15,7 +15,7 @@ from loca.training import History
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from pandas.api.typing import SeriesGroupBy
+
 
 Points = Sequence[Mapping[str, Any]]
 """Records with named numbers, such as `history.to_json()`."""
@@ -50,7 +50,7 @@ def curves(
     named: dict[str, History | Points] = dict(lines) if isinstance(lines, Mapping) else {"": lines}
     records = {name: line.to_json() if isinstance(line, History) else list(line) for name, line in named.items()}
     wanted = [y] if isinstance(y, str) else list(y)
-    shown = [each for each in wanted if any(len(_grouped(points, x, each)) for points in records.values())]
+    shown = [each for each in wanted if any(len(_at_each(points, x, each)) for points in records.values())]
     if not shown:
         raise ValueError(f"no record has both `{x}` and one of {', '.join(wanted)}; pass names that the records have")
     with style():
@@ -59,7 +59,7 @@ def curves(
             for name, look in line_styles(records).items():
                 draw_line(ax, records[name], x, each, label=name, **look)
             ax.set(xlabel=x_label if x_label is not None else _title(x), ylabel=_title(each))
-            if all((_grouped(points, x, each).min() > 0.0).all() for points in records.values()):
+            if all((_at_each(points, x, each)["min"] > 0.0).all() for points in records.values()):
                 log_axis(ax)
         if len(records) > 1:
             figure.axes[0].legend()
@@ -72,21 +72,20 @@ def draw_line(ax: Axes, points: Points, x: str, y: str, *, color: str, **options
 
     `color` and `options` of the line are for matplotlib, such as those of `line_styles`.
     """
-    groups = _grouped(points, x, y)
-    middle = groups.median()
-    if middle.empty:
+    found = _at_each(points, x, y)
+    if found.empty:
         return
-    ax.plot(middle.index, middle, marker="o" if len(middle) <= FEW else None, color=color, **options)
-    if (groups.size() > 1).any():
-        ax.fill_between(middle.index, groups.min(), groups.max(), color=color, alpha=0.2, linewidth=0.0)
+    ax.plot(found.index, found["median"], marker="o" if len(found) <= FEW else None, color=color, **options)
+    if (found["size"] > 1).any():
+        ax.fill_between(found.index, found["min"], found["max"], color=color, alpha=0.2, linewidth=0.0)
 
 
-def _grouped(points: Points, x: str, y: str) -> SeriesGroupBy:
-    """All finite values of y at each x, in increasing order of x."""
+def _at_each(points: Points, x: str, y: str) -> Any:
+    """A table of the median, the least, the largest and the number of the finite values of y at each x."""
     import pandas
 
-    table = pandas.DataFrame([(point.get(x), point.get(y)) for point in points], columns=[x, y], dtype=float)
-    return table[np.isfinite(table).all(axis=1)].groupby(x)[y]
+    table: Any = pandas.DataFrame([(point.get(x), point.get(y)) for point in points], columns=[x, y], dtype=float)
+    return table[np.isfinite(table).all(axis=1)].groupby(x)[y].agg(["median", "min", "max", "size"])
 
 
 def _title(name: str) -> str:
