@@ -10,6 +10,6 @@ if _MISSING := [name for name in _NEEDED if importlib.util.find_spec(name) is No
 
 from loca.serving.application import Settings as Settings  # noqa: E402 (after the check)
 from loca.serving.application import create_application as create_application  # noqa: E402
-from loca.serving.process import serve as serve  # noqa: E402
+from loca.serving.application import serve as serve  # noqa: E402
 
 __all__ = ["Settings", "create_application", "serve"]

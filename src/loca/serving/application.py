@@ -1,14 +1,17 @@
-"""The web application: routes, tokens, limits, metrics, and errors as JSON."""
+"""The web application: routes, tokens, limits, metrics, errors as JSON, and the processes that serve it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import gc
 import hmac
 import logging
 import os
 import signal
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -17,6 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from pydantic import BaseModel
@@ -27,12 +31,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.config import LOGGING_CONFIG
 
 from loca.models import LEVEL
+from loca.saving import inspect
 from loca.serving.batching import Batcher
 from loca.serving.model import ServedModel
 from loca.serving.protocol import parse_request, to_json, write_response
-from loca.serving.repository import Repository
+from loca.serving.repository import Repository, find_models
 
 SETTINGS = "LOCA_SERVE"
 """The environment variable with the settings of worker processes, as JSON."""
@@ -85,39 +91,24 @@ class Settings(BaseModel):
     timeout: float = 10.0
 
 
-class Tokens:
-    """The tokens in a file, one per line; lines that start with # are comments. Without a file, none is needed."""
-
-    def __init__(self, path: Path | None):
-        self.path = path
-        self._known: list[bytes] = []
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Read the file; raise `ValueError` if it holds no tokens, and keep those before."""
-        if self.path is None:
-            return
-        lines = [line.strip().encode() for line in self.path.read_text(encoding="utf-8").splitlines()]
-        tokens = [line for line in lines if line and not line.startswith(b"#")]
-        if not tokens or min(map(len, tokens)) < SHORTEST_TOKEN:
-            raise ValueError(
-                f"{self.path} must hold one token of at least {SHORTEST_TOKEN} characters per line; make one with "
-                '`python -c "import secrets; print(secrets.token_urlsafe(32))"`'
-            )
-        self._known = tokens
-
-    def accept(self, authorization: bytes) -> bool:
-        """Whether a header has a known token; the time does not depend on how much of it is right."""
-        scheme, _, token = authorization.partition(b" ")
-        matches = [hmac.compare_digest(token.strip(), known) for known in self._known]
-        return self.path is None or (scheme.lower() == b"bearer" and any(matches))
+def read_tokens(path: Path) -> list[bytes]:
+    """The tokens in a file, one per line; lines that start with # are comments."""
+    lines = [line.strip().encode() for line in path.read_text(encoding="utf-8").splitlines()]
+    tokens = [line for line in lines if line and not line.startswith(b"#")]
+    if not tokens or min(map(len, tokens)) < SHORTEST_TOKEN:
+        raise ValueError(
+            f"{path} must hold one token of at least {SHORTEST_TOKEN} characters per line; make one with "
+            '`python -c "import secrets; print(secrets.token_urlsafe(32))"`'
+        )
+    return tokens
 
 
 class Server:
     """The models of an application, and its answers."""
 
     def __init__(self, settings: Settings):
-        self.settings, self.tokens = settings, Tokens(settings.tokens)
+        self.settings, self.tokens = settings, list[bytes]()
+        self.refresh_tokens()
         classes = [getattr(import_module(name), own) for name, own in (each.split(":") for each in settings.classes)]
         self.repository = Repository(settings.models, at=settings.at, level=settings.level, classes=classes)
         self.batcher = Batcher(settings.max_queue, settings.timeout, BATCHES.observe)
@@ -128,7 +119,7 @@ class Server:
         """Load all models, and look for changed files until the last response."""
         self.repository.load_all()
         gc.freeze()  # what was loaded stays; to look for garbage in it takes a tenth of a second
-        watchers = [asyncio.create_task(watch(part.refresh)) for part in (self.repository, self.tokens)]
+        watchers = [asyncio.create_task(watch(each)) for each in (self.repository.refresh, self.refresh_tokens)]
         if threading.current_thread() is threading.main_thread():
             self.delay_signals()
         yield
@@ -137,6 +128,17 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn sends itself the signal that it has received
             asyncio.get_running_loop().remove_signal_handler(number)
         self.batcher.close()
+
+    def refresh_tokens(self) -> None:
+        """Read the file of tokens; those before stay if it has none."""
+        if self.settings.tokens is not None:
+            self.tokens = read_tokens(self.settings.tokens)
+
+    def accepts(self, authorization: bytes) -> bool:
+        """Whether a header has a known token; the time does not depend on how much of it is right."""
+        scheme, _, token = authorization.partition(b" ")
+        matches = [hmac.compare_digest(token.strip(), known) for known in self.tokens]
+        return not self.tokens or (scheme.lower() == b"bearer" and any(matches))
 
     def delay_signals(self) -> None:
         """At a signal to end, let each response be the last of its connection for a moment before the process ends.
@@ -189,41 +191,26 @@ class Server:
             raise HTTPException(413, f"{len(y)} queries, at most {limits.max_queries} are allowed")
         work = model.work(given.inputs, frozenset(given.outputs), limits.max_values)
         results = await self.batcher.run(model, work)
-        about: dict[str, Any] = {"model_name": model.name, "model_version": str(model.version)}
-        if y is not None and (outside := model.num_outside(y)):
-            about["parameters"] = {"queries_outside_the_domain": outside}
+        about = {"model_name": model.name, "model_version": str(model.version)}
         text, size = write_response(given, about, results)
         if size is None:
             return Response(text, media_type="application/json")
         return Response(text, 200, {"inference-header-content-length": str(size)}, "application/octet-stream")
-
-    async def about(self, request: Request) -> Response:
-        """The name, the version and the extensions of the server."""
-        extensions = ["binary_tensor_data", "model_repository(index)"]  # of the last one, only the list of models
-        return document({"name": "loca", "version": version("loca-jax"), "extensions": extensions})
-
-    async def live(self, request: Request) -> Response:
-        """Whether the process answers."""
-        return document({"live": True})
 
     async def ready(self, request: Request) -> Response:
         """Whether requests should be sent here: not while the server ends."""
         is_ready = bool(self.repository.models) and not self.is_ending
         return document({"ready": is_ready}, 200 if is_ready else 400)
 
-    async def index(self, request: Request) -> Response:
+    def index(self, request: Request) -> list[dict[str, Any]]:
         """All models and their versions."""
         places = sorted(self.repository.models)
-        return document([{"name": name, "version": str(v), "state": "READY", "reason": ""} for name, v in places])
+        return [{"name": name, "version": str(v), "state": "READY", "reason": ""} for name, v in places]
 
-    async def metadata(self, request: Request) -> Response:
+    def metadata(self, request: Request) -> dict[str, Any]:
         """The metadata of a model."""
         model = self.find_model(request)
-        return document(model.metadata(self.repository.versions(model.name)))
-
-    async def model_ready(self, request: Request) -> Response:
-        """Whether a model is there."""
-        return document({"name": self.find_model(request).name})
+        return model.metadata(self.repository.versions(model.name))
 
 
 async def watch(refresh: Callable[[], None]) -> None:
@@ -260,9 +247,8 @@ class Guard:
                     message["headers"] = [*message["headers"], (b"connection", b"close")]
             await send(message)
 
-        if scope["path"] not in OPEN and not self.server.tokens.accept(
-            dict(scope["headers"]).get(b"authorization", b"")
-        ):
+        authorization = dict(scope["headers"]).get(b"authorization", b"")
+        if scope["path"] not in OPEN and not self.server.accepts(authorization):
             reason = "a valid token is required: `Authorization: Bearer TOKEN`"
             app = document({"error": reason}, 401, {"www-authenticate": "Bearer"})
         try:
@@ -300,18 +286,27 @@ def create_application(settings: Settings | None = None) -> Starlette:
     Without settings, it takes those that `serve` has put into the environment for its processes.
     """
     server = Server(settings or Settings.model_validate_json(os.environ[SETTINGS]))
+    extensions = ["binary_tensor_data", "model_repository(index)"]  # of the last one, only the list of models
+    about = {"name": "loca", "version": version("loca-jax"), "extensions": extensions}
+
+    def answer(path: str, value: Callable[[Request], Any], method: str = "GET") -> Route:
+        async def endpoint(request: Request) -> Response:
+            return document(value(request))
+
+        return Route(path, endpoint, methods=[method])
+
     routes = []
     for place in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
         routes += [
             Route(f"{place}/infer", server.infer, methods=["POST"]),
-            Route(place, server.metadata),
-            Route(f"{place}/ready", server.model_ready),
+            answer(place, server.metadata),
+            answer(f"{place}/ready", lambda request: {"name": server.find_model(request).name}),
         ]
     routes += [
-        Route("/v2", server.about),
-        Route("/v2/health/live", server.live),
+        answer("/v2", lambda request: about),
+        answer("/v2/health/live", lambda request: {"live": True}),
         Route("/v2/health/ready", server.ready),
-        Route("/v2/repository/index", server.index, methods=["POST"]),
+        answer("/v2/repository/index", server.index, "POST"),
         Route("/metrics", write_metrics),
     ]
     found = Starlette(
@@ -322,3 +317,45 @@ def create_application(settings: Settings | None = None) -> Starlette:
     )
     found.router.redirect_slashes = False
     return found
+
+
+def serve(settings: Settings, host: str = "127.0.0.1", port: int = 8000, workers: int = 1) -> None:
+    """Serve until SIGTERM or Ctrl-C, and exit.
+
+    **Arguments:**
+
+    - `settings`: what is served.
+    - `host`, `port`: where to listen; port 0 for any that is free.
+    - `workers`: processes that share the address and the cores, and nothing else; one that dies is started again.
+    """
+    for file in find_models(settings.models, is_start=True).values():
+        inspect(file)
+    if settings.tokens is not None:
+        read_tokens(settings.tokens)
+    for number in (signal.SIGTERM, signal.SIGINT):  # after uvicorn's own handler, which waits for the last response
+        signal.signal(number, lambda number, frame: sys.exit(0))
+    logs = copy.deepcopy(LOGGING_CONFIG)
+    logs["loggers"]["loca.serving"] = {"handlers": ["default"], "level": "INFO"}
+    os.environ[SETTINGS] = settings.model_dump_json()  # for the processes
+    with tempfile.TemporaryDirectory(prefix="loca-serve-") as metrics:
+        if workers > 1:
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics
+            os.environ.setdefault("NPROC", str(max(1, (os.cpu_count() or 1) // workers)))  # threads of XLA
+        uvicorn.run(
+            "loca.serving.application:create_application",
+            factory=True,
+            host=host,
+            port=port,
+            workers=workers,
+            http="httptools",
+            ws="none",
+            lifespan="on",
+            log_config=logs,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=1000,  # connections
+            timeout_keep_alive=75,  # longer than a proxy keeps connections: it might use one that is being closed
+            timeout_graceful_shutdown=int(settings.timeout) + 5,
+            timeout_worker_healthcheck=60,  # a worker that compiles may not answer for a while
+        )

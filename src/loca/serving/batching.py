@@ -16,17 +16,17 @@ from loca.serving.model import SIZES, ServedModel, Work
 Results = dict[str, np.ndarray]
 """The outputs of a request, by name."""
 
-
 QUIET = 2
 """Passes of the event loop from the bytes of a request to its job."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Job:
-    """Work for a model, and its results when they are there."""
+    """Work for a model, and its results when they are there. Jobs with equal keys can be run together."""
 
     model: ServedModel
     work: Work
+    key: object
     results: asyncio.Future[Results]
 
 
@@ -56,7 +56,7 @@ class Batcher:
             reason = f"{self.waiting} functions are waiting and at most {self.max_queue} may; try again later"
             raise HTTPException(429, reason, {"retry-after": "1"})
         loop = asyncio.get_running_loop()
-        job = Job(model, work, loop.create_future())
+        job = Job(model, work, (id(model), work.key), loop.create_future())
         self._queue.append(job)
         self.waiting += work.functions
         if self._task is None:
@@ -80,21 +80,20 @@ class Batcher:
             while quiet < QUIET and len(self._queue) < SIZES[-1]:
                 quiet, known = quiet + 1 if len(self._queue) == known else 0, len(self._queue)
                 await asyncio.sleep(0)
-            jobs, self._queue = self._queue[: SIZES[-1]], self._queue[SIZES[-1] :]
-            groups: dict[object, list[Job]] = {}
-            for job in jobs:
-                groups.setdefault((id(job.model), job.work.key), []).append(job)
-            for group in groups.values():  # every model takes its turn in the order in which jobs arrived
-                if waiting := [job for job in group if not job.results.done()]:  # others were cancelled
-                    await self._run(waiting)
+            key = self._queue[0].key  # every model takes its turn in the order in which jobs arrived
+            jobs = [job for job in self._queue if job.key == key][: SIZES[-1]]
+            self._queue = [job for job in self._queue if job not in jobs]
+            if waiting := [job for job in jobs if not job.results.done()]:  # others were cancelled
+                await self._run(waiting)
         self._task = None
 
     async def _run(self, jobs: Sequence[Job]) -> None:
         """Run jobs together and hand out their rows; an error belongs to these jobs and not to the task."""
+        counts = [job.work.functions for job in jobs]
         try:
             results = await asyncio.get_running_loop().run_in_executor(self._thread, run_together, jobs)
-            self.observe(sum(job.work.functions for job in jobs))
-            outcomes = shares([job.work.functions for job in jobs], results)
+            self.observe(sum(counts))
+            outcomes = shares(counts, results)
         except Exception as error:  # noqa: BLE001 (whatever it is, the clients of these jobs wait for it)
             outcomes = [error] * len(jobs)
         for job, outcome in zip(jobs, outcomes, strict=True):

@@ -39,11 +39,8 @@ FEW_SIZES = (SIZES[0], SIZES[-1])
 QUERY_SIZES = (128, 2048)
 """Numbers of free queries that programs are compiled for. More queries are answered in blocks of the last one."""
 
-SENSOR_SIZES = (64, 256, 1024, 4096, 16384)
-"""Numbers of sensors that functions with sensors of their own are padded to."""
-
-TOLERANCE = 1e-4
-"""How far outside the domain a query may lie before the response reports it, in units of the domain's extent."""
+FEWEST_SENSORS = 64
+"""Functions with sensors of their own are padded to this number, or to a larger power of two."""
 
 BARS = ("s", "s_std", "s_lower", "s_upper")
 """The outputs of a model that knows its error, in the order of `loca.models.ErrorBars`."""
@@ -73,15 +70,7 @@ class ServedModel:
     Without fixed queries y, every request must have some.
     """
 
-    def __init__(
-        self,
-        name: str,
-        version: int,
-        operator: Operator,
-        header: Header,
-        y: Float[np.ndarray, "P d_y"] | None,
-        level: float,
-    ):
+    def __init__(self, name: str, version: int, operator: Operator, header: Header, y: np.ndarray | None, level: float):
         self.name, self.version, self.operator, self.header = name, version, operator, header
         if operator.signature is None:
             raise ValueError(f"{name}: the model does not know its domain and sensors; create it from data")
@@ -122,7 +111,12 @@ class ServedModel:
             "platform": "loca_safetensors",
             "inputs": [tensor._asdict() for tensor in self.inputs.values()],
             "outputs": [tensor._asdict() for tensor in self.outputs.values()],
-            "parameters": {"model": self.header.model, "digest": self.header.digest, "version": str(self.version)},
+            "parameters": {
+                "version": str(self.version),
+                "model": self.header.model,
+                "digest": self.header.digest,
+                "domain": self.header.described_domain,
+            },
         }
 
     def work(self, inputs: Mapping[str, np.ndarray], wanted: frozenset[str], max_values: int) -> Work:
@@ -147,10 +141,6 @@ class ServedModel:
         except ValueError as error:  # such as the logarithm of a negative number
             raise HTTPException(400, str(error)) from None
         return work
-
-    def num_outside(self, y: Float[np.ndarray, "P d_y"]) -> int:
-        """The number of queries outside the domain."""
-        return int((~np.asarray(self.signature.domain.contains(y.astype(np.float64), TOLERANCE))).sum())
 
     def _joined(self, arrays: Sequence[np.ndarray]) -> Any:
         """The input functions of the operator from their tensors."""
@@ -187,7 +177,7 @@ class ServedModel:
     def compile(self) -> None:
         """Run every program once, so that no request waits for a compilation."""
         tensors = [self.inputs[name] for name in self.input_names]
-        shapes = [tuple(SENSOR_SIZES[0] if n < 0 else n for n in tensor.shape[1:]) for tensor in tensors]
+        shapes = [tuple(FEWEST_SENSORS if n < 0 else n for n in tensor.shape[1:]) for tensor in tensors]
         d_y = self.signature.domain.dimension
         queries = [np.zeros((size, d_y), np.float32) for size in QUERY_SIZES * self.operator.is_pointwise]
         fixed = [(size, None) for size in SIZES if self.fixed is not None]
@@ -224,9 +214,9 @@ def add_mask(found: dict[str, np.ndarray], u: str, x: str, mask: str) -> None:
     sensors = found[u].shape[1]
     if len(set(shapes.values())) > 1:
         raise HTTPException(400, f"{u}, {x} and {mask} must agree in their first axes, got {shapes}")
-    if sensors > SENSOR_SIZES[-1] or not found[mask].any(axis=1).all():
-        raise HTTPException(400, f"{u} needs 1 to {SENSOR_SIZES[-1]} sensors per function that its mask counts")
-    more = next(size for size in SENSOR_SIZES if size >= sensors) - sensors
+    if not found[mask].any(axis=1).all():
+        raise HTTPException(400, f"{u} needs a sensor per function that its mask counts")
+    more = max(FEWEST_SENSORS, 1 << (sensors - 1).bit_length()) - sensors
     for name in shapes:
         found[name] = np.pad(found[name], [(0, 0), (0, more), *[(0, 0)] * (found[name].ndim - 2)])
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 DATATYPES = {"FP32": np.dtype("<f4"), "BOOL": np.dtype("?")}
@@ -23,10 +23,6 @@ class Tensor(NamedTuple):
     datatype: str
     shape: tuple[int, ...]
     parameters: Mapping[str, Any] = {}
-
-
-Text = Annotated[str, Field(max_length=256)]
-"""A name that responses repeat."""
 
 
 class Document(BaseModel):
@@ -48,9 +44,9 @@ class Parameters(Document):
 class Input(Document):
     """A tensor that is sent, with its values unless they follow the JSON."""
 
-    name: Text
-    datatype: Text
-    shape: Annotated[list[PositiveInt], Field(max_length=8)]
+    name: str
+    datatype: str
+    shape: Annotated[list[Annotated[int, Field(gt=0, lt=2**32)]], Field(max_length=8)]
     data: Any = None
     parameters: Parameters = Parameters()
 
@@ -58,16 +54,16 @@ class Input(Document):
 class Output(Document):
     """A tensor that is requested."""
 
-    name: Text
+    name: str
     parameters: Parameters = Parameters()
 
 
 class InferRequest(Document):
     """The JSON of an inference request."""
 
-    id: Text | None = None
-    inputs: Annotated[list[Input], Field(min_length=1, max_length=100)]
-    outputs: Annotated[list[Output], Field(max_length=100)] = []
+    id: str | None = None
+    inputs: Annotated[list[Input], Field(min_length=1)]
+    outputs: list[Output] = []
     parameters: Parameters = Parameters()
 
 
@@ -80,63 +76,54 @@ class Tensors(NamedTuple):
 
 
 def parse_request(
-    body: bytes | bytearray,
-    header_length: int | None,
-    inputs: Mapping[str, Tensor],
-    outputs: Mapping[str, Tensor],
-    max_values: int,
+    body: bytearray, length: int | None, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], max_values: int
 ) -> Tensors:
-    """Parse and check a body, in which the bytes of tensors follow the JSON if the header has its length."""
-    start = len(body) if header_length is None else header_length
+    """Parse and check a body, in which the bytes of tensors follow the JSON if its length is given."""
+    start = len(body) if length is None else length
     if not 0 < start <= len(body):
         raise HTTPException(400, f"the JSON header has {start} bytes, but the body has {len(body)}")
     try:
         given = InferRequest.model_validate_json(body[:start])
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))[:200] or "the body"
-        raise HTTPException(400, f"{where}: {first['msg'][:200]}") from None
+        where = ".".join(map(str, first["loc"])) or "the body"
+        raise HTTPException(400, f"{where}: {first['msg']}") from None
     found: dict[str, np.ndarray] = {}
     for each in given.inputs:
         name, size = each.name, each.parameters.binary_data_size
         if name not in inputs or name in found:
             reason = "is given twice" if name in found else f"is unknown; expected {', '.join(inputs)}"
             raise HTTPException(400, f"input {name!r} {reason}")
-        check_tensor(each, inputs[name], max_values)
-        dtype = DATATYPES[each.datatype]
+        dtype = check_tensor(each, inputs[name], max_values)
         if size is None:
             array = parse_values(each, dtype)
-        elif len(body) < start + size:
-            raise HTTPException(400, f"input {name!r} needs {size} bytes, but only {len(body) - start} are left")
-        else:
+        elif size == math.prod(each.shape) * dtype.itemsize <= len(body) - start and each.data is None:
             array, start = np.ndarray(each.shape, dtype, body, start), start + size
+        else:
+            needed = f"{math.prod(each.shape) * dtype.itemsize} bytes and no `data`"
+            raise HTTPException(400, f"input {name!r} needs {needed}; {size} are stated, {len(body) - start} are left")
         if not np.isfinite(array).all():
             raise HTTPException(400, f"input {name!r} has values that are NaN or infinite")
         found[name] = array
     if len(body) > start:
         raise HTTPException(400, f"the body has {len(body) - start} bytes after its tensors; check binary_data_size")
-    all_binary, chosen = given.parameters.binary_data_output, dict[str, bool]()
-    for each in given.outputs:
-        if each.name not in outputs:
-            raise HTTPException(400, f"unknown output {each.name!r}; expected {', '.join(outputs)}")
-        is_binary = each.parameters.binary_data
-        chosen[each.name] = all_binary if is_binary is None else is_binary
-    return Tensors(given.id, found, chosen or dict.fromkeys(outputs, all_binary))
+    if unknown := [each.name for each in given.outputs if each.name not in outputs]:
+        raise HTTPException(400, f"unknown output {unknown[0]!r}; expected {', '.join(outputs)}")
+    wanted = {each.name: each.parameters.binary_data for each in given.outputs} or dict.fromkeys(outputs)
+    is_binary = given.parameters.binary_data_output
+    return Tensors(given.id, found, {name: is_binary if own is None else own for name, own in wanted.items()})
 
 
-def check_tensor(given: Input, tensor: Tensor, max_values: int) -> None:
-    """Raise unless an input has the type, the shape and the number of bytes of a tensor of the model."""
-    name, shape, count = given.name, given.shape, math.prod(given.shape)
-    if given.datatype != tensor.datatype:
-        raise HTTPException(400, f"input {name!r} has datatype {given.datatype!r}, expected {tensor.datatype}")
+def check_tensor(given: Input, tensor: Tensor, max_values: int) -> np.dtype:
+    """The type of the values of an input; raise unless it is a tensor that the model accepts."""
+    shape, count = given.shape, math.prod(given.shape)
     if count > max_values:
-        raise HTTPException(413, f"input {name!r} has {count} values, at most {max_values} are allowed")
-    if len(shape) != len(tensor.shape) or any(n not in (-1, m) for n, m in zip(tensor.shape, shape, strict=True)):
-        expected = f"{list(tensor.shape)}, −1 for any number"
-        raise HTTPException(400, f"input {name!r} has shape {shape}, expected {expected}")
-    size, expected = given.parameters.binary_data_size, count * DATATYPES[tensor.datatype].itemsize
-    if size is not None and (size != expected or given.data is not None):
-        raise HTTPException(400, f"input {name!r} of shape {shape} needs {expected} bytes and no `data`, got {size}")
+        raise HTTPException(413, f"input {given.name!r} has {count} values, at most {max_values} are allowed")
+    fits = len(shape) == len(tensor.shape) and all(n in (-1, m) for n, m in zip(tensor.shape, shape, strict=True))
+    if given.datatype != tensor.datatype or not fits:
+        expected = f"expected {tensor.datatype} {list(tensor.shape)}, −1 for any number"
+        raise HTTPException(400, f"input {given.name!r} is {given.datatype} {shape}, {expected}")
+    return DATATYPES[tensor.datatype]
 
 
 def parse_values(given: Input, dtype: np.dtype) -> np.ndarray:

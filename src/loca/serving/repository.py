@@ -30,30 +30,23 @@ def find_models(paths: Sequence[Path], *, is_start: bool = False) -> dict[Place,
     """
     found: dict[Place, Path] = {}
     for path in paths:
-        files = models_in(path)
+        files = [((path.stem, 1), path)] if path.is_file() else []
+        if (path / MODEL_FILE).is_file():
+            files = [((path.resolve().name, 1), path / MODEL_FILE)]
+        elif path.is_dir():
+            for file in [*path.glob(f"*/{MODEL_FILE}"), *path.glob(f"*/*/{MODEL_FILE}")]:
+                name, *version = file.relative_to(path).parts[:-1]
+                if not version or VERSION.fullmatch(version[0]):
+                    files.append(((name, int(version[0]) if version else 1), file))
         if is_start and not files:
             raise ValueError(
                 f"{path} {'holds no model' if path.exists() else 'does not exist'}; pass a model file, a run "
                 f"directory, or a directory with NAME/{MODEL_FILE} or NAME/VERSION/{MODEL_FILE}"
             )
-        for place, file in files.items():
+        for place, file in files:
             if place in found:
                 raise ValueError(f"{found[place]} and {file} are both version {place[1]} of {place[0]}; rename one")
             found[place] = file
-    return found
-
-
-def models_in(path: Path) -> dict[Place, Path]:
-    """The model files of one path; none if it does not exist."""
-    if path.is_file():
-        return {(path.stem, 1): path}
-    if (path / MODEL_FILE).is_file():
-        return {(path.resolve().name, 1): path / MODEL_FILE}
-    found: dict[Place, Path] = {}
-    for file in [*path.glob(f"*/{MODEL_FILE}"), *path.glob(f"*/*/{MODEL_FILE}")]:
-        name, *version = file.relative_to(path).parts[:-1]
-        if not version or VERSION.fullmatch(version[0]):
-            found[name, int(version[0]) if version else 1] = file
     return found
 
 
@@ -89,7 +82,7 @@ class Repository:
             LOG.info("removed version %d of %s", *place[::-1])
 
     def _load(self, place: Place, file: Path) -> None:
-        fingerprint = self._seen[place] = fingerprint_of(file)
+        self._seen[place] = fingerprint_of(file)  # a file that is replaced meanwhile is loaded at the next look
         operator, header = load(file, classes=self.classes), inspect(file)
         known = operator.signature
         y = None if known is None else known.y
@@ -98,8 +91,6 @@ class Repository:
             y = points.points(tuple(slice(0, size) for size in points.shape))
         model = ServedModel(*place, operator, header, y, self.level)
         model.compile()
-        if fingerprint_of(file) != fingerprint:
-            raise ValueError(f"{file} was replaced while it was loaded")  # the next refresh sees another file
         self.models = {**self.models, place: model}  # requests see the old models or the new ones
         LOG.info("loaded version %d of %s from %s", *place[::-1], file)
 
