@@ -163,7 +163,7 @@ class Server:
         request.scope["loca.model"] = found.name  # for metrics
         return found
 
-    async def read_body(self, request: Request) -> bytearray:
+    async def read_body(self, request: Request) -> bytes:
         """The body of a request; nothing of one that is too large is kept."""
         limit, body = self.settings.max_body, bytearray()
         too_large = HTTPException(413, f"the body has more than {limit} bytes, the limit")
@@ -176,7 +176,7 @@ class Server:
                     raise too_large
         except ClientDisconnect:
             raise HTTPException(400, "the connection was closed before the end of the body") from None
-        return body
+        return bytes(body)
 
     async def infer(self, request: Request) -> Response:
         """Answer an inference request."""

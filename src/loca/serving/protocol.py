@@ -76,7 +76,7 @@ class Tensors(NamedTuple):
 
 
 def parse_request(
-    body: bytearray, length: int | None, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], max_values: int
+    body: bytes, length: int | None, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], max_values: int
 ) -> Tensors:
     """Parse and check a body, in which the bytes of tensors follow the JSON if its length is given."""
     start = len(body) if length is None else length

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from starlette.exceptions import HTTPException
 
 from loca.models import LEVEL
@@ -85,7 +86,7 @@ class Repository:
         self._seen[place] = fingerprint_of(file)  # a file that is replaced meanwhile is loaded at the next look
         operator, header = load(file, classes=self.classes), inspect(file)
         known = operator.signature
-        y = None if known is None else known.y
+        y = None if known is None or known.y is None else np.asarray(known.y)
         if known is not None and self.at is not None:
             points = read_points(self.at, known.query_coordinates)
             y = points.points(tuple(slice(0, size) for size in points.shape))
