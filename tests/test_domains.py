@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import loca
-from loca.domains import Box, Domain, Sphere, Torus, area_weights, domain_from_json, unit_vectors
-from loca.positions import Harmonic, Periodic, position_on
-from loca.rules import QuasiMonteCarlo, Trapezoid, rule_on
+from loca.domains import Box, Sphere, Torus, area_weights, domain_from_json, unit_vectors
+from loca.positions import Harmonic, position_on
+from loca.rules import QuasiMonteCarlo, rule_on
 from outside import UnitDisk
 
 ZONE, CYLINDER = Sphere(-60.0, 30.0), Torus((1.0, 0.0), (3.0, 7.0), (False, True))
@@ -152,34 +152,6 @@ def test_only_domains_know_their_classes():
     assert found == {}
 
 
-class Ring(Domain):
-    """A circle of circumference 2π with all facts of its own."""
-
-    is_flat = True
-
-    @property
-    def dimension(self):
-        return 1
-
-    @property
-    def volume(self):
-        return 2.0 * math.pi
-
-    @property
-    def periods(self):
-        return (2.0 * math.pi,)
-
-    @property
-    def coordinate_names(self):
-        return ("angle",)
-
-    def from_unit(self, t):
-        return 2.0 * math.pi * t
-
-    def to_unit(self, y):
-        return jnp.mod(y / (2.0 * math.pi), 1.0)
-
-
 def test_a_domain_without_facts_has_defaults():
     disk = UnitDisk()
     np.testing.assert_allclose(disk.bounds, [(-1.0, 1.0), (-1.0, 1.0)], atol=1e-6)
@@ -201,12 +173,3 @@ def test_a_domain_whose_fields_are_no_json_needs_methods():
         ValueError, match=r"a Cloud cannot be stored.* give Cloud the methods `to_json` and `from_json`"
     ):
         Cloud().to_json()
-
-
-def test_a_domain_with_facts_is_treated_as_a_built_in_one():
-    assert isinstance(rule_on(Ring()), Trapezoid)
-    assert isinstance(position_on(Ring()), Periodic)
-    assert domain_from_json(Ring().to_json()) == Ring()
-    grid = loca.prediction.QueryGrid.even(Ring(), [8])
-    np.testing.assert_allclose(grid.axes[0], np.arange(8) * math.pi / 4, atol=1e-6)
-    assert grid.dims == ("angle",)

@@ -7,11 +7,11 @@ import xarray
 
 import loca
 from commands import command
-from loca.data import StoreSchema, samples_to_arrays, write_store
 from loca.prediction import predict_to
 from loca.rules import QuasiMonteCarlo
 from loca.saving import ModelFileError
 from outside import Cauchy, Means, Nomad, UnitDisk, samples
+from stores import stored
 
 CLASSES = {"loca": [UnitDisk, Cauchy, Means], "nomad": [Nomad, UnitDisk, Means]}
 
@@ -19,16 +19,7 @@ CLASSES = {"loca": [UnitDisk, Cauchy, Means], "nomad": [Nomad, UnitDisk, Means]}
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """Training data, and test data in a store."""
-    test = samples(20, 1)
-    once, each = samples_to_arrays(test)
-    example = {name: array[0] for name, array in each.items()}
-    schema = StoreSchema(len(test), test.domain, test.inputs, test.outputs, once, example)
-
-    def read(rows):
-        return {name: array[rows.start : rows.stop] for name, array in each.items()}
-
-    path = tmp_path_factory.mktemp("data") / "test.zarr"
-    return samples(60, 0), write_store(path, schema, read, provenance={}, block=20)
+    return samples(60, 0), stored(tmp_path_factory.mktemp("data") / "test.zarr", samples(20, 1))
 
 
 @pytest.fixture(scope="module", params=CLASSES)

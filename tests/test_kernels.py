@@ -77,8 +77,3 @@ def test_distances_survive_a_far_origin():
     z = np.random.default_rng(0).uniform(1000.0, 1001.0, (8, 2)).astype(np.float32)  # round ones have exact squares
     r2 = np.sum((z[:, None].astype(np.float64) - z) ** 2, axis=-1)
     np.testing.assert_allclose(RBF(1.0).matrix(jnp.asarray(z), jnp.asarray(z)), np.exp(-r2), rtol=1e-4)
-
-
-def test_order_is_checked():
-    with pytest.raises(ValueError, match="one of 1/2, 3/2, 5/2, got 2"):
-        Matern(2.0)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import loca
-from loca.data import StoreSchema, samples_to_arrays, write_store
 from loca.domains import Mesh, area_weights, domain_from_json
 from loca.positions import Harmonic
 from loca.prediction import QueryGrid, predict_dataset, predict_to, write_dataset
 from loca.rules import CellRule, rule_on
+from stores import stored
 
 
 def mesh_grid(*axes):
@@ -271,11 +271,7 @@ def test_a_model_on_a_mesh_is_trained_saved_evaluated_and_drawn(tmp_path):
     assert again.domain == mesh
     np.testing.assert_array_equal(again.predict(test.u, test.y), model.predict(test.u, test.y))
 
-    once, each = samples_to_arrays(test)
-    example = {name: array[0] for name, array in each.items()}
-    schema = StoreSchema(len(test), mesh, test.inputs, test.outputs, once, example)
-    read = lambda rows: {name: array[rows.start : rows.stop] for name, array in each.items()}  # noqa: E731
-    store = write_store(tmp_path / "test.zarr", schema, read, provenance={}, block=20)
+    store = stored(tmp_path / "test.zarr", test)
     assert store.domain == mesh
     written = predict_to(again, store, tmp_path / "prediction.zarr", queries=QueryGrid.even(mesh, (5, 5)))
     assert np.isnan(written.s1.values).sum() == 20 * 12  # the corners of the square lie outside of the disk

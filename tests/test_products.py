@@ -39,14 +39,3 @@ def test_factors_are_rounded_and_sums_are_not(product, factors):
 def test_nothing_is_rounded_unless_asked_for(product, factors):
     a, b, _ = factors
     np.testing.assert_array_equal(product(a, b), a @ b)
-
-
-def test_the_context_belongs_to_what_is_compiled(getkey):
-    """JAX compiles again in another precision: a compiled function does not carry one over."""
-    a, b = jax.random.normal(getkey(), (5, 9)), jax.random.normal(getkey(), (9, 4))
-    product = jax.jit(matmul)
-    full = product(a, b)
-    with jax.default_matmul_precision("bfloat16"):
-        half = product(a, b)
-    np.testing.assert_array_equal(product(a, b), full)
-    assert np.abs(np.asarray(half - full)).max() > 1e-4

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from coupled import D_S, KERNELS, MORE_KERNELS, L, N, Scores, each_kernel, example, scores
+from coupled import D_S, L, N, Scores, each_kernel, example, scores
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,14 +56,8 @@ def test_a_local_kernel_leaves_the_proposals_alone(getkey):
         assert jnp.allclose(scores(method, k, g, q_z, q_z, w), jnp.stack(g(q_z)), rtol=1e-9)
 
 
-BLOCKS = [(KERNELS[0], 4), (KERNELS[1], 11)]
-MORE_BLOCKS = [(k, block) for k in KERNELS for block in (4, 11, 64) if (k, block) not in BLOCKS]
-MORE_BLOCKS += [(k, block) for k in MORE_KERNELS for block in (4, 11, 64)]
-
-
-@pytest.mark.parametrize(
-    ("k", "block"), [*BLOCKS, *(pytest.param(*pair, marks=pytest.mark.full) for pair in MORE_BLOCKS)]
-)
+@each_kernel
+@pytest.mark.parametrize("block", [4, *(pytest.param(block, marks=pytest.mark.full) for block in (11, 64))])
 def test_blocked_equals_dense(k, block, getkey):
     """Values and gradients, whether or not the blocks divide the nodes."""
     with jax.enable_x64(True):

@@ -1,7 +1,5 @@
 """Methods of linear cost: exact limits, error laws, positivity, gradients, and the cost itself."""
 
-import itertools
-
 import coupled
 import equinox as eqx
 import jax
@@ -9,7 +7,7 @@ import jax.numpy as jnp
 import jax.scipy as jsp
 import numpy as np
 import pytest
-from coupled import D_S, KERNELS, MORE_KERNELS, L, N, P, Q, Scores, each_kernel, example
+from coupled import D_S, L, N, P, Q, Scores, each_kernel, example
 from hypothesis import given
 from hypothesis import strategies as st
 from jax.test_util import check_grads
@@ -22,13 +20,8 @@ from loca.nets import MLP
 scores = eqx.filter_jit(coupled.scores)
 
 
-LIMITS = [(KERNELS[0], Q), (KERNELS[1], 10 * Q)]
-MORE_LIMITS = [pair for pair in itertools.product([*KERNELS, *MORE_KERNELS], (Q, 10 * Q)) if pair not in LIMITS]
-
-
-@pytest.mark.parametrize(
-    ("k", "count"), [*LIMITS, *(pytest.param(*pair, marks=pytest.mark.full) for pair in MORE_LIMITS)]
-)
+@each_kernel
+@pytest.mark.parametrize("count", [Q, pytest.param(10 * Q, marks=pytest.mark.full)])
 def test_with_all_nodes_as_landmarks_it_is_dense(k, count, getkey):
     """Values and gradients."""
     with jax.enable_x64(True):
@@ -207,8 +200,3 @@ def test_operations_and_memory_grow_linearly(training):
         slope, _ = np.polyfit(np.log(sizes), np.log(growing), 1)
         assert slope <= 1.1
     assert memory[-1] < 4 * sizes[-1] * 16 * 20  # a few numbers for each location and landmark
-
-
-def test_no_landmarks_are_refused():
-    with pytest.raises(ValueError, match="at least one landmark, got 0"):
-        Nystrom(0)

@@ -77,15 +77,6 @@ def test_chunks_are_invisible():
         np.testing.assert_array_equal(in_chunks(lambda v: 2 * v, u, size), 2 * u)
 
 
-@pytest.mark.parametrize(
-    ("length", "scales", "paths", "points"), [(500, 4, 50, 31), (1000, 4, 50, 63), (300, 1, 8, 150)]
-)
-def test_sizes_of_the_paper_1d(length, scales, paths, points):
-    scattering = Scattering1D.create(length, scales=scales, wavelets_per_octave=8)
-    assert (scattering.paths, scattering.reduced) == (paths, (points,))
-    assert scattering.size == paths * points
-
-
 def test_wavelets_have_mean_zero_and_cover_all_frequencies_once():
     """Littlewood–Paley: |φ̂|² + ½Σ(|ψ̂(ω)|² + |ψ̂(−ω)|²) ≤ 1, and no gap up to the highest center."""
     for scales, per_octave in [(4, 8), (4, 1), (6, 1)]:
@@ -164,12 +155,17 @@ def test_lipschitz_under_dilations_where_the_fourier_modulus_is_not_1d(x64):
 
 
 @pytest.mark.parametrize(
-    ("shape", "scales", "angles", "paths", "reduced"),
-    [((28, 28), 1, 16, 17, (14, 14)), ((72, 72), 1, 8, 9, (36, 36)), ((32, 32), 1, 2, 3, (16, 16)),
-     ((32, 24), 2, 8, 81, (8, 6))],
-)  # fmt: skip
-def test_sizes_of_the_paper_2d(shape, scales, angles, paths, reduced):
-    scattering = Scattering2D.create(shape, scales=scales, angles=angles)
+    ("create", "shape", "options", "paths", "reduced"),
+    [
+        (Scattering1D.create, 500, {"scales": 4, "wavelets_per_octave": 8}, 50, (31,)),
+        (Scattering1D.create, 1000, {"scales": 4, "wavelets_per_octave": 8}, 50, (63,)),
+        (Scattering2D.create, (28, 28), {"scales": 1, "angles": 16}, 17, (14, 14)),
+        (Scattering2D.create, (72, 72), {"scales": 1, "angles": 8}, 9, (36, 36)),
+        (Scattering2D.create, (32, 24), {"scales": 2, "angles": 8}, 81, (8, 6)),
+    ],
+)
+def test_sizes_of_the_paper(create, shape, options, paths, reduced):
+    scattering = create(shape, **options)
     assert (scattering.paths, scattering.reduced) == (paths, reduced)
     assert jax.eval_shape(scattering.transform, jnp.zeros(shape)).shape == (paths, *reduced)
 

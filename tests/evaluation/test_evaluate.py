@@ -122,8 +122,6 @@ def test_metrics_are_those_that_the_data_admits(model_and_fields, data):
     assert "rmse_high" not in evaluate(model, fields).errors
     chosen = evaluate(model, fields, metrics=("spectral", "relative_l2"))
     assert list(chosen.errors) == ["relative_l2", "spectral"]
-    with pytest.raises(ValueError, match="there is no metric `accuracy`; choose from relative_l2"):
-        evaluate(model, fields, metrics=("accuracy",))
     with pytest.raises(ValueError, match="two dimensions"):
         evaluate(Scaled(), data, metrics=("spectral",))
 

@@ -20,7 +20,6 @@ from loca.domains import Box
 from loca.encoders import Sensors
 from loca.exporting import Program, compare, read_artifact
 from loca.exporting.formats import VARIABLE, read_metadata, run, with_metadata
-from loca.prediction import read_points
 from loca.rules import GaussLegendre
 from loca.saving import ModelFileError, inspect, load
 from loca.typing import Measurements, MultiInput
@@ -246,17 +245,6 @@ def test_the_command_fixes_queries_on_the_grid_of_a_file(tmp_path, file):
     said = words(command("export", file, "--out", out, "--at", tmp_path / "grid.nc"))
     assert "u (N, 5, 1) → mean (N, 9, 1)" in said
     assert "already exists" in words(command("export", file, "--out", out, code=1))
-
-
-def test_axes_in_a_file_are_a_grid_and_columns_are_points(tmp_path):
-    lat, lon, path = np.linspace(-60.0, 60.0, 3), np.linspace(0.0, 270.0, 4), tmp_path / "queries.nc"
-    names = (Variable("lat"), Variable("lon"))
-    xarray.Dataset(coords={"lat": lat, "lon": lon}).to_netcdf(path, engine="h5netcdf")
-    found = read_points(path, names)
-    assert found.shape == (3, 4)
-    np.testing.assert_array_equal(found.points((slice(0, 3), slice(0, 4)))[5], (0.0, 90.0))
-    xarray.Dataset({"lat": ("station", lat), "lon": ("station", lon[:3])}).to_netcdf(path, engine="h5netcdf")
-    np.testing.assert_array_equal(read_points(path, names).points((slice(0, 3),))[1], (0.0, 90.0))
 
 
 @pytest.mark.parametrize(

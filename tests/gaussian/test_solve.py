@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from loca.data import Free, Part, Samples, Shared, StoreSchema, samples_to_arrays, write_store
-from loca.domains import Box, Sphere
+from loca.data import Free, Part, Samples, Shared
+from loca.domains import Box
 from loca.durable import Resumable
 from loca.gaussian import Hyperparameters, solve
 from loca.gaussian.equation import Accuracy, PreparedData, Ranks
@@ -22,6 +22,7 @@ from loca.gaussian.solve import OPERATIONS, RANKS, affordable
 from loca.metrics import relative_l2
 from loca.models import Regression
 from loca.typing import Measurements, MultiInput
+from stores import stored
 
 FEW = (20, 20)
 HYPER = Hyperparameters(length=2.0, noise=1e-3, location_lengths=(0.5,))
@@ -200,23 +201,11 @@ def test_smaller_eigenvalues_are_kept_in_double_precision():
         assert single < 0.5 * count()
 
 
-def stored(path, data):
-    """The same functions in a file."""
-    once, each = samples_to_arrays(data)
-
-    def read(rows):
-        return {name: array[rows.start : rows.stop] for name, array in each.items()}
-
-    example = {name: array[0] for name, array in each.items()}
-    schema = StoreSchema(len(data), data.domain, data.inputs, data.outputs, once, example)
-    return write_store(path / "store.zarr", schema, read, provenance={}, block=20)
-
-
 def test_further_blocks_of_a_file_compile_nothing(tmp_path, caplog, monkeypatch):
     """Else compiled programs would fill the memory as functions stream."""
     monkeypatch.setattr("loca.gaussian.equation.STREAMED", 300)  # more than are encoded at once
     data = functions(1200).observe(jax.random.key(0), 6)
-    prepared, store = PreparedData.fit(data, ()), stored(tmp_path, data)
+    prepared, store = PreparedData.fit(data, ()), stored(tmp_path / "store.zarr", data)
     for count in (600, 1200):
         caplog.clear()
         with jax.log_compiles():
@@ -228,7 +217,7 @@ def test_further_blocks_of_a_file_compile_nothing(tmp_path, caplog, monkeypatch)
 @pytest.mark.slow
 def test_functions_from_a_file_give_the_same_operator(tmp_path):
     data = functions(50).observe(jax.random.key(0), 6)
-    store = stored(tmp_path, data)
+    store = stored(tmp_path / "store.zarr", data)
     hyper = dataclasses.replace(HYPER, nugget=1e-3)
     one, _ = solve(data, hyperparameters=hyper, ranks=(50, 16))
     two, _ = solve(store, hyperparameters=hyper, ranks=(50, 16))
@@ -243,19 +232,15 @@ def kinds() -> dict[str, Samples]:
     plain = functions(40)
     own = Measurements(plain.u, jnp.tile(plain.x, (40, 1, 1)), jnp.ones((40, 12), bool))
     several = MultiInput((plain.u, 2.0 * plain.u[:, ::2]), jnp.asarray(rng.normal(size=(40, 2)), jnp.float32))
-    globe = Sphere().from_unit(jnp.asarray(rng.uniform(size=(16, 2)), jnp.float32))
-    free = jnp.asarray(rng.uniform(size=(40, 5, 1)), jnp.float32)
     return {
         "several inputs": Samples(several, plain.y, plain.s, x=(plain.x, plain.x[::2]), domain=plain.domain),
         "own sensors": dataclasses.replace(plain, u=own, x=None),
-        "sphere": dataclasses.replace(plain, y=Shared(globe), domain=Sphere()),
-        "free": dataclasses.replace(plain, y=Free(free), s=jnp.sin(free) * plain.u[:, :1]),
     }
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("kind", ["several inputs", "own sensors", "sphere", "free"])
-def test_other_kinds_of_inputs_and_locations(kind):
+@pytest.mark.parametrize("kind", ["several inputs", "own sensors"])
+def test_other_kinds_of_inputs(kind):
     data = kinds()[kind]
     operator, report = solve(data, hyperparameters=HYPER, ranks=FEW)
     assert report.trials == ()

@@ -28,17 +28,11 @@ def test_a_linear_operator_is_found(getkey, labels):
     assert report.errors["relative_l2"].max() < 1e-5
 
 
-def test_without_components_it_is_the_mean_field(getkey):
+@pytest.mark.parametrize(("options", "atol"), [({"components": 0}, 1e-5), ({"components": 7, "strength": 1e6}, 1e-3)])
+def test_without_components_or_with_a_large_penalty_it_is_the_mean_field(getkey, options, atol):
     samples = linear_functions(getkey()).observe(getkey(), 3)
-    field = mean_field(samples)
-    answer = Regression.fit(samples, components=0)(samples.u[0], samples.y.points)
-    np.testing.assert_allclose(answer, field, rtol=1e-5, atol=1e-5)
-
-
-def test_a_penalty_shrinks_towards_the_mean_field(getkey):
-    samples = linear_functions(getkey())
-    strong = Regression.fit(samples, components=7, strength=1e6)
-    np.testing.assert_allclose(strong(samples.u[0], samples.y.points), mean_field(samples), atol=1e-3)
+    answer = Regression.fit(samples, **options)(samples.u[0], samples.y.points)
+    np.testing.assert_allclose(answer, mean_field(samples), rtol=1e-5, atol=atol)
 
 
 def test_factors_are_found(getkey):

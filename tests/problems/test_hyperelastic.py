@@ -7,7 +7,6 @@ import pytest
 
 from loca.problems import hyperelastic
 from loca.problems.hyperelastic import Material, Plate, cofactor, determinant
-from loca.workers import controller, one_thread
 
 MU, LAM = 0.4, 0.6
 
@@ -163,19 +162,3 @@ def test_failures_say_what_to_do(monkeypatch):
     monkeypatch.setattr(hyperelastic, "STEPS", 2)
     with pytest.raises(RuntimeError, match="no equilibrium after 2 steps"):
         plate.equilibrium(material, 1.5 * (plate.x / 3 - 0.5))
-
-
-def test_one_thread_leaves_things_as_found():
-    def threads():
-        return [library.num_threads for library in controller().select(user_api="blas").lib_controllers]
-
-    @one_thread()
-    def fail():
-        assert set(threads()) == {1}
-        raise ZeroDivisionError
-
-    with controller().limit(limits=2, user_api="blas"):
-        before = threads()
-        with pytest.raises(ZeroDivisionError):
-            fail()
-        assert threads() == before

@@ -59,9 +59,6 @@ def archive(tmp_path, drawing) -> str:
     return str(tmp_path / "mnist.npz")
 
 
-# ---- the solver against data ----------------------------------------------------------------------------------------
-
-
 def uniaxial_plate() -> Plate:
     """As in the published set: the lower edge fixed, the upper one moved and kept from narrowing, the sides free."""
     held = np.zeros((57, 57, 2), bool)
@@ -115,9 +112,6 @@ def test_refinement_approaches_an_independent_solution():
     assert (fine < coarse / 3).all()
 
 
-# ---- the solver by itself -------------------------------------------------------------------------------------------
-
-
 def test_forces_balance(drawing):
     plate, material = equibiaxial_plate(1), Material.isotropic(young_modulus(drawing), 0.3)
     for load in (0.001, *LOADS):
@@ -163,9 +157,6 @@ def test_great_leaps_are_possible(drawing):
     assert np.isinf(plate.energy(material, 280 * little))
     *_, step_by_step = plate.path(material, affine, [4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0])
     np.testing.assert_allclose(much, step_by_step, atol=1e-8)
-
-
-# ---- the problem ----------------------------------------------------------------------------------------------------
 
 
 def test_pairs_do_not_depend_on_their_company(archive, drawing, getkey):

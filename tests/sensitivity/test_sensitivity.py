@@ -14,7 +14,7 @@ from loca.data import Identity, Log, Normalization, Samples, Variable
 from loca.domains import Box
 from loca.inversion import Prior
 from loca.losses import mean_squared
-from loca.models import LOCA, Operator, Regression, Signature
+from loca.models import LOCA, Operator, Signature
 from loca.sensitivity import SobolIndices, Tangent, sobol, tangents
 from loca.training import Encoded
 from loca.typing import Measurements, MultiInput, values_of
@@ -156,10 +156,6 @@ def test_what_cannot_be_trained_with_derivatives_is_refused():
         tangents(model, data, du[..., :5], ds)
     with pytest.raises(ValueError, match=r"ds has shape \(7, 1, 5, 1\).*pass derivatives of shape \(7, 2, 5, 1\)"):
         tangents(model, data, du, ds[:, :1])
-    with pytest.raises(ValueError, match="positive weight of the derivatives, got 0"):
-        tangents(model, data, du, ds, weight=0.0)
-    with pytest.raises(ValueError, match="Regression has no parameters that training changes"):
-        tangents(Regression.fit(data), data, du, ds)
     with pytest.raises(ValueError, match="Ensemble has an objective of its own"):
         tangents(loca.Ensemble.of([model, dataclasses.replace(model, c=2.0 * model.c)]), data, du, ds)
 
