@@ -53,9 +53,6 @@ def close(found, expected, tolerance):
     assert error < tolerance, error
 
 
-# ---- the posterior ---------------------------------------------------------------------------------------------------
-
-
 def test_laplace_is_the_closed_form_for_a_linear_operator(model, observed, prior, train):
     found = exact(model, observed, prior)
     mean, std = closed_form(model, Y, observed, NOISE**2 * np.eye(len(Y)), train.u)
@@ -225,9 +222,6 @@ def test_operators_that_know_their_error_need_no_held_out_functions(solved, trai
     assert "% of the variance is left after 3 simulations" in str(chosen)
 
 
-# ---- priors ----------------------------------------------------------------------------------------------------------
-
-
 def test_the_prior_has_the_moments_of_its_functions(prior, train):
     xi = jnp.eye(prior.size)
     steps = np.asarray(jax.vmap(prior)(xi) - prior(0.0 * xi[0]))[..., 0].astype(np.float64)
@@ -266,9 +260,6 @@ def test_own_parametrization_finds_the_truth(model):
     found = exact(model, model(truth, Y) + 1e-9, own, draws=20)
     np.testing.assert_allclose(found.mode, [1.4, 3.7], rtol=0.02)  # NOISE pulls towards the prior's mean
     assert found.draws.shape == (20, SENSORS, 1)
-
-
-# ---- design and acquisition ------------------------------------------------------------------------------------------
 
 
 def test_gains_are_the_mutual_information_of_a_linear_operator(model, prior, train):
@@ -337,9 +328,6 @@ def test_an_ensemble_acquires_inputs_that_its_members_disagree_about(train):
     found = loca.acquire(loca.Ensemble.of(members), u, count=3, y=Y)
     np.testing.assert_array_equal(found.rows, expected.rows)
     np.testing.assert_allclose(found.variances / found.before, expected.variances / expected.before, rtol=1e-3)
-
-
-# ---- what is refused -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -85,9 +85,6 @@ SHAPES = [
 ]
 
 
-# ---- spectral layers -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("shape", "modes"), SHAPES)
 def test_identity_on_kept_frequencies_is_the_ideal_low_pass(shape, modes):
     rng = np.random.default_rng(0)
@@ -201,8 +198,6 @@ def test_formula_with_padding():
     assert close(s, by_hand.reshape(20, 3), 1e-12)
 
 
-# ---- grids and interpolation -----------------------------------------------------------------------------------------
-
 UNEVEN = (
     np.array([0.0, 0.1, 0.5, 0.7, 2.0]),
     np.array([90.0, 60.0, 10.0, -20.0, -90.0]),  # downwards
@@ -308,8 +303,6 @@ def test_grid_of_a_sphere():
     assert interpolate_on(grid, field, jnp.array([[30.0, 315.0]])).item() == pytest.approx((3 + 0 + 7 + 4) / 4)
 
 
-# ---- models ----------------------------------------------------------------------------------------------------------
-
 KEY = jax.random.key(0)
 AXES = (np.arange(6) / 6, np.arange(8) / 8)
 X = jnp.asarray([*itertools.product(*AXES)], float)
@@ -347,9 +340,6 @@ def test_input_without_time_is_repeated_along_it():
     s, by_hand = eqx.filter_jit(lambda u: (evolving(u, queries), full(jnp.tile(u, (4, 1)), queries)))(u)
     assert close(s, by_hand)
     assert not close(s[:1], s[1:2], 1e-2)
-
-
-# ---- errors ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
