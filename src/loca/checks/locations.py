@@ -77,14 +77,7 @@ def check_repeated_queries(samples: Samples) -> Iterator[Finding]:
 
 @dataclasses.dataclass(frozen=True)
 class GridField:
-    """One channel of all functions on a grid.
-
-    **Arguments:**
-
-    - `name`, `letter`: of the channel, and of its coordinates, for messages.
-    - `values`: without functions that contain NaN or Inf.
-    - `axes`, `periods`: of the grid.
-    """
+    """One channel of all functions on a grid, without those that contain NaN or Inf; a `letter` names its axes."""
 
     name: str
     letter: str
@@ -118,11 +111,12 @@ class GridField:
 def grid_fields(samples: Samples, side: Literal["input", "output"]) -> Iterator[GridField]:
     """The channels of u or of s whose locations form a grid that all functions share."""
     if side == "input":
-        found = [(p.inputs, p.x, p.u) for p in samples.parts if not isinstance(p.u, Measurements) and p.x is not None]
+        parts = (part for part in samples.parts if not isinstance(part.u, Measurements) and part.x is not None)
+        found = [(part.inputs, np.asarray(part.x), part.u) for part in parts]
     else:
-        found = [(samples.outputs, samples.y.y, samples.s)] if isinstance(samples.y, Shared) else []
+        found = [(samples.outputs, np.asarray(samples.y.y), samples.s)] if isinstance(samples.y, Shared) else []
     for variables, points, values in found:
-        axes, dimension = grid_axes(np.asarray(points)), points.shape[1]
+        axes, dimension = grid_axes(points), points.shape[1]
         if axes is None:
             continue
         periods = samples.domain.periods if samples.domain.dimension == dimension else (None,) * dimension

@@ -119,7 +119,7 @@ def check(
     other = load(test, files, count, skip=len(train), **given)[0] if test else None
     report = check_samples(train, other)
     costs = forecast(train, functions=total) if with_forecast else ()
-    report = CheckReport((*report.findings, *check_memory(costs))) if costs else report
+    report = CheckReport.of((*report.findings, *check_memory(costs))) if costs else report
     checked = f"{len(train)} of {total} functions" + (f", {len(other)} test functions" if other is not None else "")
     if as_json:
         found = [dataclasses.asdict(finding) for finding in report.findings]

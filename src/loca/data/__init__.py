@@ -7,9 +7,9 @@ from loca.data.choices import TransformNames as TransformNames
 from loca.data.choices import recommend as recommend
 from loca.data.digest import arrays_digest as arrays_digest
 from loca.data.digest import data_digest as data_digest
-from loca.data.files import Labeled as Labeled
-from loca.data.files import open as open  # noqa: A004
-from loca.data.files import write_vtu as write_vtu
+from loca.data.files.labeled import Labeled as Labeled
+from loca.data.files.meshes import write_vtu as write_vtu
+from loca.data.files.opening import open as open  # noqa: A004
 from loca.data.grids import Interpolation as Interpolation
 from loca.data.grids import grid_axes as grid_axes
 from loca.data.grids import grid_shape as grid_shape
@@ -35,19 +35,17 @@ from loca.data.records import pieces as pieces
 from loca.data.samples import Samples as Samples
 from loca.data.samples import Variable as Variable
 from loca.data.samples import batch_rows as batch_rows
-from loca.data.store import Arrays as Arrays
-from loca.data.store import CorruptDataError as CorruptDataError
-from loca.data.store import Progress as Progress
-from loca.data.store import Store as Store
-from loca.data.store import StoreSchema as StoreSchema
-from loca.data.store import array_digest as array_digest
-from loca.data.store import convert as convert
-from loca.data.store import group_attributes as group_attributes
-from loca.data.store import is_store as is_store
-from loca.data.store import samples_from_arrays as samples_from_arrays
-from loca.data.store import samples_to_arrays as samples_to_arrays
-from loca.data.store import versions as versions
-from loca.data.store import write_store as write_store
+from loca.data.store.schema import Arrays as Arrays
+from loca.data.store.schema import StoreSchema as StoreSchema
+from loca.data.store.schema import array_digest as array_digest
+from loca.data.store.schema import samples_from_arrays as samples_from_arrays
+from loca.data.store.schema import samples_to_arrays as samples_to_arrays
+from loca.data.store.store import Store as Store
+from loca.data.store.store import group_attributes as group_attributes
+from loca.data.store.store import is_store as is_store
+from loca.data.store.writing import convert as convert
+from loca.data.store.writing import versions as versions
+from loca.data.store.writing import write_store as write_store
 from loca.data.transforms import Affine as Affine
 from loca.data.transforms import Asinh as Asinh
 from loca.data.transforms import Chain as Chain
@@ -56,6 +54,7 @@ from loca.data.transforms import Log as Log
 from loca.data.transforms import PerLocation as PerLocation
 from loca.data.transforms import Transform as Transform
 from loca.data.transforms import is_round_off as is_round_off
+from loca.durable import CorruptDataError as CorruptDataError
 
 __all__ = [
     "Asinh",

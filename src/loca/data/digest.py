@@ -9,7 +9,7 @@ import numpy as np
 
 from loca.data.records import Part, Records
 from loca.data.samples import Samples
-from loca.data.store import Store
+from loca.data.store.store import Store
 from loca.typing import PyTree
 
 PROBED_ROWS = 16

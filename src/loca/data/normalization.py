@@ -142,24 +142,20 @@ class Normalization(Fixed):
         return with_values(u, [part.restore(v) for part, v in zip(self._of_parts(values), values, strict=True)])
 
     def _of_parts(self, values: Sequence[Array]) -> Iterator[OutputNormalization]:
-        start = 0
-        for each in values:
-            channels = slice(start, start + each.shape[-1])
-            yield OutputNormalization(self.u_shift[channels], self.u_scale[channels], self.u_transforms[channels])
-            start = channels.stop
+        for of in channels_of(values):
+            yield OutputNormalization(self.u_shift[of], self.u_scale[of], self.u_transforms[of])
 
     def check_input(self, u: Input, variables: Sequence[Variable]) -> None:
         """Raise if values of u cannot be transformed; values that JAX is tracing are not checked."""
         if not self.u_transforms:
             return
         scalars = u.scalars if isinstance(u, MultiInput) else None
-        transforms, names = iter(self.u_transforms), iter(variables)
-        for values in counted_values(u):
-            count = values.shape[-1]
-            here, named = list(itertools.islice(transforms, count)), list(itertools.islice(names, count))
+        parts = counted_values(u)
+        for values, of in zip(parts, channels_of(parts), strict=True):
             if not isinstance(values, Tracer):
                 known = np.asarray(values)
-                check(here, named, "input", known[..., None, :] if values is scalars else known)
+                known = known[..., None, :] if values is scalars else known
+                check(self.u_transforms[of], variables[of], "input", known)
 
     def check_output(self, s: Float[Array, "*N P d_s"], variables: Sequence[Variable]) -> None:
         """Raise if values of s cannot be transformed; values that JAX is tracing are not checked."""
@@ -212,8 +208,14 @@ def transform_input(transforms: tuple[Transform, ...], u: Input) -> Input:
     """Transform every channel of u; measurements that do not count become finite."""
     if not transforms:
         return u
-    left = iter(transforms)
-    return with_values(u, [apply(tuple(itertools.islice(left, v.shape[-1])), v) for v in counted_values(u)])
+    parts = counted_values(u)
+    return with_values(u, [apply(transforms[of], v) for v, of in zip(parts, channels_of(parts), strict=True)])
+
+
+def channels_of(parts: Sequence[Array]) -> list[slice]:
+    """The numbers of the channels of each part of u among all channels."""
+    ends = list(itertools.accumulate((values.shape[-1] for values in parts), initial=0))
+    return [slice(start, end) for start, end in itertools.pairwise(ends)]
 
 
 def counted_values(u: Input) -> tuple[Array, ...]:

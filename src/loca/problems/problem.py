@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from loca.data import Arrays, Progress, Samples, Store, StoreSchema, Variable, versions, write_store
+from loca.data import Arrays, Samples, Store, StoreSchema, Variable, versions, write_store
 from loca.domains import Domain
 from loca.typing import Key
 from loca.workers import one_thread
@@ -143,7 +143,7 @@ def generate(
     seed: int = 0,
     workers: int = 1,
     executor: Executor | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Store:
     """Write the first `count` pairs of the sequence of a seed to a store.
 

@@ -5,6 +5,7 @@ Names and shapes decide which array is input, output, sensors or queries.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -117,20 +118,13 @@ def layout(path: Path, shapes: Mapping[str, tuple[int, ...]], get: Get, roles: R
     Values have shape (N, m) or (N, m, channels) if their locations, of shape (m, d) or (N, m, d), are given as well.
     Otherwise they have shape (N, n₁, n₂, …) and live on a uniform grid from 0 to 1. An array of shape (N,) is one
     number per sample. The arrays that make up u, s, x and y are by default those in `PAIRS`, and "x" and "y" for "u"
-    and "s".
-
-    **Arguments:**
-
-    - `path`: the file, for messages.
-    - `shapes`: the shapes of all arrays in the file.
-    - `get`: reads one array.
-    - `roles`: the names that the user gave.
+    and "s". `shapes` are those of all arrays in the file.
     """
-    found = next((pair for pair in PAIRS if set(pair) <= set(shapes)), None)
-    if roles.unsolved and found is None and "u" in shapes:
-        found = PAIRS[0]
-    inputs = roles.inputs or ((found[0],) if found else ())
-    outputs = roles.outputs or ((found[1],) if found else ())
+    known = next((pair for pair in PAIRS if set(pair) <= set(shapes)), None)
+    if roles.unsolved and known is None and "u" in shapes:
+        known = PAIRS[0]
+    inputs = roles.inputs or (known[:1] if known else ())
+    outputs = roles.outputs or (known[1:] if known else ())
     is_unsolved = roles.unsolved and not set(outputs) & set(shapes)
     ours = (inputs, outputs) == (("u",), ("s",))
     outputs = () if is_unsolved else outputs
@@ -160,8 +154,8 @@ def layout(path: Path, shapes: Mapping[str, tuple[int, ...]], get: Get, roles: R
             channels = numbered(name, get(name, [sample, dim, "channel"][: len(shape)]))
             variables |= channels
             parts[name] = tuple(channels)
-    names = [tuple(each for name in side for each in parts.get(name, (name,))) for side in (inputs, outputs)]
-    return Layout(xarray.Dataset(variables, coords), sample, *names, parts=parts)
+    found = Layout(xarray.Dataset(variables, coords), sample, parts=parts)
+    return dataclasses.replace(found, inputs=found.named(inputs), outputs=found.named(outputs))
 
 
 def locations(get: Get, where: str, shape: tuple[int, ...], dims: list[str], letter: str) -> dict[str, xarray.Variable]:

@@ -118,14 +118,7 @@ def hdf5(path: Path) -> CachingFileManager:
 
 
 class HDF5Array(FileArray):
-    """An array of an HDF5 file.
-
-    **Arguments:**
-
-    - `file`: the manager of the file, from `hdf5`.
-    - `name`: the path of the array inside the file.
-    - `reverse`: whether to reverse the axes, which MATLAB stores in the opposite order.
-    """
+    """An array of an HDF5 file; `reverse` reverses the axes, which MATLAB stores in the opposite order."""
 
     def __init__(self, file: CachingFileManager, name: str, *, reverse: bool = False):
         self.file, self.name, self.reverse = file, name, reverse

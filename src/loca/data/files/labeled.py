@@ -161,17 +161,18 @@ class Labeled(Records):
     def load(self, rows: Rows = slice(None)) -> Samples:
         rows = as_rows(rows, len(self))
         with naming(self.source, DAMAGE):
-            fields, places = zip(*(load_field(field, rows) for field in self._u), strict=True)
+            fields = [load_field(field, rows) for field in self._u]
             scalars = None if self._scalars is None else jnp.asarray(self._scalars.values(rows)[:, 0])
             s = None if self._s is None else jnp.asarray(self._s.values(rows))
             y = jnp.zeros((0, self.domain.dimension)) if self._s is None else jnp.asarray(self._s.points(rows))
-        several = scalars is not None or len(fields) > 1
-        u = MultiInput(fields, scalars) if several else fields[0]
+        u, x = fields[0]
+        if scalars is not None or len(fields) > 1:
+            u, x = MultiInput(tuple(u for u, _ in fields), scalars), tuple(x for _, x in fields)
         return Samples(
             u,
             y,
             jnp.zeros((len(values_of(u)[0]), 0, 0)) if s is None else s,
-            x=places if several else places[0],
+            x=x,
             domain=self.domain,
             inputs=self.inputs,
             outputs=self.outputs,
@@ -205,12 +206,6 @@ class Functions:
 
     The dimensions of the variable with the most dimensions, except for the sample and those of length one, span the
     locations; variables that lack some of them are constant along these.
-
-    **Arguments:**
-
-    - `dataset`: labeled arrays, in files or in memory.
-    - `names`: the variables, one channel each.
-    - `sample`: the dimension that counts the functions.
     """
 
     def __init__(self, dataset: xarray.Dataset, names: Sequence[str], sample: str):
@@ -249,7 +244,7 @@ class Functions:
             return None
         count = self.dataset.sizes[self.sample]
         probes = np.unique([0, count // 2, count - 1])
-        present = ~np.isnan(self.all_values(probes)).any(-1).all(0)
+        present = np.asarray(~np.isnan(self.all_values(probes)).any(-1).all(0))
         if not present.any():
             raise ValueError(
                 f"{', '.join(self.names)}: the first, the middle and the last sample are missing (NaN) everywhere; "
@@ -270,7 +265,7 @@ class Functions:
         values = self.all_values(rows)
         if self.kept is None:
             return values
-        lost = np.isfinite(values[:, ~self.kept]).any(axis=(1, 2))
+        lost = np.asarray(np.isfinite(values[:, ~self.kept]).any(axis=(1, 2)))
         if lost.any():
             warnings.warn(
                 f"{int(lost.sum())} of {len(lost)} functions have values of {', '.join(self.names)} at locations that "
@@ -325,7 +320,7 @@ def load_field(field: Functions, rows: Rows) -> tuple[Array | Measurements, Arra
     values, x = field.values(rows), field.points(rows)
     if not field.moving:
         return jnp.asarray(values), jnp.asarray(x)
-    present = np.isfinite(values).all(-1)
+    present = np.asarray(np.isfinite(values).all(-1))
     if not np.isfinite(x[present]).all():
         raise ValueError(f"{', '.join(field.names)} has values where coordinates are missing (NaN); repair these")
     u, x = np.where(present[..., None], values, 0.0), np.where(np.isfinite(x), x, 0.0)
@@ -482,7 +477,8 @@ def location_columns(array: xarray.DataArray, dims: Sequence[str], sample: str) 
     this order. The coordinates of any other dimension are, in order of preference: the one with the name of the
     dimension; those that vary along it, such as x(node) and y(node), in alphabetical order; equal steps from 0 to 1.
     """
-    within = [c for c in array.coords.values() if c.dtype.kind in "fiu" and fits(c, dims, sample)]
+    coordinates = (c for c in array.coords.values() if c.dtype.kind in "fiu")
+    within = [c for c in coordinates if set() < set(spanned(c, sample)) <= set(dims)]
     found: list[xarray.DataArray] = []
     covered: set[str] = set()
     geographic = [c for known in (is_latitude, is_longitude) for c in list(filter(known, within))[:1]]
@@ -500,12 +496,6 @@ def location_columns(array: xarray.DataArray, dims: Sequence[str], sample: str) 
         found += chosen
         covered |= {str(d) for c in chosen for d in c.dims}
     return found
-
-
-def fits(coordinate: xarray.DataArray, dims: Sequence[str], sample: str) -> bool:
-    """Whether a coordinate varies along some of these dimensions, and along no others except the sample."""
-    along = set(spanned(coordinate, sample))
-    return bool(along) and along <= set(dims)
 
 
 def unit_steps(array: xarray.DataArray | xarray.Dataset, dim: str) -> xarray.DataArray:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from loca.data.files.labeled import Functions, spanned
 from loca.domains import Domain, Mesh, read_meshio, simplices
@@ -89,7 +90,7 @@ def write_vtu(found: xarray.Dataset, path: Path, domain: Domain, sample: str) ->
     for i, file in enumerate(paths):
         values, points = functions.all_values(slice(i, i + 1))[0], functions.all_points(slice(i, i + 1))
         points = points[0] if functions.moving else points
-        cells = [("vertex", np.arange(len(points))[:, None])]
+        cells: list[tuple[str, ArrayLike] | meshio.CellBlock] = [("vertex", np.arange(len(points))[:, None])]
         if isinstance(domain, Mesh) and same(points, np.asarray(domain.vertices)):
             kind = {2: "line", 3: "triangle", 4: "tetra"}[domain.cells.shape[1]]
             cells = [(kind, np.asarray(domain.cells))]

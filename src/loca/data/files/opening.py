@@ -7,7 +7,7 @@ import glob
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from loca.data.files.labeled import DAMAGE, Labeled, as_names, contents, naming
 from loca.data.records import Records, Rows
@@ -22,13 +22,6 @@ FORMATS = ("loca", "zarr", "mesh", "table", "well", "pdebench", "camlab", "matla
 """The formats that `open` reads, in the order in which it tries to recognize them."""
 
 AnyPath = str | os.PathLike[str]
-
-
-class Reader(NamedTuple):
-    """The reader of a format: whether a file has this format, and its labeled contents, left in the file."""
-
-    recognizes: Callable[[Path], bool]
-    read: Callable[[Path, Roles], Layout]
 
 
 def open(  # noqa: A001
@@ -70,15 +63,16 @@ def open(  # noqa: A001
     - `unsolved`: whether to accept files that hold inputs only; see `Labeled`.
     """
     from loca.data.files.datasets import Roles
+    from loca.data.files.netcdf import is_zarr
 
     files = expand(path)
     if format is not None and format not in FORMATS:
         raise ValueError(f"there is no format {format!r}; choose one of {', '.join(FORMATS)}")
-    if len(files) == 1 and is_plain_folder(files[0]):
+    if len(files) == 1 and files[0].is_dir() and not is_zarr(files[0]):
         files, split = files_of(files[0], split)
     kinds = [recognize(file, format) for file in files]
     if kinds[0] == "loca":
-        from loca.data.store import Store
+        from loca.data.store.store import Store
 
         given = (inputs, outputs, sample, input_times, output_times, split, domain)
         if any(option is not None for option in given):
@@ -138,13 +132,6 @@ def expand(path: AnyPath | Sequence[AnyPath]) -> list[Path]:
     return found
 
 
-def is_plain_folder(path: Path) -> bool:
-    """Whether the path is a folder of files, not a Zarr group."""
-    from loca.data.files.netcdf import is_zarr
-
-    return path.is_dir() and not is_zarr(path)
-
-
 def files_of(folder: Path, split: str | None) -> tuple[list[Path], str | None]:
     """The files of a folder of meshes and tables, or of one of the Well, and the split that is left to apply."""
     from loca.data.files import meshes, tables, well
@@ -155,36 +142,36 @@ def files_of(folder: Path, split: str | None) -> tuple[list[Path], str | None]:
 
 def recognize(file: Path, format: str | None = None) -> str:  # noqa: A002
     """The format of a file, recognized by its content; raise if it is another than the given one."""
-    from loca.data.store import is_store
+    from loca.data.store.store import is_store
 
     if file.is_file() and not file.stat().st_size:
         raise ValueError(f"{file} is empty (0 bytes); write it again")
     if is_store(file):
         return "loca"
-    for name, reader in readers().items():
+    for name, (recognizes, _) in readers().items():
         with naming(file):
             # only "camlab" cannot always be recognized: its fields on grids have no locations
-            if format in (None, name) and (format == "camlab" or reader.recognizes(file)):
+            if format in (None, name) and (format == "camlab" or recognizes(file)):
                 return name
     if format is not None:
         raise ValueError(f"{file} does not have the format {format!r}; omit format= to have it recognized")
     raise ValueError(f"{file} has none of the known formats: {', '.join(FORMATS)}; convert it, or pass format=")
 
 
-def readers() -> dict[str, Reader]:
-    """The reader of every format except stores of loca, in the order of `FORMATS`."""
+def readers() -> dict[str, tuple[Callable[[Path], bool], Callable[[Path, Roles], Layout]]]:
+    """Whether a file has a format, and its labeled contents, left in the file; in the order of `FORMATS`."""
     from loca.data.files import arrays, camlab, meshes, netcdf, pdebench, tables, well
 
     return {
-        "zarr": Reader(netcdf.is_zarr, netcdf.read_zarr),
-        "mesh": Reader(meshes.is_mesh, meshes.read_mesh),
-        "table": Reader(tables.is_table, tables.read_table),
-        "well": Reader(well.is_well, well.read_well),
-        "pdebench": Reader(pdebench.is_pdebench, pdebench.read_pdebench),
-        "camlab": Reader(camlab.is_camlab, camlab.read_camlab),
-        "matlab": Reader(arrays.is_matlab, arrays.read_matlab),
-        "npz": Reader(arrays.is_npz, arrays.read_npz),
-        "netcdf": Reader(netcdf.is_netcdf, netcdf.read_netcdf),
+        "zarr": (netcdf.is_zarr, netcdf.read_zarr),
+        "mesh": (meshes.is_mesh, meshes.read_mesh),
+        "table": (tables.is_table, tables.read_table),
+        "well": (well.is_well, well.read_well),
+        "pdebench": (pdebench.is_pdebench, pdebench.read_pdebench),
+        "camlab": (camlab.is_camlab, camlab.read_camlab),
+        "matlab": (arrays.is_matlab, arrays.read_matlab),
+        "npz": (arrays.is_npz, arrays.read_npz),
+        "netcdf": (netcdf.is_netcdf, netcdf.read_netcdf),
     }
 
 
@@ -200,7 +187,7 @@ def read(files: Sequence[Path], kinds: Sequence[str], roles: Roles) -> Layout:
     groups: dict[tuple[str, ...], list[tuple[Path, Layout]]] = {}
     for file, kind in sorted(zip(files, kinds, strict=True), key=lambda each: each[1] == "table"):
         with naming(file):
-            layout = readers()[kind].read(file, roles)
+            layout = readers()[kind][1](file, roles)
         present = [name for name in given if name in layout.dataset.variables or name in layout.parts]
         if kind == "table" and not present:
             present = [str(name) for name in layout.dataset.data_vars]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray
@@ -56,7 +57,8 @@ def of_locations(path: Path, table: dict[str, np.ndarray], sample: str, roles: R
     if not roles.outputs:
         raise ValueError(f"{path} has several rows per {sample}; pass outputs= among {', '.join(table)}")
     order = np.argsort(np.argsort(np.argsort(first, kind="stable"))[owner], kind="stable")
-    variables, coords = {}, {sample: (sample, keys[np.argsort(first, kind="stable")])}
+    variables: dict[str, Any] = {}
+    coords: dict[str, Any] = {sample: (sample, keys[np.argsort(first, kind="stable")])}
     for name, column in table.items():
         values = column[order].reshape(len(keys), -1)
         if name == sample or values.dtype.kind != "f":

@@ -42,51 +42,6 @@ Read = Callable[[Int[np.ndarray, " B"]], Callable[[], np.ndarray]]
 """Starts to read rows of an array, and returns a function that waits for them."""
 
 
-class RowReader:
-    """Reads rows of arrays of a Zarr group and checks every bit of them.
-
-    **Arguments:**
-
-    - `path`: the directory of the group.
-    - `names`: the arrays, whose first axis counts the samples.
-    - `count`: the number of samples.
-    """
-
-    def __init__(self, path: Path, names: Sequence[str], count: int):
-        self.path = path
-        self.arrays = open_with_tensorstore(path, names, count) if with_tensorstore() else open_with_zarr(path, names)
-
-    def __call__(self, rows: Int[np.ndarray, " B"]) -> dict[str, np.ndarray]:
-        """Read these rows of every array, in the order given."""
-        try:
-            # all reads are started before the first is awaited
-            started = {name: read(rows) for name, read in self.arrays.items()}
-            return {name: np.asarray(result()) for name, result in started.items()}
-        except (ValueError, OSError) as error:
-            self.check_rows(rows, error)
-            raise
-
-    def check_rows(self, rows: Int[np.ndarray, " B"], error: Exception) -> None:
-        """Raise `CorruptDataError` that names the samples that cannot be read, if there are any."""
-
-        def is_readable(read: Read, row: int) -> bool:
-            try:
-                read(np.array([row]))()
-            except (ValueError, OSError):
-                return False
-            return True
-
-        for name, read in self.arrays.items():
-            bad = [row for row in np.unique(rows).tolist() if not is_readable(read, row)]
-            if bad:
-                few = ", ".join(map(str, bad[:5])) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
-                raise CorruptDataError(
-                    f"{self.path}: array '{name}', chunk of sample {few}: the bytes do not match their checksum. "
-                    "The file was damaged after it was written; restore it from a copy, or delete it and create it "
-                    "again with `loca generate` or `loca convert`"
-                ) from error
-
-
 def open_with_tensorstore(path: Path, names: Sequence[str], count: int) -> dict[str, Read]:
     """Arrays that are read in parallel, without Python's lock."""
     import tensorstore
@@ -218,15 +173,47 @@ class Store(Records):
         return {name: jnp.asarray(array, jnp.float32) for name, array in self.once.items()}
 
     @cached_property
-    def reader(self) -> RowReader:
-        """The reader of the arrays with one row for each sample."""
-        return RowReader(self.path, list(self.description["arrays"]), len(self))
+    def arrays(self) -> dict[str, Read]:
+        """What reads the arrays with one row for each sample."""
+        names = list(self.description["arrays"])
+        if with_tensorstore():
+            return open_with_tensorstore(self.path, names, len(self))
+        return open_with_zarr(self.path, names)
+
+    def read(self, numbers: Int[np.ndarray, " B"]) -> dict[str, np.ndarray]:
+        """The rows of every array with these numbers, in the order given; every bit of them is checked."""
+        try:
+            # all reads are started before the first is awaited
+            started = {name: read(numbers) for name, read in self.arrays.items()}
+            return {name: np.asarray(result()) for name, result in started.items()}
+        except (ValueError, OSError) as error:
+            self.check_rows(numbers, error)
+            raise
+
+    def check_rows(self, numbers: Int[np.ndarray, " B"], error: Exception) -> None:
+        """Raise `CorruptDataError` that names the samples that cannot be read, if there are any."""
+
+        def is_readable(read: Read, row: int) -> bool:
+            try:
+                read(np.array([row]))()
+            except (ValueError, OSError):
+                return False
+            return True
+
+        for name, read in self.arrays.items():
+            bad = [row for row in np.unique(numbers).tolist() if not is_readable(read, row)]
+            if bad:
+                few = ", ".join(map(str, bad[:5])) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
+                raise CorruptDataError(
+                    f"{self.path}: array '{name}', chunk of sample {few}: the bytes do not match their checksum. "
+                    "The file was damaged after it was written; restore it from a copy, or delete it and create it "
+                    "again with `loca generate` or `loca convert`"
+                ) from error
 
     def load(self, rows: Rows = slice(None)) -> Samples:
-        arrays = self.reader(self.numbers(rows))
         return samples_from_arrays(
             self.shared,
-            arrays,
+            self.read(self.numbers(rows)),
             domain=self.domain,
             inputs=self.inputs,
             outputs=self.outputs,
@@ -278,7 +265,7 @@ class Store(Records):
     def verify(self) -> None:
         """Read all samples and compare them with the digest; raise `CorruptDataError` if they differ."""
         parts = pieces(range(len(self)), VERIFIED_AT_ONCE)
-        digests = np.concatenate([sample_digests(self.reader(np.asarray(part))) for part in parts])
+        digests = np.concatenate([sample_digests(self.read(np.asarray(part))) for part in parts])
         if content_digest(self.once, digests) != self.digest:
             raise CorruptDataError(f"{self.path}: the samples do not match their digest; restore the store from a copy")
 

@@ -40,9 +40,6 @@ SHARD_BYTES = 2**26
 SHARD_SAMPLES = 2**16
 """Maximum number of samples in a file; its index takes 16 bytes for each, read before any sample."""
 
-Progress = Callable[[int, int], object]
-"""Called with the number of completed samples and their total number."""
-
 
 def versions() -> dict[str, str]:
     """Versions of the packages that the samples depend on."""
@@ -50,7 +47,11 @@ def versions() -> dict[str, str]:
 
 
 def convert(
-    records: Records, path: str | os.PathLike[str], *, rows: Rows = slice(None), progress: Progress | None = None
+    records: Records,
+    path: str | os.PathLike[str],
+    *,
+    rows: Rows = slice(None),
+    progress: Callable[[int, int], object] | None = None,
 ) -> Store:
     """Write records, or some of their rows, as a store; the same call resumes an interrupted one.
 
@@ -104,7 +105,7 @@ def write_store(
     block: int,
     workers: int = 1,
     executor: Executor | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Store:
     """Write a store, or resume an interrupted call with the same arguments.
 
@@ -174,11 +175,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 class StoreWriter:
     """Writes `FILE.zarr.partial`: pieces that are not packed yet, the shards packed so far, and a summary of each.
 
-    **Arguments:**
-
-    - `work`: the resumable work.
-    - `schema`: the content of the store.
-    - `block`, `shard`: number of samples in a piece and in a file.
+    A piece has `block` samples, a file `shard`.
     """
 
     def __init__(self, work: Resumable, schema: StoreSchema, block: int, shard: int):
