@@ -24,7 +24,6 @@ from loca.data import (
     Store,
     Variable,
     convert,
-    is_store,
 )
 from loca.data.store import schema, writing
 from loca.data.store.schema import Statistics, moments
