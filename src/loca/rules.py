@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.domains import Domain
+from loca.domains import Domain, grid
 from loca.parameters import Fixed
 from loca.typing import Key
 
@@ -75,8 +75,7 @@ def uniform(count: int) -> OneD:
 def product(domain: Domain, factors: Sequence[OneD]) -> tuple[Float[Array, "Q d_y"], Float[Array, " Q"]]:
     """The tensor product of one-dimensional rules, mapped to a domain; the first coordinate varies slowest."""
     nodes, weights = zip(*factors, strict=True)
-    t = np.stack(np.meshgrid(*nodes, indexing="ij"), axis=-1).reshape(-1, len(factors))
-    w = np.stack(np.meshgrid(*weights, indexing="ij"), axis=-1).reshape(-1, len(factors)).prod(axis=1)
+    t, w = grid(*nodes), grid(*weights).prod(axis=1)
     return domain.from_unit(jnp.asarray(t, dtype=float)), jnp.asarray(domain.volume * w, dtype=float)
 
 

@@ -19,7 +19,7 @@ import loca
 from loca.attention import Attention, Blocked, Dense, Nystrom, Sharded, Uncoupled
 from loca.data import Normalization, Transform, Variable
 from loca.domains import Box, Domain, Mesh, Sphere, Torus
-from loca.encoders import Encoder, Fourier, HarmonicSensors, Projection, Scattering1D, Scattering2D, Sensors
+from loca.encoders import Encoder, Fourier, Projection, Scattering1D, Scattering2D, Sensors
 from loca.gaussian import Hyperparameters, solve
 from loca.kernels import RBF, Kernel, Laplacian, Matern, RationalQuadratic
 from loca.models import FNO, LOCA, DeepONet, Operator, Proportional, Regression
@@ -100,7 +100,7 @@ def with_derivatives():
 GAUSSIAN = Hyperparameters(location_lengths=(0.5, 0.5))
 MODELS = {
     "Sensors": lambda: loca_with(),
-    "HarmonicSensors": lambda: loca_with(encoder=HarmonicSensors(64)),
+    "harmonics": lambda: loca_with(encoder=Sensors(64, num_frequencies=2)),
     "Fourier": lambda: loca_with(encoder=Fourier.create((8, 8), (3, 2))),
     "Projection": lambda: loca_with(encoder=Projection.create(Box.unit(2), 3, sensors=samples(BOX).x)),
     "Scattering1D": lambda: loca_with(Box.unit(1), (64,), encoder=Scattering1D.create(64, scales=3)),

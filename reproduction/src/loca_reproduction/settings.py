@@ -9,7 +9,7 @@ import jax
 
 from loca.data import Samples, TransformNames, grid_shape
 from loca.domains import Box, Domain
-from loca.encoders import Encoder, HarmonicSensors, Scattering1D, Scattering2D
+from loca.encoders import Encoder, Scattering1D, Scattering2D, Sensors
 from loca.kernels import RBF
 from loca.models import FNO, LOCA, DeepONet, Grid
 from loca.positions import Harmonic
@@ -100,7 +100,7 @@ class Setting:
         return DeepONet.create(
             data,
             key=key,
-            encoder=HarmonicSensors(math.prod(self.sensor_grid(data)), self.input_size, num_frequencies=self.harmonics),
+            encoder=Sensors(math.prod(self.sensor_grid(data)), self.input_size, num_frequencies=self.harmonics),
             position=Harmonic(coordinates(data.domain), self.harmonics),
             num_features=self.num_features,
             branch_widths=self.deeponet_widths,

@@ -220,7 +220,7 @@ def sample_dimension(data: str, inputs: Sequence[str] | None, operator: Operator
         return None
     signature = operator.signature
     if signature is not None:
-        dims -= {*signature.query_coordinate_names, *signature.sensor_coordinate_names}
+        dims -= {*signature.query_coordinate_names, *(name for x in signature.fields for name in x.coordinate_names)}
     return str(dims.pop()) if len(dims) == 1 else None
 
 

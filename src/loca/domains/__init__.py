@@ -4,6 +4,7 @@ from loca.domains.domain import Domain as Domain
 from loca.domains.domain import OutsideDomainWarning as OutsideDomainWarning
 from loca.domains.domain import area_weights as area_weights
 from loca.domains.domain import domain_from_json as domain_from_json
+from loca.domains.domain import grid as grid
 from loca.domains.domain import warn_outside as warn_outside
 from loca.domains.flat import Box as Box
 from loca.domains.flat import Torus as Torus
@@ -23,4 +24,5 @@ __all__ = [
     "Torus",
     "area_weights",
     "domain_from_json",
+    "grid",
 ]

@@ -62,8 +62,7 @@ class Domain(Fixed):
         Unless overridden, the range over a lattice of the unit cube that contains its corners.
         """
         steps = np.linspace(0.0, 1.0, 2 ** (12 // self.dimension) + 1)  # a few thousand points in all
-        t = np.stack(np.meshgrid(*[steps] * self.dimension, indexing="ij"), axis=-1).reshape(-1, self.dimension)
-        y = np.asarray(self.from_unit(jnp.asarray(t, dtype=float)), np.float64)
+        y = np.asarray(self.from_unit(jnp.asarray(grid(*[steps] * self.dimension), dtype=float)), np.float64)
         return tuple(zip(y.min(axis=0).tolist(), y.max(axis=0).tolist(), strict=True))
 
     @property
@@ -135,6 +134,11 @@ class Domain(Fixed):
                 f"`{name}` has {given} columns but {self} is {self.dimension}-dimensional; "
                 f"pass locations as an array of shape (P, {self.dimension})"
             )
+
+
+def grid(*axes: Float[np.ndarray, " _"]) -> Float[np.ndarray, "m d"]:
+    """All points of a rectangular grid, the last coordinate varying fastest."""
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 
 
 def area_weights(domain: Domain, y: Float[Array | np.ndarray, "M d_y"]) -> Float[np.ndarray, " M"]:

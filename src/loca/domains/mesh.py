@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from loca.domains.domain import Domain
+from loca.domains.domain import Domain, grid
 from loca.domains.flat import Box
 from loca.domains.sphere import edges_between
 
@@ -427,14 +427,13 @@ def cells_of_mask(
     if not mask.any():
         raise ValueError("the mask is false everywhere; the domain is where it is true")
     edges = [edges_between(np.asarray(axis, np.float64)) for axis in axes]
-    grid = np.stack(np.meshgrid(*edges, indexing="ij"), axis=-1).reshape(-1, mask.ndim)
     strides = np.cumprod([1, *(len(edge) for edge in reversed(edges[1:]))])[::-1]
     lowest = np.argwhere(mask) @ strides
     # the simplices of a box are the paths along its edges from the lowest corner to the highest
     paths = [np.cumsum([0, *(strides[i] for i in order)]) for order in itertools.permutations(range(mask.ndim))]
     cells = (lowest[:, None, None] + np.stack(paths)).reshape(-1, mask.ndim + 1)
     used, numbers = np.unique(cells, return_inverse=True)
-    return grid[used], numbers.reshape(cells.shape)
+    return grid(*edges)[used], numbers.reshape(cells.shape)
 
 
 def read_meshio(path: str | os.PathLike[str]) -> Any:

@@ -3,7 +3,6 @@
 from loca.encoders.composed import Joined as Joined
 from loca.encoders.composed import Standardized as Standardized
 from loca.encoders.encoder import Encoder as Encoder
-from loca.encoders.encoder import HarmonicSensors as HarmonicSensors
 from loca.encoders.encoder import Sensors as Sensors
 from loca.encoders.fourier import Fourier as Fourier
 from loca.encoders.principal import PrincipalComponents as PrincipalComponents
@@ -14,7 +13,6 @@ from loca.encoders.scattering import Scattering2D as Scattering2D
 __all__ = [
     "Encoder",
     "Fourier",
-    "HarmonicSensors",
     "Joined",
     "PrincipalComponents",
     "Projection",

@@ -59,7 +59,7 @@ class Standardized(Encoder):
     """(𝒟(u) − a)/b, where a and b are the means and the standard deviations of the codes of training functions.
 
     The coefficients of a smooth function fall by orders of magnitude with the frequency. Standardized, all of them
-    count. Where the small ones are noise to the operator, damping makes them count less.
+    count.
 
     Build it with `Standardized.fit`.
     """
@@ -69,15 +69,13 @@ class Standardized(Encoder):
     scale: Float[Array, " d"]
 
     @classmethod
-    def fit(cls, encoder: Encoder, u: Input, damping: float = 0.0) -> Standardized:
+    def fit(cls, encoder: Encoder, u: Input) -> Standardized:
         """Fit shift and scale; a code that hardly varies is not magnified.
 
         **Arguments:**
 
         - `encoder`: 𝒟.
         - `u`: training functions as the model passes them to the encoder, `normalization.standardize_input(data.u)`.
-        - `damping`: p; standardized codes are multiplied by (b/max b)ᵖ. With 1, their ratios are those of 𝒟; with 2,
-          they are weighted by their standard deviations.
         """
         count = len(jax.tree.leaves(u)[0])
         rows = jnp.linspace(0, count - 1, min(count, FUNCTIONS)).round().astype(int)
@@ -85,7 +83,7 @@ class Standardized(Encoder):
         deviation = jnp.std(codes, axis=0)
         least = jnp.maximum(FLOOR * jnp.max(deviation), jnp.finfo(codes.dtype).tiny)
         scale = jnp.where(jnp.max(deviation) > 0.0, jnp.maximum(deviation, least), 1.0)
-        return cls(encoder, jnp.mean(codes, axis=0), scale * (jnp.max(scale) / scale) ** damping)
+        return cls(encoder, jnp.mean(codes, axis=0), scale)
 
     @property
     def size(self) -> int:

@@ -159,7 +159,7 @@ def _describe(
             "outputs": program.outputs,
             "input_variables": Channel.of(operator.inputs),
             "output_variables": Channel.of(operator.outputs),
-            "sensor_coordinates": [Channel.of(part.coordinates) for part in signature.parts],
+            "sensor_coordinates": [Channel.of(part.coordinates) for part in signature.fields],
             "query_coordinates": Channel.of(signature.query_coordinates),
             "domain": Space(description=str(domain), bounds=list(domain.bounds), periods=list(domain.periods)),
             "normalization": scales,
@@ -181,9 +181,9 @@ def _describe(
 def _locations(program: Program) -> dict[str, np.ndarray]:
     """Where the sensors are, and the queries if they are fixed; sensors of several fields are numbered."""
     found = {} if program.y is None else {"queries": np.asarray(program.y)}
-    for i, part in enumerate(program.signature.parts, start=1):
+    for i, part in enumerate(program.signature.fields, start=1):
         if part.x is not None:
-            found[f"sensors{i}" if program.signature.fields else "sensors"] = np.asarray(part.x)
+            found[f"sensors{i}" if program.signature.is_several else "sensors"] = np.asarray(part.x)
     return found
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from loca.attention import Channels, Dense, Uncoupled, coupling
 from loca.data import Records, Samples, as_input, grid_shape
-from loca.domains import Domain
+from loca.domains import Domain, grid
 from loca.figures.panels import SLICES, Drawn, Quantity, coordinates_of, draw, inputs_of, norm_of, outputs_of
 from loca.figures.style import INK, OUTPUT_COLOR, PALETTE, style
 from loca.inversion import Posterior
@@ -277,7 +277,7 @@ def _drawn_locations(domain: Domain, y: Float[Array, "P d_y"]) -> Float[Array, "
     low, high = np.asarray(y).min(axis=0), np.asarray(y).max(axis=0)
     steps = (np.arange(CELLS) + 0.5) / CELLS
     axes = [*high[: domain.dimension - 2, None], *(low + steps[:, None] * (high - low)).T[-2:]]
-    return jnp.asarray(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes)), y.dtype)
+    return jnp.asarray(grid(*axes), y.dtype)
 
 
 @eqx.filter_jit
@@ -351,7 +351,7 @@ def posterior(
             x=operator.sensors,
             domain=operator.domain,
             inputs=operator.inputs,
-            sensor_coordinates=() if signature is None else [c for part in signature.parts for c in part.coordinates],
+            sensor_coordinates=() if signature is None else [c for part in signature.fields for c in part.coordinates],
         )
         return inputs_of(samples, heading=heading, kind=kind)
 

@@ -119,7 +119,7 @@ class Posterior:
             "_mode": (self.mode_input, "most probable"), "_draws": (self.draws, "draws of"),
         }  # fmt: skip
         signature = self.operator.signature
-        fields = itertools.chain(() if signature is None else signature.parts, itertools.repeat(None))
+        fields = itertools.chain(() if signature is None else signature.fields, itertools.repeat(None))
         names = iter(self.operator.inputs)
         for i, (part, field) in enumerate(zip(values_of(self.mean), fields, strict=False)):
             x, named = (None, ()) if field is None else (field.x, field.coordinates)

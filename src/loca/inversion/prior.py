@@ -188,7 +188,7 @@ def as_prior(operator: Operator, prior: Prior | Samples | Records | Numbers | Mu
             f"the prior decodes to inputs of shape {shapes} with {channels} channels, but the operator takes "
             f"{expected}; return values of shape (m, {expected})"
         )
-    known = () if operator.signature is None else operator.signature.parts
+    known = () if operator.signature is None else operator.signature.fields
     for field, shape in zip(known, shapes, strict=False):
         if field.x is not None and shape[0] != len(field.x):
             raise ValueError(

@@ -216,7 +216,7 @@ class Adaptation:
             for change in self.fields
             for each in reordered(data.parts[change.source].sensor_coordinates, change.columns)
         )
-        if not known.fields:
+        if not known.is_several:
             return *made[0], coordinates
         fields, places = zip(*made, strict=True)
         numbers = None if numbers is None else taken(numbers, self.scalars)
@@ -373,7 +373,7 @@ def input_changes(
     starts, total, count = np.cumsum([0, *sizes]), sum(sizes), len(data.inputs)
     left = np.arange(count) if order is None else order
     changes = []
-    for field in known.parts:
+    for field in known.fields:
         mine, left = left[: field.channels], left[field.channels :]
         sources = set((np.searchsorted(starts, mine[mine < total], side="right") - 1).tolist())
         if len(sources) != 1:
@@ -390,7 +390,7 @@ def input_changes(
     if (left < total).any():
         raise ValueError(other_form(data, known))
     scalars = None if len(left) == count - total and changed(left - total) is None else left - total
-    has_form = isinstance(data.u, MultiInput) == bool(known.fields)
+    has_form = isinstance(data.u, MultiInput) == known.is_several
     in_place = all(change.source == i and not change.is_needed for i, change in enumerate(changes))
     return () if has_form and in_place and scalars is None else tuple(changes), scalars
 
@@ -405,7 +405,7 @@ def other_form(data: Samples, known: Signature) -> str:
         return " and ".join([*fields, *([f"the numbers {listed(numbers)}"] if numbers else [])])
 
     here = [part.input_size for part in data.parts[: len(data.fields)]]
-    there = [field.channels for field in known.parts]
+    there = [field.channels for field in known.fields]
     return (
         f"the data has {form(data.inputs, here)}, but the model was made for {form(known.inputs, there)}; pass inputs "
         "of this form: `loca.typing.MultiInput` for several fields, or for numbers beside them"

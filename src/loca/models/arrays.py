@@ -50,13 +50,13 @@ def example_of(signature: Signature, sensors: int = 0) -> Input:
         return jnp.zeros(shape, float)
 
     fields = []
-    for part in signature.parts:
+    for part in signature.fields:
         if part.x is None and part.has_own_sensors:
             x = zeros(1, len(part.coordinate_names) or signature.domain.dimension)
             fields.append(Measurements(zeros(1, part.channels), x, jnp.ones(1, bool)))
         else:
             fields.append(zeros(sensors if part.x is None else len(part.x), part.channels))
-    if not signature.fields:
+    if not signature.is_several:
         return fields[0]
     scalars = len(signature.input_names) - sum(part.channels for part in signature.fields)
     return MultiInput(tuple(fields), zeros(scalars) if scalars else None)
@@ -65,7 +65,7 @@ def example_of(signature: Signature, sensors: int = 0) -> Input:
 def knows_sensors(signature: Signature) -> bool:
     """Whether the number of sensors of every field is known, or the dimension of its locations if it is free."""
     return all(
-        part.x is not None or (part.has_own_sensors and len(part.coordinate_names) > 0) for part in signature.parts
+        part.x is not None or (part.has_own_sensors and len(part.coordinate_names) > 0) for part in signature.fields
     )
 
 

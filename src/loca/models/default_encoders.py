@@ -8,16 +8,7 @@ from jaxtyping import Array, Float
 
 from loca.data import Normalization, Samples, grid_shape
 from loca.domains import Box
-from loca.encoders import (
-    Encoder,
-    HarmonicSensors,
-    Joined,
-    Projection,
-    Scattering1D,
-    Scattering2D,
-    Sensors,
-    Standardized,
-)
+from loca.encoders import Encoder, Joined, Projection, Scattering1D, Scattering2D, Sensors, Standardized
 from loca.typing import Field, Measurements, MultiInput
 
 AVERAGES = 31
@@ -56,7 +47,7 @@ def field_encoder(u: Field, x: Float[Array, "m d_x"] | None, of_sensors: bool) -
     if isinstance(u, Measurements):
         return projection(u)
     if of_sensors:
-        return HarmonicSensors(u.shape[1], u.shape[-1], num_frequencies=2)
+        return Sensors(u.shape[1], u.shape[-1], num_frequencies=2)
     shape = None if x is None else grid_shape(x)
     match shape:
         case (length,) if length >= 2 * AVERAGES:

@@ -118,7 +118,8 @@ class FNO(Operator):
     def encode(self, u: Input) -> Float[Array, "*grid c"]:
         sensors = self.grid.sensor_shape
         field, scalars = u, 0
-        if isinstance(u, MultiInput) and self.signature is not None and len(self.signature.fields) == 1:
+        known = self.signature
+        if isinstance(u, MultiInput) and known is not None and known.is_several and len(known.fields) == 1:
             field, scalars = u.fields[0], 0 if u.scalars is None else len(u.scalars)
         if isinstance(field, MultiInput):
             raise ValueError(

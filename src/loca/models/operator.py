@@ -125,9 +125,10 @@ class Operator(Function):
     @property
     def sensors(self) -> SensorLocations:
         """Locations of the sensors; None if unknown, or if every function has its own; a tuple for several fields."""
-        if self.signature is None or not self.signature.fields:
-            return None if self.signature is None else self.signature.x
-        return tuple(field.x for field in self.signature.fields)
+        if self.signature is None:
+            return None
+        x = tuple(field.x for field in self.signature.fields)
+        return x if self.signature.is_several else x[0]
 
     @property
     def inputs(self) -> tuple[Variable, ...]:

@@ -50,52 +50,37 @@ class Signature(Fixed):
     **Arguments:**
 
     - `domain`: Y.
-    - `x`: locations of the sensors; None if unknown, if every function has its own, or if there are several inputs.
+    - `fields`: those of u; channels of u after theirs are scalars.
+    - `is_several`: whether u is a `MultiInput`.
     - `input_names`, `input_units`: of the channels of u.
     - `output_names`, `output_units`: of the channels of s.
     - `y`: the queries that the functions share; None if every function has its own.
-    - `sensor_coordinate_names`, `sensor_coordinate_units`: of the columns of x; empty if unknown.
     - `query_coordinate_names`, `query_coordinate_units`: of the columns of y; empty if unknown.
-    - `has_own_sensors`: whether every function has its own sensors.
-    - `fields`: the fields of several inputs; the channels of u after theirs are scalars. Empty for a single field.
     """
 
     domain: Domain
-    x: Float[Array, "m d_x"] | None
+    fields: tuple[FieldSignature, ...]
+    is_several: bool = eqx.field(static=True)
     input_names: tuple[str, ...] = eqx.field(static=True)
     input_units: tuple[str, ...] = eqx.field(static=True)
     output_names: tuple[str, ...] = eqx.field(static=True)
     output_units: tuple[str, ...] = eqx.field(static=True)
-    y: Float[Array, "M d_y"] | None = None
-    sensor_coordinate_names: tuple[str, ...] = eqx.field(static=True, default=())
-    sensor_coordinate_units: tuple[str, ...] = eqx.field(static=True, default=())
-    query_coordinate_names: tuple[str, ...] = eqx.field(static=True, default=())
-    query_coordinate_units: tuple[str, ...] = eqx.field(static=True, default=())
-    has_own_sensors: bool = eqx.field(static=True, default=False)
-    fields: tuple[FieldSignature, ...] = ()
+    y: Float[Array, "M d_y"] | None
+    query_coordinate_names: tuple[str, ...] = eqx.field(static=True)
+    query_coordinate_units: tuple[str, ...] = eqx.field(static=True)
 
     @classmethod
     def of(cls, data: Samples) -> Signature:
         """The signature of an operator that is made for some data."""
-        is_single = not isinstance(data.u, MultiInput)
-        fields = tuple(map(FieldSignature.of, data.parts[: len(data.fields)]))
         return cls(
             data.domain,
-            fields[0].x if is_single else None,
+            tuple(map(FieldSignature.of, data.parts[: len(data.fields)])),
+            isinstance(data.u, MultiInput),
             *names_and_units(data.inputs),
             *names_and_units(data.outputs),
             None if isinstance(data.y, Free) else data.y.points,
-            *names_and_units(data.sensor_coordinates if is_single else ()),
             *names_and_units(data.query_coordinates),
-            is_single and fields[0].has_own_sensors,
-            () if is_single else fields,
         )
-
-    @property
-    def parts(self) -> tuple[FieldSignature, ...]:
-        """Every field of several inputs, or the only one."""
-        coordinates = self.sensor_coordinate_names, self.sensor_coordinate_units
-        return self.fields or (FieldSignature(len(self.input_names), self.x, *coordinates, self.has_own_sensors),)
 
     @property
     def inputs(self) -> tuple[Variable, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from loca.data import Variable, array_digest, grid_axes
-from loca.domains import Domain
+from loca.domains import Domain, grid
 
 Tile = tuple[slice, ...]
 """A rectangle of a grid: its start and stop along every axis."""
@@ -72,7 +72,7 @@ class QueryGrid:
     def points(self, tile: Tile) -> Float[np.ndarray, "P d_y"]:
         """The locations in a tile, in single precision."""
         parts = [axis[along].astype(np.float32) for axis, along in zip(self.axes, tile, strict=True)]
-        return np.stack([c.ravel() for c in np.meshgrid(*parts, indexing="ij")], axis=-1)
+        return grid(*parts)
 
     def present(self, tile: Tile) -> Bool[np.ndarray, " P"] | None:
         """Which grid points of a tile have predictions; None if all do."""
@@ -88,7 +88,7 @@ class QueryGrid:
     def corners(self) -> Float[np.ndarray, "_ d_y"]:
         """The outermost locations, without those outside of the domain."""
         ends = [(axis.min(), axis.max()) for axis in self.axes]
-        found = np.stack([c.ravel() for c in np.meshgrid(*ends, indexing="ij")], axis=-1)
+        found = grid(*ends)
         return found if self.domain is None else found[self.domain.contains(found, TOLERANCE)]
 
     def digests(self) -> list[str]:

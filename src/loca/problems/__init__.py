@@ -8,7 +8,6 @@ from loca.problems.mechanical_mnist import MechanicalMNIST as MechanicalMNIST
 from loca.problems.problem import Problem as Problem
 from loca.problems.problem import generate as generate
 from loca.problems.problem import generators as generators
-from loca.problems.problem import grid as grid
 from loca.problems.shallow_water import ShallowWater as ShallowWater
 
 PROBLEMS: dict[str, type[Problem]] = {
@@ -31,5 +30,4 @@ __all__ = [
     "ShallowWater",
     "generate",
     "generators",
-    "grid",
 ]

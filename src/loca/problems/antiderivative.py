@@ -35,6 +35,8 @@ class Antiderivative(Problem):
     """
 
     citation: ClassVar[str] = "Kissas et al., Learning Operators with Coupled Attention, JMLR 23 (2022), antiderivative"
+    inputs: ClassVar[tuple[Variable, ...]] = (Variable("u"),)
+    outputs: ClassVar[tuple[Variable, ...]] = (Variable("antiderivative"),)
     block: ClassVar[int] = 1000
 
     length: Scale = 0.1
@@ -68,14 +70,6 @@ class Antiderivative(Problem):
     @property
     def y(self) -> Float[np.ndarray, "M 1"]:
         return np.linspace(0.0, 1.0, self.queries)[:, None]
-
-    @property
-    def inputs(self) -> tuple[Variable, ...]:
-        return (Variable("u"),)
-
-    @property
-    def outputs(self) -> tuple[Variable, ...]:
-        return (Variable("antiderivative"),)
 
     def pairs(self, key: Key, rows: Sequence[int]) -> tuple[Float[np.ndarray, "B m 1"], Float[np.ndarray, "B M 1"]]:
         x, y = self.x[:, 0], self.y[:, 0]

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Float32, Float64, Shaped
 
 from loca.data import Samples, Variable
-from loca.domains import Box, Domain, Sphere, area_weights
-from loca.problems.problem import Problem, grid, shuffled
+from loca.domains import Box, Domain, Sphere, area_weights, grid
+from loca.problems.problem import Problem, shuffled
 from loca.typing import Key
 
 if TYPE_CHECKING:  # importing it takes as long as importing everything else
@@ -60,6 +60,7 @@ class Climate(Problem):
     """
 
     citation: ClassVar[str] = PAPER
+    inputs: ClassVar[tuple[Variable, ...]] = (Variable("air_temperature", "K"),)
     block: ClassVar[int] = 500
 
     source: Literal["ncep", "speedy", "era_interim", "ncep_monthly"]
@@ -72,6 +73,8 @@ class Climate(Problem):
         if len(self.years) != 2 or self.years[0] > self.years[1]:
             raise ValueError(f"`years` must be the first and the last year to read, got {self.years}")
         object.__setattr__(self, "years", tuple(self.years))  # JSON has lists, which cannot be hashed
+        pressure = "surface_air_pressure" if self.source in ("ncep", "speedy") else "air_pressure_at_mean_sea_level"
+        object.__setattr__(self, "outputs", (Variable(pressure, "Pa"),))
         object.__setattr__(self, "citation", f"{PAPER}; {DATA[self.source]}")  # shadows that of the class
 
     @classmethod
@@ -128,15 +131,6 @@ class Climate(Problem):
     @property
     def y(self) -> Float[np.ndarray, "M 2"]:
         return read(self).y
-
-    @property
-    def inputs(self) -> tuple[Variable, ...]:
-        return (Variable("air_temperature", "K"),)
-
-    @property
-    def outputs(self) -> tuple[Variable, ...]:
-        at_surface = self.source in ("ncep", "speedy")
-        return (Variable("surface_air_pressure" if at_surface else "air_pressure_at_mean_sea_level", "Pa"),)
 
     @property
     def weights(self) -> Float[np.ndarray, " M"]:

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from loca.data import Variable
-from loca.domains import Box
-from loca.problems.problem import Problem, generators, grid
+from loca.domains import Box, grid
+from loca.problems.problem import Problem, generators
 from loca.typing import Key
 from loca.workers import one_thread
 
@@ -46,6 +46,8 @@ class Darcy(Problem):
     """
 
     citation: ClassVar[str] = "Kissas et al., Learning Operators with Coupled Attention, JMLR 23 (2022), Darcy flow"
+    inputs: ClassVar[tuple[Variable, ...]] = (Variable("permeability"),)
+    outputs: ClassVar[tuple[Variable, ...]] = (Variable("pressure"),)
     block: ClassVar[int] = 1000
 
     resolution: int = 32
@@ -67,18 +69,6 @@ class Darcy(Problem):
     @property
     def x(self) -> Float[np.ndarray, "m 2"]:
         return grid(self._axis, self._axis)
-
-    @property
-    def y(self) -> Float[np.ndarray, "M 2"]:
-        return self.x
-
-    @property
-    def inputs(self) -> tuple[Variable, ...]:
-        return (Variable("permeability"),)
-
-    @property
-    def outputs(self) -> tuple[Variable, ...]:
-        return (Variable("pressure"),)
 
     @property
     def field(self) -> MaternField:
@@ -241,7 +231,7 @@ class DarcyFlow:
         load = np.zeros(len(self.nodes))
 
         # Triangles: the unit square mapped onto them by (a, b) ↦ barycentric (1 − a, a(1 − b), ab), with Jacobian a.
-        a, b = (c.ravel() for c in np.meshgrid(t, t, indexing="ij"))
+        a, b = grid(t, t).T
         corner = np.stack([1.0 - a, a * (1.0 - b), a * b], axis=-1)  # q 3
         weight = np.outer(w, w).ravel() * a  # of the reference triangle, whose area is 1/2
         area = (self.axis[1] - self.axis[0]) ** 2  # twice that of each triangle

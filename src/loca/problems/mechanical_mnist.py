@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Float, Int, UInt8
 
 from loca.data import Variable
-from loca.domains import Box
+from loca.domains import Box, grid
 from loca.problems.hyperelastic import Material, Plate
-from loca.problems.problem import Problem, grid, shuffled
+from loca.problems.problem import Problem, shuffled
 from loca.typing import Key
 
 PIXELS = 28
@@ -73,6 +73,8 @@ class MechanicalMNIST(Problem):
         "Kissas et al., Learning operators with coupled attention, JMLR 23 (2022) 1-63, after Lejeune, Mechanical "
         "MNIST: a benchmark dataset for mechanical metamodels, Extreme Mechanics Letters 36 (2020) 100659"
     )
+    inputs: ClassVar[tuple[Variable, ...]] = Variable("displacement_x1", "pixel"), Variable("displacement_x2", "pixel")
+    outputs: ClassVar[tuple[Variable, ...]] = inputs
     block: ClassVar[int] = 8
 
     def __post_init__(self):
@@ -91,18 +93,6 @@ class MechanicalMNIST(Problem):
     def x(self) -> Float[np.ndarray, "m 2"]:
         axis = np.arange(PIXELS) + 0.5
         return grid(axis, axis)
-
-    @property
-    def y(self) -> Float[np.ndarray, "M 2"]:
-        return self.x
-
-    @property
-    def inputs(self) -> tuple[Variable, ...]:
-        return Variable("displacement_x1", "pixel"), Variable("displacement_x2", "pixel")
-
-    @property
-    def outputs(self) -> tuple[Variable, ...]:
-        return self.inputs
 
     def pairs(self, key: Key, rows: Sequence[int]) -> tuple[Float[np.ndarray, "B m 2"], Float[np.ndarray, "B M 2"]]:
         images = read_digits(self.digits, self.split)

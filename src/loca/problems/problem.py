@@ -33,6 +33,18 @@ class Problem(abc.ABC):
     citation: ClassVar[str]
     """The origin of the experiment."""
 
+    inputs: ClassVar[tuple[Variable, ...]]
+    """Names and units of the input channels."""
+
+    outputs: ClassVar[tuple[Variable, ...]]
+    """Names and units of the output channels."""
+
+    sensor_coordinates: ClassVar[tuple[Variable, ...]] = ()
+    """Names and units of the coordinates of sensors."""
+
+    query_coordinates: ClassVar[tuple[Variable, ...]] = ()
+    """Names and units of the coordinates of queries."""
+
     block: ClassVar[int] = 100
     """Number of pairs in one piece of work: about a second on one core, so that little is lost if it is killed."""
 
@@ -47,29 +59,9 @@ class Problem(abc.ABC):
         """The locations of the sensors."""
 
     @property
-    @abc.abstractmethod
     def y(self) -> Float[np.ndarray, "M d_y"]:
-        """The query locations."""
-
-    @property
-    @abc.abstractmethod
-    def inputs(self) -> tuple[Variable, ...]:
-        """Names and units of the input channels."""
-
-    @property
-    @abc.abstractmethod
-    def outputs(self) -> tuple[Variable, ...]:
-        """Names and units of the output channels."""
-
-    @property
-    def sensor_coordinates(self) -> tuple[Variable, ...]:
-        """Names and units of the coordinates of sensors; none unless overridden."""
-        return ()
-
-    @property
-    def query_coordinates(self) -> tuple[Variable, ...]:
-        """Names and units of the coordinates of queries; none unless overridden."""
-        return ()
+        """The query locations; the sensors unless overridden."""
+        return self.x
 
     @abc.abstractmethod
     def pairs(self, key: Key, rows: Sequence[int]) -> tuple[Float[np.ndarray, "B m d_u"], Float[np.ndarray, "B M d_s"]]:
@@ -124,11 +116,6 @@ def shuffled(key: Key, rows: Sequence[int], count: int, source: str, items: str)
 
 def _entropy(key: Key) -> list[int]:
     return np.asarray(jax.random.key_data(key)).ravel().tolist()
-
-
-def grid(*axes: Float[np.ndarray, " _"]) -> Float[np.ndarray, "m d"]:
-    """All points of a rectangular grid, the last coordinate varying fastest."""
-    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 
 
 PIECES = 32

@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from loca.data import Variable
-from loca.domains import Box
-from loca.problems.problem import Problem, generators, grid
+from loca.domains import Box, grid
+from loca.problems.problem import Problem, generators
 from loca.typing import Key
 
 State = Float[Array, "3 k k"]
@@ -40,6 +40,14 @@ class ShallowWater(Problem):
     """
 
     citation: ClassVar[str] = "Kissas et al., Learning Operators with Coupled Attention, JMLR 23 (2022), shallow water"
+    inputs: ClassVar[tuple[Variable, ...]] = (
+        Variable("height", "m"),
+        Variable("velocity_x1", "m s-1"),
+        Variable("velocity_x2", "m s-1"),
+    )
+    outputs: ClassVar[tuple[Variable, ...]] = inputs
+    sensor_coordinates: ClassVar[tuple[Variable, ...]] = Variable("x1", "m"), Variable("x2", "m")
+    query_coordinates: ClassVar[tuple[Variable, ...]] = Variable("t", "s"), *sensor_coordinates
     block: ClassVar[int] = 200
 
     resolution: int = 32
@@ -66,22 +74,6 @@ class ShallowWater(Problem):
     @property
     def y(self) -> Float[np.ndarray, "M 3"]:
         return grid(np.asarray(self.times), self._axis, self._axis)
-
-    @property
-    def inputs(self) -> tuple[Variable, ...]:
-        return Variable("height", "m"), Variable("velocity_x1", "m s-1"), Variable("velocity_x2", "m s-1")
-
-    @property
-    def outputs(self) -> tuple[Variable, ...]:
-        return self.inputs
-
-    @property
-    def sensor_coordinates(self) -> tuple[Variable, ...]:
-        return Variable("x1", "m"), Variable("x2", "m")
-
-    @property
-    def query_coordinates(self) -> tuple[Variable, ...]:
-        return Variable("t", "s"), *self.sensor_coordinates
 
     def pairs(self, key: Key, rows: Sequence[int]) -> tuple[Float[np.ndarray, "B m 3"], Float[np.ndarray, "B M 3"]]:
         x1, x2 = self.x.T

@@ -189,7 +189,7 @@ class ServedModel:
 
 def input_tensors(operator: Operator, example: Input) -> Iterator[Tensor]:
     """The tensors of input functions that are like an example."""
-    variables, parts = iter(operator.inputs), () if operator.signature is None else operator.signature.parts
+    variables, parts = iter(operator.inputs), () if operator.signature is None else operator.signature.fields
     for name, array, sizes in named_arrays(example):
         shape = (-1, *(-1 if isinstance(size, str) else size for size in sizes))
         if name.startswith("mask"):

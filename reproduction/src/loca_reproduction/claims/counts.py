@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from loca.data import Normalization, Samples
 from loca.domains import Box
-from loca.encoders import HarmonicSensors
+from loca.encoders import Sensors
 from loca.models import FNO, DeepONet, Grid
 from loca.parameters import count
 from loca.positions import Harmonic
@@ -97,7 +97,7 @@ def deeponet_count(name: str) -> int:
     model = DeepONet.create(
         example(setting),
         key=jax.random.key(0),
-        encoder=HarmonicSensors(sensors, setting.input_size, num_frequencies=harmonics),
+        encoder=Sensors(sensors, setting.input_size, num_frequencies=harmonics),
         position=Harmonic(Box.unit(coordinates), harmonics),
         num_features=setting.num_features,
         branch_widths=(*setting.deeponet_widths, outputs),
