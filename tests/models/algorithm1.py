@@ -28,7 +28,7 @@ def encode(position, y):
             features += t
             base = math.pi
         case Torus() as torus:
-            t = [(y[i] - torus.cell.low[i]) / (torus.cell.high[i] - torus.cell.low[i]) for i in range(torus.dimension)]
+            t = [(y[i] - torus.low[i]) / (torus.high[i] - torus.low[i]) for i in range(torus.dimension)]
             base = 2.0 * math.pi
         case Sphere():
             assert position.degree == 1

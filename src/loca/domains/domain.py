@@ -164,9 +164,11 @@ def domain_from_json(description: Mapping[str, Any]) -> Domain:
 
     Its class is a built-in one, or a subclass of `Domain` that the caller has defined.
     """
+    classes = Domain.__subclasses__()
+    for each in classes:
+        classes += each.__subclasses__()
     # sorted, so that no other class takes the name of a built-in one; of two others, the later definition counts
-    classes = sorted(Domain.__subclasses__(), key=lambda cls: cls.__module__.startswith("loca."))
-    known = {cls.__name__: cls for cls in classes}
+    known = {cls.__name__: cls for cls in sorted(classes, key=lambda cls: cls.__module__.startswith("loca."))}
     try:
         return known[description["type"]].from_json(description)
     except (KeyError, TypeError):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -36,8 +36,8 @@ class Box(Domain):
             )
 
     @classmethod
-    def unit(cls, dimension: int) -> Box:
-        """[0, 1]ᵈ."""
+    def unit(cls, dimension: int) -> Self:
+        """The unit cube."""
         return cls((0.0,) * dimension, (1.0,) * dimension)
 
     @property
@@ -66,7 +66,7 @@ class Box(Domain):
         return ~np.any((y < low - margin) | (y > high + margin), axis=-1)
 
 
-class Torus(Domain):
+class Torus(Box):
     """[a₁, b₁) × … × [a_d, b_d) with opposite faces identified: all of them, or those of some coordinates.
 
     **Arguments:**
@@ -75,54 +75,25 @@ class Torus(Domain):
     - `periodic`: which coordinates are periodic, such as (False, True) for a cylinder; by default all.
     """
 
-    cell: Box = eqx.field(static=True)
     periodic: tuple[bool, ...] = eqx.field(static=True)
-    is_flat = True
 
     def __init__(self, low: Sequence[float], high: Sequence[float], periodic: Sequence[bool] | None = None):
-        self.cell = Box(low, high)
-        self.periodic = (True,) * self.cell.dimension if periodic is None else tuple(map(bool, periodic))
-        if len(self.periodic) != self.cell.dimension or not any(self.periodic):
+        super().__init__(low, high)
+        self.periodic = (True,) * self.dimension if periodic is None else tuple(map(bool, periodic))
+        if len(self.periodic) != self.dimension or not any(self.periodic):
             raise ValueError(
-                f"expected periodic=(True or False for each of {self.cell.dimension} coordinates), at least one of "
+                f"expected periodic=(True or False for each of {self.dimension} coordinates), at least one of "
                 f"them True, got {periodic}; without a periodic coordinate use `Box`"
             )
-
-    @classmethod
-    def unit(cls, dimension: int) -> Torus:
-        """[0, 1)ᵈ."""
-        return cls((0.0,) * dimension, (1.0,) * dimension)
-
-    @property
-    def dimension(self) -> int:
-        return self.cell.dimension
-
-    @property
-    def volume(self) -> float:
-        return self.cell.volume
-
-    @property
-    def bounds(self) -> tuple[tuple[float, float], ...]:
-        return self.cell.bounds
 
     @property
     def periods(self) -> tuple[float | None, ...]:
         return tuple(b - a if wraps else None for (a, b), wraps in zip(self.bounds, self.periodic, strict=True))
 
-    def from_unit(self, t: Float[Array, "*P d_y"]) -> Float[Array, "*P d_y"]:
-        return self.cell.from_unit(t)
-
     def to_unit(self, y: Float[Array, "*P d_y"]) -> Float[Array, "*P d_y"]:
-        t = self.cell.to_unit(y)
+        t = super().to_unit(y)
         return jnp.where(jnp.asarray(self.periodic), jnp.mod(t, 1.0), t)
 
     def contains(self, y: Float[np.ndarray, "P d_y"], tolerance: float = 0.0) -> Bool[np.ndarray, " P"]:
         """Whether the other coordinates lie in their ranges: a periodic coordinate has no outside."""
-        return self.cell.contains(np.where(self.periodic, self.cell.low, y), tolerance)
-
-    def to_json(self) -> dict[str, Any]:
-        return self.cell.to_json() | {"type": "Torus", "periodic": list(self.periodic)}
-
-    @classmethod
-    def from_json(cls, description: Mapping[str, Any]) -> Torus:
-        return cls(description["low"], description["high"], description.get("periodic"))
+        return super().contains(np.where(self.periodic, self.low, y), tolerance)

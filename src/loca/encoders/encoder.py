@@ -86,5 +86,7 @@ class Sensors(Encoder):
 
     def __call__(self, u: Input) -> Float[Array, " d"]:
         values = check_values(u, self.sensors, self.channels, "Sensors")
+        if not self.num_frequencies:
+            return values.reshape(-1)
         waves = octaves(values, math.pi, self.num_frequencies // 2, start=0)
         return jnp.concatenate([values.reshape(-1), waves.reshape(-1)])

@@ -156,17 +156,13 @@ class Target(eqx.Module):
 
 def target_of(operator: Operator, observed: Observed, prior: Prior, covariance: Float[np.ndarray, "n n"]) -> Target:
     """The posterior of ξ."""
-    seen, dtype = np.flatnonzero(observed.seen), prior.mean.dtype
-    whitening = whitening_of(covariance[np.ix_(seen, seen)])
-    s = jnp.asarray(observed.s.ravel()[seen], dtype)
-    return Target(prior, operator.at(observed.y), jnp.asarray(seen), s, jnp.asarray(whitening, dtype))
-
-
-def whitening_of(covariance: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
-    """W with W covariance Wᵀ = 1, in double precision."""
     from scipy.linalg import solve_triangular
 
-    return solve_triangular(np.linalg.cholesky(covariance), np.eye(len(covariance)), lower=True)
+    seen, dtype = np.flatnonzero(observed.seen), prior.mean.dtype
+    covariance = covariance[np.ix_(seen, seen)]
+    whitening = solve_triangular(np.linalg.cholesky(covariance), np.eye(len(seen)), lower=True)  # in double precision
+    s = jnp.asarray(observed.s.ravel()[seen], dtype)
+    return Target(prior, operator.at(observed.y), jnp.asarray(seen), s, jnp.asarray(whitening, dtype))
 
 
 class Mode(NamedTuple):
@@ -194,13 +190,6 @@ def find_mode(target: Target) -> Mode:
     return Mode(xi, target.misfit(xi), jax.jacfwd(target.misfit)(xi), found.stats["num_steps"], converged)
 
 
-def fit_p_value(mode: Mode) -> float:
-    """The probability of a worse fit: ‖ξ‖² + ‖W(s − F)‖² at the mode has a χ² distribution if F is linear."""
-    from scipy.stats import chi2
-
-    return float(chi2.sf(float(np.sum(mode.xi**2) + np.sum(mode.misfit**2)), len(mode.misfit)))
-
-
 # ---- draws ----------------------------------------------------------------------------------------------------------
 
 
@@ -208,8 +197,11 @@ def draw(
     target: Target, mode: Mode, method: str, key: Key, chains: int, draws: int
 ) -> tuple[Float[np.ndarray, "S K"], Diagnostics]:
     """Draws of ξ from the posterior by one of `METHODS`, and how far to trust them."""
-    root, size = laplace_root(mode.jacobian), len(mode.xi)
-    p_value, steps = fit_p_value(mode), int(mode.steps)
+    from scipy.stats import chi2
+
+    root, size, steps = laplace_root(mode.jacobian), len(mode.xi), int(mode.steps)
+    square = float(np.sum(mode.xi**2) + np.sum(mode.misfit**2))  # if F is linear, it has a χ² distribution
+    p_value = float(chi2.sf(square, len(mode.misfit)))
     if method == "laplace":
         xi = np.asarray(mode.xi, np.float64) + normal_numbers(key, max(draws, 4 * size), size) @ root.T
         return xi, Diagnostics(method, p_value, steps, effective=float(len(xi)), r_hat=1.0, divergences=0)

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from loca.data import Interpolation, Queries, Records, Rows, Samples, Shared, Variable, grid_shape
 from loca.domains import warn_outside
-from loca.models.grid import interpolation_between, wrap
+from loca.models.grid import interpolation_between, wrapped
 from loca.models.operator import Operator
 from loca.models.signature import FieldSignature, Signature
 from loca.typing import Field, Input, Measurements, MultiInput, SensorLocations
@@ -41,8 +41,6 @@ Numbers = TypeVar("Numbers", bound=Array | np.ndarray)
 def adapt(model: Operator, data: Samples, *, regrid: bool = False) -> Samples: ...
 @overload
 def adapt(model: Operator, data: Records, *, regrid: bool = False) -> Records: ...
-@overload
-def adapt(model: Operator, data: Samples | Records, *, regrid: bool = False) -> Samples | Records: ...
 def adapt(model: Operator, data: Samples | Records, *, regrid: bool = False) -> Samples | Records:
     """Data as an operator expects it: with its sensors, channels and coordinates, in its order.
 
@@ -107,31 +105,18 @@ class FieldChange(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Adaptation:
-    """The changes that `adapt` makes; those that are empty, None or False are not needed.
-
-    **Arguments:**
-
-    - `model`: the operator.
-    - `inputs`, `outputs`: orders of the channels of u and s.
-    - `fields`: how each field of u comes from the data.
-    - `scalars`: the order of the numbers beside fields.
-    - `query_columns`: the order of the coordinates of y.
-    - `queries`: the order of queries on a grid whose coordinates are reordered, with which they stay a grid.
-    - `turns_longitude`: whether longitudes of queries are turned by 360 degrees, into the region of the operator.
-    - `is_unsolved`: whether the data has no outputs.
-    - `notes`: what is done to the data, in words.
-    """
+    """The changes that `adapt` makes; those that are empty, None or False are not needed."""
 
     model: Operator
-    inputs: Order | None = None
-    outputs: Order | None = None
-    fields: tuple[FieldChange, ...] = ()
-    scalars: Order | None = None
-    query_columns: Order | None = None
-    queries: Order | None = None
-    turns_longitude: bool = False
-    is_unsolved: bool = False
-    notes: tuple[str, ...] = ()
+    inputs: Order | None  # of the channels of u
+    outputs: Order | None  # of the channels of s
+    is_unsolved: bool  # whether the data has no outputs
+    fields: tuple[FieldChange, ...] = ()  # how each field of u comes from the data
+    scalars: Order | None = None  # of the numbers beside fields
+    query_columns: Order | None = None  # of the coordinates of y
+    queries: Order | None = None  # of queries on a grid whose coordinates are reordered, with which they stay a grid
+    turns_longitude: bool = False  # whether longitudes of queries are turned by 360°, into the region of the operator
+    notes: tuple[str, ...] = ()  # what is done to the data, in words
 
     @classmethod
     def of(cls, model: Operator, data: Samples | Records, *, regrid: bool = False) -> Adaptation:
@@ -140,14 +125,13 @@ class Adaptation:
         is_unsolved, known = not first.y.count, model.signature
         inputs = channel_order(first.inputs, model.inputs, "inputs", "u")
         outputs = None if is_unsolved else channel_order(first.outputs, model.outputs, "outputs", "s")
+        if known is None:
+            return cls(model, inputs, outputs, is_unsolved)
         named = {"inputs": inputs, "outputs": outputs}
         notes = [f"the {name} are reordered by name" for name, order in named.items() if order is not None]
-        self = cls(model, inputs, outputs, is_unsolved=is_unsolved, notes=tuple(notes))
-        if known is None:
-            return self
         fields, scalars = input_changes(first, known, inputs, regrid)
         notes += [field.note for field in fields if field.note]
-        self = dataclasses.replace(self, fields=fields, scalars=scalars, notes=tuple(notes))
+        self = cls(model, inputs, outputs, is_unsolved, fields, scalars, notes=tuple(notes))
         if is_unsolved:
             return self
         if first.domain.dimension != known.domain.dimension:
@@ -160,7 +144,11 @@ class Adaptation:
         columns = column_order(first.query_coordinates, expected, "queries")
         shape = None if columns is None or not isinstance(first.y, Shared) else grid_shape(first.y.y)
         queries = None if shape is None else np.arange(first.y.count).reshape(shape).transpose(*columns).ravel()
-        turns = needs_turn(known, reordered(data.domain.bounds, columns))
+        longitude, turns = longitude_column(known), False
+        if longitude is not None and known.domain.periods[longitude] is None:
+            low, high = known.domain.bounds[longitude]
+            start, stop = reordered(data.domain.bounds, columns)[longitude]
+            turns = start < low or stop > high
         self = dataclasses.replace(self, query_columns=columns, queries=queries, turns_longitude=turns)
         warn_outside(known.domain, self.relocate(first.y).points, known.query_coordinate_names)
         return self
@@ -169,8 +157,6 @@ class Adaptation:
     def apply(self, data: Samples) -> Samples: ...
     @overload
     def apply(self, data: Records) -> Records: ...
-    @overload
-    def apply(self, data: Samples | Records) -> Samples | Records: ...
     def apply(self, data: Samples | Records) -> Samples | Records:
         """The data as the operator expects it."""
         orders = self.inputs, self.outputs, self.query_columns, self.queries
@@ -182,16 +168,13 @@ class Adaptation:
         """Samples as the operator expects them."""
         known = self.model.signature
         u, x, sensor_coordinates = self._changed_inputs(samples)
-        y, s, domain = samples.y, samples.s, samples.domain
-        if self.is_unsolved:
-            domain = domain if known is None else known.domain
-            y, s = Shared(jnp.zeros((0, domain.dimension))), jnp.zeros((len(samples), 0, len(self.model.outputs)))
-        else:
-            y, s = self.relocate(y), s if self.outputs is None else s[..., self.outputs]
-        if self.queries is not None:
-            y, s = Shared(y.points[self.queries]), s[:, self.queries]
-        if known is not None and (self.query_columns is not None or self.turns_longitude):
+        y, s, domain = self.relocate(samples.y), self.outcome(samples.s), samples.domain
+        if known is not None and (self.is_unsolved or self.query_columns is not None or self.turns_longitude):
             domain = known.domain
+        if self.is_unsolved:
+            y, s = Shared(jnp.zeros((0, domain.dimension))), jnp.zeros((len(samples), 0, len(self.model.outputs)))
+        if self.queries is not None:
+            y = Shared(y.points[self.queries])
         return Samples(
             u,
             y,
@@ -228,8 +211,7 @@ class Adaptation:
             return queries
         y = taken(queries.points, self.query_columns)
         known = self.model.signature
-        if self.turns_longitude and known is not None:
-            column = longitude_column(known)
+        if self.turns_longitude and known is not None and (column := longitude_column(known)) is not None:
             low, high = known.domain.bounds[column]
             start = 0.5 * (low + high - LONGITUDE_PERIOD)
             degrees = y[..., column]
@@ -247,13 +229,7 @@ class Adaptation:
 
 
 class AdaptedRecords(Records):
-    """Records that are changed when they are loaded, as an operator expects them; labels are those of the records.
-
-    **Arguments:**
-
-    - `whole`: the records.
-    - `adaptation`: the changes.
-    """
+    """Records that are changed when they are loaded, as an operator expects them; labels are those of the records."""
 
     def __init__(self, whole: Records, adaptation: Adaptation):
         self.whole, self.adaptation, self.source = whole, adaptation, whole.source
@@ -347,19 +323,10 @@ def listed(variables: Sequence[Variable]) -> str:
     return ", ".join(f"{v.name} ({v.unit})" if v.unit else v.name for v in variables) or "(none)"
 
 
-def longitude_column(known: Signature) -> int:
-    """The number of the query coordinate that is a longitude; −1 if there is none."""
+def longitude_column(known: Signature) -> int | None:
+    """The number of the query coordinate that is a longitude; None if there is none."""
     names = [canonical_name(name) for name in known.query_coordinate_names]
-    return names.index("longitude") if "longitude" in names else -1
-
-
-def needs_turn(known: Signature, bounds: Sequence[tuple[float, float]]) -> bool:
-    """Whether the operator is for a region of the globe and queries within these bounds are outside of it."""
-    column = longitude_column(known)
-    if column < 0 or known.domain.periods[column] is not None:
-        return False
-    low, high = known.domain.bounds[column]
-    return bounds[column][0] < low or bounds[column][1] > high
+    return names.index("longitude") if "longitude" in names else None
 
 
 # ---- fields and sensors ----------------------------------------------------------------------------------------------
@@ -472,26 +439,21 @@ def matching_order(
 
     Round-off is ignored, and coordinates with a period are compared modulo the period.
     """
+    from scipy.spatial import KDTree
+
     if given.shape != expected.shape:
         return None
     tolerance = ROUND_OFF * np.abs(expected).max(axis=0) + OF_EXTENT * np.ptp(expected, axis=0)
     tolerance = np.where(tolerance == 0.0, 1e-30, tolerance)  # a coordinate that is 0 everywhere
     candidates = [(given, expected)]
     if any(period is not None for period in periods):
-        columns = list(zip(given.T, expected.T, periods, strict=True))
-        around = ([wrap(a, b, period) for a, b, period in columns], [wrap(b, b, period) for _, b, period in columns])
-        candidates.append((np.stack(around[0], axis=-1), np.stack(around[1], axis=-1)))
+        candidates.append((wrapped(given, expected, periods), wrapped(expected, expected, periods)))
     for here, there in candidates:
         if (np.abs(here - there) <= tolerance).all():  # also if several sensors share a location
             return np.arange(len(here))
-    found = (nearest(here / tolerance, there / tolerance) for here, there in candidates)
-    return next((order for order in found if order is not None), None)
-
-
-def nearest(given: Float[np.ndarray, "m d"], expected: Float[np.ndarray, "m d"]) -> Order | None:
-    """For every expected location the given one within distance 1 along all coordinates; None unless one to one."""
-    from scipy.spatial import KDTree
-
-    order = np.asarray(KDTree(given).query(expected, p=np.inf, distance_upper_bound=1.0 + 1e-9)[1])
-    times = np.bincount(order, minlength=len(given) + 1)  # a location without a neighbor has the number m
-    return order if (times[:-1] == 1).all() else None
+    for here, there in candidates:
+        near = KDTree(here / tolerance).query(there / tolerance, p=np.inf, distance_upper_bound=1.0 + 1e-9)
+        times = np.bincount(order := np.asarray(near[1]), minlength=len(here) + 1)  # without a neighbor: the number m
+        if (times[:-1] == 1).all():
+            return order
+    return None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -70,7 +69,10 @@ class Regression(Operator, Fixed):
         choices = [(min(k, e.shape[1]), strength) for k in components for strength in strengths]
         responses = [np.zeros((k + 1, *s.shape[1:])) for k, _ in choices]
         with one_thread():
-            for places, rows in location_groups(labeled):
+            every = np.arange(labeled.shape[1]), np.arange(len(labeled))
+            alone = ((np.array([place]), np.flatnonzero(column)) for place, column in enumerate(labeled.T))
+            # locations that are labeled in the same functions share their normal equations
+            for places, rows in [every] if labeled.all() else alone:
                 normal = z[rows].T @ z[rows]
                 right = np.tensordot(z[rows], s[np.ix_(rows, places)], axes=(0, 0))
                 for response, (k, strength) in zip(responses, choices, strict=True):
@@ -98,10 +100,7 @@ class Regression(Operator, Fixed):
 
     def respond(self, codes: Float[Array, "N K"], queries: Queries) -> Float[Array, "N P d_s"]:
         fields = jnp.einsum("nk,kmd->nmd", codes, self.responses)
-        if isinstance(queries, Shared):
-            return fields[:, nearest(queries.y, self.y)]
-        rows = jax.vmap(lambda y: nearest(y, self.y))(queries.locations(codes.shape[0]))
-        return jnp.take_along_axis(fields, rows[:, :, None], axis=1)
+        return at_nearest(fields, queries, self.y)
 
     def halves(self, y: Float[Array, "P d_y"]) -> Halves:
         return Halves(self._encode_many, self._of_queries, self._together)
@@ -138,8 +137,7 @@ class Proportional(Operator, Fixed):
                 f"got {data.input_size} inputs and {data.output_size} outputs"
                 f"{'' if x is not None else ', and no sensor locations `x`'}"
             )
-        rows = jax.vmap(lambda y: nearest(y, x))(data.y.locations(len(data)))
-        u = jnp.take_along_axis(u, rows[:, :, None], axis=1)
+        u = at_nearest(u, data.y, x)
         factors = jnp.sum(u * data.s, axis=(0, 1)) / jnp.sum(u * u, axis=(0, 1))
         identity = Normalization.identity(data.input_size, data.output_size)
         return cls(identity, factors, x, signature=Signature.of(data))
@@ -149,8 +147,7 @@ class Proportional(Operator, Fixed):
         return u * self.factors
 
     def respond(self, codes: Float[Array, "N m d"], queries: Queries) -> Float[Array, "N P d"]:
-        rows = jax.vmap(lambda y: nearest(y, self.x))(queries.locations(codes.shape[0]))
-        return jnp.take_along_axis(codes, rows[:, :, None], axis=1)
+        return at_nearest(codes, queries, self.x)
 
     def halves(self, y: Float[Array, "P d_y"]) -> Halves:
         return Halves(self._encode_many, self._nearest, self._together)
@@ -162,15 +159,10 @@ class Proportional(Operator, Fixed):
         return codes[:, rows]
 
 
-def location_groups(
-    labeled: Bool[np.ndarray, "N M"],
-) -> Iterator[tuple[Int[np.ndarray, " _"], Int[np.ndarray, " _"]]]:
-    """Locations that are labeled in the same functions, which share their normal equations, and these functions."""
-    if labeled.all():
-        yield np.arange(labeled.shape[1]), np.arange(len(labeled))
-        return
-    for place, column in enumerate(labeled.T):
-        yield np.array([place]), np.flatnonzero(column)
+def at_nearest(fields: Float[Array, "N M d"], queries: Queries, y: Float[Array, "M d_y"]) -> Float[Array, "N P d"]:
+    """The values of fields, known at locations y, at the location that is nearest to each query."""
+    rows = queries.gather(nearest(queries.points, y))
+    return fields[:, rows] if rows.ndim == 1 else jnp.take_along_axis(fields, rows[:, :, None], axis=1)
 
 
 def tabulated(

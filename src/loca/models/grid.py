@@ -92,25 +92,23 @@ def interpolation_between(
                 f"one spacing of {spacing:.3g}; pass inputs that cover them"
             )
     if axes is None:
-        here, there = (
-            np.stack([wrap(column, own, period) for column, own, period in zip(x.T, given.T, periods, strict=True)], -1)
-            for x in (given, expected)
-        )
-        return scattered_interpolation(here, there)
+        return scattered_interpolation(wrapped(given, given, periods), wrapped(expected, given, periods))
     grid = Grid(tuple(jnp.asarray(axis, jnp.float32) for axis in axes), tuple(periods))
     return grid.interpolation(jnp.asarray(expected, jnp.float32))
 
 
-def wrap(
-    values: Float[np.ndarray, " m"], expected: Float[np.ndarray, " m_"], period: float | None
-) -> Float[np.ndarray, " m"]:
-    """Values modulo a period, cut in the middle of the widest gap between the expected values."""
-    if period is None:
-        return values
-    around = np.unique(np.mod(expected, period))
-    gaps = np.diff(around, append=around[0] + period)
-    cut = around[np.argmax(gaps)] + 0.5 * gaps.max()
-    return cut + np.mod(values - cut, period)
+def wrapped(
+    x: Float[np.ndarray, "m d"], expected: Float[np.ndarray, "m_ d"], periods: Sequence[float | None]
+) -> Float[np.ndarray, "m d"]:
+    """Locations modulo periods, each cut in the middle of the widest gap between the expected values."""
+    x = x.copy()
+    for i, period in enumerate(periods):
+        if period is not None:
+            around = np.unique(np.mod(expected[:, i], period))
+            gaps = np.diff(around, append=around[0] + period)
+            cut = around[np.argmax(gaps)] + 0.5 * gaps.max()
+            x[:, i] = cut + np.mod(x[:, i] - cut, period)
+    return x
 
 
 def scattered_interpolation(given: Float[np.ndarray, "m d"], expected: Float[np.ndarray, "m_ d"]) -> Interpolation:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
+from loca.domains import grid
 from loca.workers import one_thread
 
 TOLERANCE = 1e-10
@@ -109,10 +110,10 @@ class Plate:
         self.elements, self.side, self.held = elements, side, held
         across = 2 * elements + 1
         axis = np.linspace(0, side, across)
-        self.x = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1)
+        self.x = grid(axis, axis).reshape(across, across, 2)
         corner = 2 * np.arange(elements)
         offsets = np.array([(a, b) for a in range(3) for b in range(3) if (a, b) != (1, 1)] + [(1, 1)])
-        lattice = np.stack(np.meshgrid(corner, corner, indexing="ij"), -1).reshape(-1, 1, 2) + offsets
+        lattice = grid(corner, corner)[:, None] + offsets
         self._nodes = lattice[..., 0] * across + lattice[..., 1]
 
         spacing = side / elements

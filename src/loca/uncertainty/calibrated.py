@@ -173,7 +173,8 @@ def calibrate(
     scores, shares, inputs = [], [], []
     for block in blocks(held, BLOCK):
         operator.normalization.check_output(block.s, operator.outputs)
-        scores.append(np.asarray(scores_of(operator, block), np.float64))
+        errors = standardized_errors(operator, block.u, block.y, block.s, FLOOR)
+        scores.append(np.asarray(errors, np.float64))
         points = block.y.points
         w = jnp.asarray(area_weights(block.domain, points) if weights is None else weights, jnp.float32)
         shares.append(np.broadcast_to(np.asarray(block.y.gather(w), np.float64), scores[-1].shape[:2]))
@@ -188,11 +189,6 @@ def calibrate(
         familiarity_of(operator, u, train),
         signature=operator.signature,
     )
-
-
-def scores_of(operator: Operator, block: Samples) -> Float[Array, "N P d_s"]:
-    """|s − F(u)(y)|/σ(u)(y) of some functions, in standardized units."""
-    return standardized_errors(operator, block.u, block.y, block.s, FLOOR)
 
 
 def familiarity_of(operator: Operator, held: Input, train: Samples | Records | None) -> Familiarity:
