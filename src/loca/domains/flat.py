@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -36,7 +35,7 @@ class Box(Domain):
             )
 
     @classmethod
-    def unit(cls, dimension: int) -> Self:
+    def unit(cls, dimension: int) -> Box:
         """The unit cube."""
         return cls((0.0,) * dimension, (1.0,) * dimension)
 
