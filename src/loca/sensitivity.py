@@ -194,21 +194,15 @@ def renamed(variable: Variable, number: int, what: str) -> Variable:
 
 def normalization_of(operator: Operator, pairs: Samples, directions: int, weight: float) -> Normalization:
     """That of the tangent operator: F's own for s, the root mean square for derivatives, none for inputs of F."""
-    own = operator.normalization
-    d_s = len(own.s_shift)
+    own, d_s = operator.normalization, len(operator.outputs)
     slopes = pairs.s[..., d_s:].reshape(*pairs.s.shape[:2], directions, d_s)
     size = jnp.sqrt(jnp.mean(slopes**2, axis=(0, 1, 2)))
-    size = jnp.where(size > 0.0, size, 1.0) * math.sqrt(directions / weight)
-    rest = jnp.zeros(directions * d_s)
-    identities = (Identity(),) * (directions * d_s)
-    inputs = pairs.input_size
-    return Normalization(
-        jnp.zeros(inputs),
-        jnp.ones(inputs),
-        jnp.concatenate([own.s_shift, rest]),
-        jnp.concatenate([own.s_scale, jnp.tile(size, directions)]),
-        (),
-        own.s_transforms and own.s_transforms + identities,
+    size = jnp.tile(jnp.where(size > 0.0, size, 1.0) * math.sqrt(directions / weight), directions)
+    return dataclasses.replace(
+        Normalization.identity(pairs.input_size, pairs.output_size),
+        s_shift=jnp.concatenate([own.s_shift, jnp.zeros_like(size)]),
+        s_scale=jnp.concatenate([own.s_scale, size]),
+        s_transforms=own.s_transforms and own.s_transforms + (Identity(),) * len(size),
     )
 
 

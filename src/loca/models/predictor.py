@@ -19,7 +19,7 @@ from loca.metrics import relative_l2
 from loca.models.align import adapt
 from loca.models.operator import Operator
 from loca.models.sharded import ShardedOperator, shard
-from loca.models.uncertain import ErrorBarsTogether, Uncertain
+from loca.models.uncertain import Uncertain
 from loca.typing import Input, PyTree
 
 BLOCK = 100
@@ -139,10 +139,11 @@ class TilePredictor:
     """
 
     def __init__(self, operator: Operator, y: Float[Array, "P d_y"], level: float | None = None):
-        self.halves = operator.halves(y)
-        if level is not None:
+        if level is None:
+            self.halves = operator.halves(y)
+        else:
             assert isinstance(operator, Uncertain)
-            self.halves = ErrorBarsTogether(operator, operator.radius(level)).halves()
+            self.halves = operator.halves_with_bands(operator.radius(level))
         self.check = functools.partial(operator.normalization.check_input, variables=operator.inputs)
 
     def of_functions(self, u: Input) -> Array:

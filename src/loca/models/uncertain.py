@@ -12,7 +12,7 @@ from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
 
 from loca.data import Normalization, Queries, Shared
-from loca.models.operator import Function, Halves, Operator, Wrapper, unchanged
+from loca.models.operator import Halves, Operator, Wrapper, unchanged
 from loca.typing import Input, Key, Measurements, MultiInput, Numbers
 
 LEVEL = 0.9
@@ -123,6 +123,15 @@ class Uncertain(Operator):
         ends = restore(mean - radius * sigma), restore(mean + radius * sigma)  # a transform may reverse the order
         return ErrorBars(s, jnp.abs(change), jnp.minimum(*ends), jnp.maximum(*ends))
 
+    def halves_with_bands(self, radius: Float[Array, " d_s"]) -> Halves:
+        """The halves of predictions whose channels are followed by those of σ and both ends of bands."""
+        return Halves(self._encode_many, unchanged, eqx.Partial(self._bars_together, radius), BLOCK)
+
+    def _bars_together(
+        self, radius: Float[Array, " d_s"], codes: Float[Array, "N ..."], y: Float[Array, "P d_y"]
+    ) -> Float[Array, "N P four_d_s"]:
+        return jnp.concatenate(self.error_bars(codes, Shared(y), radius), axis=-1)
+
     def _error_bars(
         self, u: Numbers | Measurements | MultiInput, y: Numbers, radius: Float[Array, " d_s"]
     ) -> ErrorBars:
@@ -146,20 +155,6 @@ class Offset(Wrapper):
 
     def respond(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
         return self.operator.respond(codes, queries) + self.epsilon * self.operator.spread(codes, queries)
-
-
-class ErrorBarsTogether(Function):
-    """Predictions, σ and both ends of bands for encoded functions, one after the other along the channels."""
-
-    operator: Uncertain
-    radius: Float[Array, " d_s"]
-
-    def halves(self) -> Halves:
-        """The functions that `TilePredictor` calls, as for predictions alone."""
-        return Halves(self.operator._encode_many, unchanged, self, BLOCK)
-
-    def __call__(self, codes: Float[Array, "N ..."], y: Float[Array, "P d_y"]) -> Float[Array, "N P four_d_s"]:
-        return jnp.concatenate(self.operator.error_bars(codes, Shared(y), self.radius), axis=-1)
 
 
 def checked(level: float) -> float:
