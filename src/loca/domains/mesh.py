@@ -105,8 +105,30 @@ class Mesh(Domain):
         - `points`: locations, in one to three dimensions; they are the vertices.
         - `alpha`: larger values close larger holes.
         """
+        from scipy.spatial import Delaunay, KDTree  # slow to import
+
         locations = np.asarray(points, np.float64)
-        return cls(locations, cells_of_points(locations, alpha))
+        count, dimension = locations.shape
+        if count <= dimension or dimension > 3:
+            raise ValueError(
+                f"a shape needs more points than dimensions, and one to three dimensions, got {count} points in "
+                f"{dimension}; without `domain` the queries lie in their bounding box"
+            )
+        if dimension == 1:
+            order = np.argsort(locations[:, 0], kind="stable")
+            cells = np.stack([order[:-1], order[1:]], axis=1)
+        else:
+            cells = Delaunay(locations).simplices.astype(np.int64)
+        neighbors = min(2 * dimension, count - 1)
+        spacing = KDTree(locations).query(locations, k=neighbors + 1)[0][:, -1]
+        cells = cells[circumradii(locations[cells]) <= alpha * spacing[cells].max(axis=1)]
+        if alone := count - len(np.unique(cells)):
+            raise ValueError(
+                f"{alone} of {count} points belong to no cell with alpha={alpha}: their spacing differs much between "
+                "directions, or points occur twice; pass a larger `alpha`, remove repeated points, or pass cells to "
+                "`Mesh`"
+            )
+        return cls(locations, cells)
 
     @classmethod
     def from_mask(cls, mask: Any, axes: Sequence[Any]) -> Mesh:
@@ -117,7 +139,22 @@ class Mesh(Domain):
         - `mask`: true in Y, one axis per dimension.
         - `axes`: the coordinates of the grid points along each axis.
         """
-        return cls(*cells_of_mask(np.asarray(mask, bool), [np.asarray(axis, np.float64) for axis in axes]))
+        mask, axes = np.asarray(mask, bool), [np.asarray(axis, np.float64) for axis in axes]
+        if mask.shape != tuple(len(axis) for axis in axes) or min(mask.shape) < 2:
+            raise ValueError(
+                f"expected a mask with one axis of at least two coordinates per dimension, got a mask of shape "
+                f"{mask.shape} and axes of {[len(axis) for axis in axes]} coordinates"
+            )
+        if not mask.any():
+            raise ValueError("the mask is false everywhere; the domain is where it is true")
+        edges = [edges_between(axis) for axis in axes]  # halfway to the neighbors
+        strides = np.cumprod([1, *(len(edge) for edge in reversed(edges[1:]))])[::-1]
+        lowest = np.argwhere(mask) @ strides
+        # the simplices of a box are the paths along its edges from the lowest corner to the highest
+        paths = [np.cumsum([0, *(strides[i] for i in order)]) for order in itertools.permutations(range(mask.ndim))]
+        cells = (lowest[:, None, None] + np.stack(paths)).reshape(-1, mask.ndim + 1)
+        used, numbers = np.unique(cells, return_inverse=True)
+        return cls(grid(*edges)[used], numbers.reshape(cells.shape))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Mesh:
@@ -381,59 +418,7 @@ def groups(
         waiting += [(rows[:cut], left), (rows[cut:], parts - left)]
 
 
-# ---- cells from points, masks and files -----------------------------------------------------------------------------
-
-
-def cells_of_points(points: VertexArray, alpha: float) -> CellArray:
-    """The simplices of a Delaunay triangulation that are not too large for the spacing of the points.
-
-    A simplex belongs to the shape if the radius of its circumsphere is at most `alpha` times the spacing at one of its
-    corners: the distance to the 2d-th nearest other point.
-    """
-    from scipy.spatial import Delaunay, KDTree  # slow to import
-
-    dimension = points.shape[1]
-    if len(points) <= dimension or dimension > 3:
-        raise ValueError(
-            f"a shape needs more points than dimensions, and one to three dimensions, got {len(points)} points in "
-            f"{dimension}; without `domain` the queries lie in their bounding box"
-        )
-    if dimension == 1:
-        order = np.argsort(points[:, 0], kind="stable")
-        cells = np.stack([order[:-1], order[1:]], axis=1)
-    else:
-        cells = Delaunay(points).simplices.astype(np.int64)
-    neighbors = min(2 * dimension, len(points) - 1)
-    spacing = KDTree(points).query(points, k=neighbors + 1)[0][:, -1]
-    cells = cells[circumradii(points[cells]) <= alpha * spacing[cells].max(axis=1)]
-    alone = len(points) - len(np.unique(cells))
-    if alone:
-        raise ValueError(
-            f"{alone} of {len(points)} points belong to no cell with alpha={alpha}: their spacing differs much between "
-            "directions, or points occur twice; pass a larger `alpha`, remove repeated points, or pass cells to `Mesh`"
-        )
-    return cells
-
-
-def cells_of_mask(
-    mask: Bool[np.ndarray, ...], axes: Sequence[Float[np.ndarray, " _"]]
-) -> tuple[VertexArray, CellArray]:
-    """The cells around the grid points where the mask is true, with edges halfway to the neighbors."""
-    if len(axes) != mask.ndim or mask.shape != tuple(len(axis) for axis in axes) or min(mask.shape) < 2:
-        raise ValueError(
-            f"expected a mask with one axis of at least two coordinates per dimension, got a mask of shape "
-            f"{mask.shape} and axes of {[len(axis) for axis in axes]} coordinates"
-        )
-    if not mask.any():
-        raise ValueError("the mask is false everywhere; the domain is where it is true")
-    edges = [edges_between(np.asarray(axis, np.float64)) for axis in axes]
-    strides = np.cumprod([1, *(len(edge) for edge in reversed(edges[1:]))])[::-1]
-    lowest = np.argwhere(mask) @ strides
-    # the simplices of a box are the paths along its edges from the lowest corner to the highest
-    paths = [np.cumsum([0, *(strides[i] for i in order)]) for order in itertools.permutations(range(mask.ndim))]
-    cells = (lowest[:, None, None] + np.stack(paths)).reshape(-1, mask.ndim + 1)
-    used, numbers = np.unique(cells, return_inverse=True)
-    return grid(*edges)[used], numbers.reshape(cells.shape)
+# ---- cells from files -----------------------------------------------------------------------------------------------
 
 
 def read_meshio(path: str | os.PathLike[str]) -> Any:
