@@ -1,4 +1,4 @@
-"""What every input encoder is, checks of input functions, and encoders that keep the values at the sensors."""
+"""What every input encoder is, checks of input functions, and the encoder that keeps the values at the sensors."""
 
 import abc
 import math
