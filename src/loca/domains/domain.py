@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Num
 
 from loca.parameters import Fixed
 from loca.typing import Key
@@ -136,7 +136,7 @@ class Domain(Fixed):
             )
 
 
-def grid(*axes: Float[np.ndarray, " _"]) -> Float[np.ndarray, "m d"]:
+def grid(*axes: Num[np.ndarray, " _"]) -> Num[np.ndarray, "m d"]:
     """All points of a rectangular grid, the last coordinate varying fastest."""
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 

@@ -87,7 +87,7 @@ class QueryGrid:
 
     def corners(self) -> Float[np.ndarray, "_ d_y"]:
         """The outermost locations, without those outside of the domain."""
-        ends = [(axis.min(), axis.max()) for axis in self.axes]
+        ends = [np.array([axis.min(), axis.max()]) for axis in self.axes]
         found = grid(*ends)
         return found if self.domain is None else found[self.domain.contains(found, TOLERANCE)]
 
