@@ -143,7 +143,11 @@ class Adaptation:
         expected = known.query_coordinates if known.query_coordinate_names else ()
         columns = column_order(first.query_coordinates, expected, "queries")
         shape = None if columns is None or not isinstance(first.y, Shared) else grid_shape(first.y.y)
-        queries = None if shape is None else np.arange(first.y.count).reshape(shape).transpose(*columns).ravel()
+        queries = (
+            None
+            if shape is None or columns is None
+            else np.arange(first.y.count).reshape(shape).transpose(*columns).ravel()
+        )
         longitude, turns = longitude_column(known), False
         if longitude is not None and known.domain.periods[longitude] is None:
             low, high = known.domain.bounds[longitude]
@@ -299,7 +303,7 @@ def changed(order: Order) -> Order | None:
 
 def taken(array: Numbers, order: Order | None) -> Numbers:
     """The entries of the last axis in another order."""
-    return array if order is None else array[..., order]
+    return array if order is None else array[..., order]  # pyright: ignore[reportReturnType]
 
 
 def reordered(items: tuple[Item, ...], order: Order | None) -> tuple[Item, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -274,7 +274,7 @@ class Operator(Function):
         self, u: Numbers | Measurements | MultiInput, y: Queries | Numbers, *, many: bool = False
     ) -> tuple[Input, Queries]:
         u = as_input(u, many=many)
-        queries = as_queries(y) if many else Shared(as_numbers(y, "y", "(P, d_y)", "(P,)"))
+        queries = as_queries(y) if many else Shared(as_numbers(cast(Numbers, y), "y", "(P, d_y)", "(P,)"))
         self._warn_outside(queries.points)
         self.normalization.check_input(u, self.inputs)
         return u, queries

@@ -132,7 +132,7 @@ class ServedModel:
         if len(set(counts.values())) > 1:
             raise HTTPException(400, f"inputs have different numbers of functions in their first axis: {counts}")
         work = Work(tuple(found[name] for name in self.input_names), y, wanted)
-        queries = len(self.fixed.y if y is None and self.fixed is not None else y)
+        queries = self.fixed.count if y is None and self.fixed is not None else len(found["y"])
         total = work.functions * queries * len(self.operator.outputs) * len(wanted)
         if total > max_values:
             raise HTTPException(413, f"the response would have {total} values, at most {max_values} are allowed")
@@ -163,7 +163,9 @@ class ServedModel:
         if is_fast and "s" in wanted:
             found["s"] = self._predict(self._leaves, u)
         elif wanted.intersection(BARS):
-            blocks = [self.fixed] if y is None else map(Shared, in_blocks(y))
+            blocks = (
+                list(map(Shared, in_blocks(y))) if y is not None else [self.fixed] if self.fixed is not None else []
+            )
             if radius is not None and isinstance(self.operator, Uncertain):
                 parts = [predict_error_bars(self.operator, u, block, radius) for block in blocks]
             else:
