@@ -28,7 +28,7 @@ from loca.saving import MODEL_FILE, load, save
 from loca.training import Progress, StoppedError, fit
 from loca.typing import values_of
 
-__all__ = ["REPORT_FILE", "ChoiceEntry", "ChoiceReport", "choose", "competitor_directory", "fit_ridge"]
+__all__ = ["ChoiceReport", "choose", "fit_ridge"]
 
 HELD = 200
 """Validation functions, at most, if none are given; a fifth of the data if that is less."""

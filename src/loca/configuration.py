@@ -13,8 +13,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-__all__ = ["ConfigurationError", "RunConfiguration", "read_configuration"]
-
 Count = Annotated[int, Field(strict=True, gt=0, lt=2**31)]
 Number = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Widths = Annotated[tuple[Count, ...], Field(max_length=64)]

@@ -16,20 +16,6 @@ from typing import IO, Any
 
 import filelock
 
-__all__ = [
-    "MANIFEST",
-    "CorruptDataError",
-    "Resumable",
-    "create",
-    "json_digest",
-    "lock",
-    "read_sealed",
-    "seal",
-    "sync",
-    "sync_tree",
-    "write_atomically",
-]
-
 
 class CorruptDataError(ValueError):
     """The content of a file is not what was written to it."""

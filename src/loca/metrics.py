@@ -20,7 +20,6 @@ __all__ = [
     "relative_l2",
     "relative_l2_squared",
     "rmse",
-    "rmse_bands",
     "skill",
     "spectral",
 ]

@@ -5,13 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-__all__ = [
-    "Fixed",
-    "Held",
-    "Positive",
-    "count",
-    "trainable",
-]
+__all__ = ["Fixed", "Positive", "count", "trainable"]
 
 
 class Fixed(eqx.Module):

@@ -42,7 +42,7 @@ from loca.models import MODELS, Operator, mean_error
 from loca.saving import MODEL_FILE, save
 from loca.training import Progress, default_optimizer, fit, loggers, paper_optimizer
 
-__all__ = ["ConfigurationError", "RunConfiguration", "RunResult", "execute", "read_configuration", "read_run"]
+__all__ = ["ConfigurationError", "RunConfiguration", "RunResult", "execute", "read_configuration"]
 
 RUN_FILE = "run.json"
 """The file of a run directory with the configuration."""

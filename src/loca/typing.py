@@ -14,17 +14,9 @@ import equinox as eqx
 import jax
 import jaxtyping
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-__all__ = [
-    "Array",
-    "Input",
-    "Key",
-    "Measurements",
-    "MultiInput",
-    "Numbers",
-    "PyTree",
-]
+__all__ = ["Array", "Input", "Key", "Measurements", "MultiInput"]
 
 Key = PRNGKeyArray
 """A typed random key, from `jax.random.key`."""

@@ -14,13 +14,4 @@ from loca.attention.coupling import expectation as expectation
 from loca.attention.coupling import inverse_root as inverse_root
 from loca.attention.linear import Nystrom as Nystrom
 
-__all__ = [
-    "Attention",
-    "Blocked",
-    "Dense",
-    "Nystrom",
-    "Sharded",
-    "Uncoupled",
-    "coupling",
-    "expectation",
-]
+__all__ = ["Attention", "Blocked", "Dense", "Nystrom", "Sharded", "Uncoupled", "coupling"]

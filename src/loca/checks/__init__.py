@@ -8,4 +8,4 @@ from loca.checks.forecast import Forecast as Forecast
 from loca.checks.forecast import check_memory as check_memory
 from loca.checks.forecast import forecast as forecast
 
-__all__ = ["CheckReport", "Finding", "Forecast", "Level", "check", "check_memory", "forecast"]
+__all__ = ["CheckReport", "Finding", "Forecast", "check", "forecast"]

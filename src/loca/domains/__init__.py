@@ -24,5 +24,4 @@ __all__ = [
     "Torus",
     "area_weights",
     "domain_from_json",
-    "grid",
 ]

@@ -9,11 +9,4 @@ from loca.evaluation.report import RELIABILITY_LEVELS as RELIABILITY_LEVELS
 from loca.evaluation.report import Report as Report
 from loca.evaluation.report import short as short
 
-__all__ = [
-    "MEASURES",
-    "RELIABILITY_LEVELS",
-    "Distribution",
-    "Report",
-    "evaluate",
-    "mean_field",
-]
+__all__ = ["MEASURES", "Distribution", "Report", "evaluate"]

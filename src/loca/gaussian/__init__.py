@@ -8,4 +8,4 @@ from loca.gaussian.search import transforms_to_try as transforms_to_try
 from loca.gaussian.solve import SolveReport as SolveReport
 from loca.gaussian.solve import solve as solve
 
-__all__ = ["GaussianOperator", "Hyperparameters", "SolveReport", "Trial", "solve"]
+__all__ = ["GaussianOperator", "Hyperparameters", "SolveReport", "solve"]

@@ -14,7 +14,6 @@ from loca.inversion.prior import Prior as Prior
 __all__ = [
     "Acquisition",
     "Design",
-    "Diagnostics",
     "InversionWarning",
     "Posterior",
     "Prior",

@@ -29,5 +29,4 @@ __all__ = [
     "Problem",
     "ShallowWater",
     "generate",
-    "generators",
 ]

@@ -18,4 +18,4 @@ from loca.saving.file import save as save
 from loca.saving.structure import Classes as Classes
 from loca.saving.structure import describe as describe
 
-__all__ = ["Classes", "Entry", "Header", "ModelFileError", "inspect", "load", "save"]
+__all__ = ["Header", "ModelFileError", "inspect", "load", "save"]

@@ -20,11 +20,8 @@ from loca.training.steps import trained as trained
 
 __all__ = [
     "BrokenLossError",
-    "Callback",
     "Encoded",
     "History",
-    "Loss",
-    "Moment",
     "Progress",
     "State",
     "StoppedError",
@@ -34,6 +31,5 @@ __all__ = [
     "fit",
     "loggers",
     "paper_optimizer",
-    "progress_bar",
     "trained",
 ]

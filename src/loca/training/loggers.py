@@ -17,7 +17,7 @@ from urllib.parse import quote
 from loca.durable import write_atomically
 from loca.training.history import Progress
 
-__all__ = ["LOGGERS", "Logger", "MLflow", "TensorBoard", "Wandb", "create"]
+__all__ = ["MLflow", "TensorBoard", "Wandb", "create"]
 
 Description = Mapping[str, Any] | None
 """A JSON description of a run."""

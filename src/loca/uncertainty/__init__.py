@@ -10,11 +10,4 @@ from loca.uncertainty.familiarity import UnfamiliarInputWarning as UnfamiliarInp
 from loca.uncertainty.familiarity import warn_unfamiliar as warn_unfamiliar
 from loca.uncertainty.probabilistic import Probabilistic as Probabilistic
 
-__all__ = [
-    "ALARM",
-    "Calibrated",
-    "Ensemble",
-    "Probabilistic",
-    "UnfamiliarInputWarning",
-    "calibrate",
-]
+__all__ = ["ALARM", "Calibrated", "Ensemble", "Probabilistic", "UnfamiliarInputWarning", "calibrate"]
