@@ -15,6 +15,7 @@ import jax
 import jaxtyping
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import PyTree as PyTree
 
 __all__ = ["Array", "Input", "Key", "Measurements", "MultiInput"]
 
