@@ -58,7 +58,7 @@ assert "interpolated" in loca("predict", "run", "fine.nc", "--regrid", "--grid",
 assert dict(xarray.open_dataset("grid.nc").sizes) == {"case": 8, "x": 5, "y": 4}
 loca("predict", "run", "inputs.nc", "--at", "at.csv", "--out", "points.csv")
 assert Path("points.csv").read_text().startswith("case,x,y,pressure\n0,0.25,0.5,")
-assert ".csv or .parquet" in loca("predict", "run", "inputs.nc", "--out", "p.txt", code=2)
+assert ".csv, .parquet" in loca("predict", "run", "inputs.nc", "--out", "p.txt", code=2)
 loca("figures", "run", "other.nc", "--out", "figures")
 assert {file.name for file in Path("figures").iterdir()} == {"box_plots.png", "curves.png", "fields.png"}
 
