@@ -20,7 +20,7 @@ help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup:  ## Make .venv with the locked requirements and both packages, editable
-	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info < (3, 14) or sys.exit("Python 3.11 to 3.13 is needed: make setup PYTHON=...")'
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or later is needed: make setup PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/uv.txt
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r $(LOCK)
@@ -99,10 +99,14 @@ peers:  ## Match our models with neuraloperator and DeepXDE
 COMPILE = $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url \
 	--custom-compile-command 'make lock'
 
-lock:  ## Renew the locked requirements
+lock:  ## Renew the locked requirements, and the versions of the same tools in pre-commit
 	$(COMPILE) requirements/uv.in --universal --python-version 3.11 --output-file requirements/uv.txt
-	$(COMPILE) pyproject.toml --all-extras --python-platform linux --python-version 3.11 --output-file requirements/py311.txt
-	$(COMPILE) pyproject.toml --all-extras --universal --python-version 3.12 --output-file requirements/py312.txt
+	$(COMPILE) pyproject.toml --all-extras --group dev --python-platform linux --python-version 3.11 --output-file requirements/py311.txt
+	$(COMPILE) pyproject.toml --all-extras --group dev --universal --python-version 3.12 --output-file requirements/py312.txt
+	@for tool in ruff codespell; do \
+		version=$$(sed -n "s/^$$tool==\([^ ]*\).*/\1/p" requirements/py312.txt) && \
+		sed -i.old "/repo: .*$$tool/{n;s/rev: .*/rev: v$$version/;}" .pre-commit-config.yaml && rm .pre-commit-config.yaml.old || exit 1; \
+	done
 
 print-lock:
 	@echo $(LOCK)

@@ -237,7 +237,7 @@ def test_a_checkout_may_have_the_name_of_a_marker(tmp_path):
 
 
 def test_a_public_name_without_docstring_stops_the_docs(tmp_path):
-    pytest.importorskip("griffe", reason="needs the `docs` extra")
+    pytest.importorskip("griffe", reason="needs the group `docs`")
     docstrings = module_of("tools/docstrings.py")
     docstrings.SOURCE = tmp_path
     (tmp_path / "loca").mkdir()
