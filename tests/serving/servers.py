@@ -105,11 +105,16 @@ def is_open(address):
     return False
 
 
+def command_line(*arguments):
+    """`loca serve` at a free port, as a process runs it."""
+    return [sys.executable, "-c", "from loca.cli import main; main()", "serve", *map(str, arguments), "--port", "0"]
+
+
 @contextlib.contextmanager
 def running(*arguments, workers=1):
     """A server that listens, and all of its workers."""
-    line = [sys.executable, "-c", "from loca.cli import main; main()", "serve", *map(str, arguments), "--port", "0"]
-    process = subprocess.Popen([*line, "--workers", str(workers)], stderr=subprocess.PIPE, text=True)
+    line = command_line(*arguments, "--workers", workers)
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
     server = Server(process)
     try:
         server.wait(lambda: len(server.lines("startup complete")) == workers and server.lines("running on"))

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,10 +20,10 @@ class Doubling:
     def __init__(self):
         self.sizes, self.may_run = [], threading.Event()
 
-    def run(self, work):
+    def run(self, works):
         assert self.may_run.wait(10.0)
-        self.sizes.append(work.functions)
-        return {"s": 2.0 * work.arrays[0]}
+        self.sizes.append(sum(work.functions for work in works))
+        return {"s": 2.0 * np.concatenate([work.arrays[0] for work in works])}
 
 
 def work(*values):
@@ -30,15 +31,11 @@ def work(*values):
     return Work((np.array(values)[:, None],), None, frozenset(["s"]))
 
 
-def run(scenario, max_queue=1024, timeout=60.0, observe=lambda functions: None):
+def run(scenario, max_queue=1024, timeout=60.0):
     """Run a coroutine with a batcher."""
 
     async def main():
-        batcher = Batcher(max_queue, timeout, observe)
-        try:
-            return await asyncio.wait_for(scenario(batcher), 10.0)
-        finally:
-            batcher.close()
+        return await asyncio.wait_for(scenario(Batcher(max_queue, timeout)), 10.0)
 
     return asyncio.run(main())
 
@@ -82,20 +79,17 @@ def test_a_batch_starts_when_a_pass_of_the_loop_brings_no_more_jobs():
     assert model.sizes == [3]
 
 
-def test_a_batch_that_cannot_be_counted_does_not_end_the_others():
-    model, counts = Doubling(), iter([OSError("no space left"), None])
+def test_a_batch_that_cannot_be_counted_does_not_end_the_others(monkeypatch):
+    model, counts = Doubling(), Mock(side_effect=[OSError("no space left"), None])
     model.may_run.set()
-
-    def observe(count):
-        if error := next(counts):
-            raise error
+    monkeypatch.setattr("loca.serving.batching.BATCHES", Mock(observe=counts))
 
     async def scenario(batcher):
         with pytest.raises(OSError, match="no space left"):
             await batcher.run(model, work(1.0))
         return (await batcher.run(model, work(2.0)))["s"].item()
 
-    assert run(scenario, observe=observe) == 4.0
+    assert run(scenario) == 4.0
 
 
 def test_a_job_that_is_late_or_given_up_makes_place_for_others():

@@ -13,10 +13,10 @@ import loca
 from commands import command, words
 from loca.models import Regression, count_sensors
 from loca.serving.application import Server, Settings
+from loca.serving.model import Repository, find_models
 from loca.serving.protocol import Tensor, parse_request
-from loca.serving.repository import Repository, find_models
 
-U = Tensor("u", "FP32", (-1, 7, 1))
+U = Tensor("u", (-1, 7, 1))
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +28,13 @@ def folder(tmp_path_factory):
 
 
 def parsed(body, length=None, max_values=1000):
-    return parse_request(body, length, {"u": U}, {"s": Tensor("s", "FP32", (-1, 7, 1))}, max_values).inputs["u"]
+    return parse_request(body, length, {"u": U}, {"s": Tensor("s", (-1, 7, 1))}, max_values).inputs["u"]
 
 
 def test_a_parsed_request_is_the_one_that_was_sent():
     u = np.random.default_rng(0).normal(size=(2, 7, 1)).astype(np.float32)
     body, headers = binary_request({"u": u})
-    length = int(headers["Inference-Header-Content-Length"])
+    length = headers["Inference-Header-Content-Length"]
     assert (parsed(body, length) == u).all()
     with pytest.raises(HTTPException, match="at most 10 are allowed"):
         parsed(body, length, max_values=10)
@@ -85,7 +85,7 @@ def test_one_defective_or_missing_path_leaves_the_others_alone(tmp_path, caplog)
     for name in ("a", "b"):
         save_model(tmp_path / name, calibrated=False)
     repository = Repository([tmp_path / "a", tmp_path / "b"])
-    repository.load_all()
+    repository.refresh(is_start=True)
     (tmp_path / "a/model.safetensors").write_bytes(b"defective")
     for _ in range(2):
         repository.refresh()
@@ -115,24 +115,17 @@ def test_tokens_may_be_replaced(tmp_path):
     def is_accepted(token):
         return server.accepts(b"Bearer " + token)
 
-    file = tmp_path / "tokens"
+    file, first, second = tmp_path / "tokens", b"the first token of all", b"another token that is longer"
     file.write_text("# of a test\nthe first token of all\n")
     server = Server(Settings(models=[], tokens=file))
-    assert [is_accepted(token) for token in (b"the first token of all", b"the first token", b"")] == [
-        True,
-        False,
-        False,
-    ]
-    file.write_text("another token that is longer\n")
+    assert [is_accepted(token) for token in (first, first[:-1], b"")] == [True, False, False]
+    file.write_bytes(second)
     server.refresh_tokens()
-    assert [is_accepted(token) for token in (b"the first token of all", b"another token that is longer")] == [
-        False,
-        True,
-    ]
+    assert [is_accepted(token) for token in (first, second)] == [False, True]
     file.write_text("")
     with pytest.raises(ValueError, match="must hold one token"):
         server.refresh_tokens()
-    assert is_accepted(b"another token that is longer")  # those before stay
+    assert is_accepted(second)  # those before stay
 
 
 def test_sensors_that_a_model_does_not_know_are_counted():

@@ -1,11 +1,12 @@
 """A server with real requests: the protocol, predictions, limits, tokens and reloads."""
 
+import subprocess
 import time
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from servers import TOKEN, X, binary_request, binary_values, rods, running, save_model, tensor, values
+from servers import TOKEN, X, binary_request, binary_values, command_line, rods, running, save_model, tensor, values
 
 import loca
 
@@ -55,12 +56,6 @@ def test_metadata(server):
         ("y", "FP32", [-1, 1]),
     ]
     assert [each["name"] for each in found["outputs"]] == ["s", "s_std", "s_lower", "s_upper", "in_distribution"]
-    index = server.json("POST", "/v2/repository/index")
-    assert {(each["name"], each["version"], each["state"]) for each in index} == {
-        ("plain", "1", "READY"),
-        ("rods", "1", "READY"),
-        ("rods", "2", "READY"),
-    }
 
 
 @pytest.mark.parametrize(
@@ -146,7 +141,7 @@ BAD = {
     "true": ({"inputs": [{**tensor("u", np.ones((1, 7, 1))), "data": [True] * 7}]}, 400, "type float or int only"),
     "values": ({"inputs": [{**tensor("u", np.ones((1, 7, 1))), "shape": [10**9, 7, 1]}]}, 413, "at most 20000"),
     "response": ({"inputs": [tensor("u", np.ones((600, 7, 1)))]}, 413, "the response would have"),
-    "queries": ({"inputs": [tensor("u", np.ones((1, 7, 1))), tensor("y", np.ones((501, 1)))]}, 413, "at most 500"),
+    "queries": ({"inputs": [tensor("u", np.ones((1, 7, 1))), tensor("y", np.ones((501, 1)))]}, 413, "more than 500"),
     "output": ({"inputs": [tensor("u", np.ones((1, 7, 1)))], "outputs": [{"name": "t"}]}, 400, "unknown output 't'"),
     "memory": (
         {"inputs": [tensor("u", np.ones((1, 7, 1)), shared_memory_region="/a")]},
@@ -245,3 +240,8 @@ def test_a_file_has_the_fixed_queries(folder, tmp_path, u):
         model = loca.load(folder / "rods/1/model.safetensors")
         np.testing.assert_allclose(values(found), model.predict(u, [[0.25], [0.5]]), rtol=1e-5, atol=1e-5)
         assert server.stop() == 0
+    (tmp_path / "points.csv").write_text("other\n0.25\n")  # which only workers read
+    line = command_line(folder / "rods/1", "--at", tmp_path / "points.csv", "--workers", 2)
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "no worker could start" in done.stderr

@@ -67,7 +67,6 @@ def test_the_client_of_triton(server, model, sent_binary, received_binary):
     assert client.is_model_ready("rods", **token)
     assert client.get_server_metadata(**token)["name"] == "loca"
     assert client.get_model_metadata("rods", **token)["inputs"][0]["shape"] == [-1, 7, 1]
-    assert client.get_model_repository_index(**token)[0]["name"] == "rods"
     inputs = [triton.InferInput(name, array.shape, "FP32") for name, array in (("u", u), ("y", y))]
     for each, array in zip(inputs, (u, y), strict=True):
         each.set_data_from_numpy(array, binary_data=sent_binary)

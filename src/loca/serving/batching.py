@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from prometheus_client import Histogram
 from starlette.exceptions import HTTPException
 
 from loca.serving.model import SIZES, ServedModel, Work
 
-Results = dict[str, np.ndarray]
-"""The outputs of a request, by name."""
-
 QUIET = 2
 """Passes of the event loop from the bytes of a request to its job."""
+
+BATCHES = Histogram("loca_batch_functions", "Functions run together", buckets=(1, 2, 4, 8, 16, 32, 64, 256))
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -27,7 +27,7 @@ class Job:
     model: ServedModel
     work: Work
     key: object
-    results: asyncio.Future[Results]
+    results: asyncio.Future[dict[str, np.ndarray]]
 
 
 class Batcher:
@@ -40,17 +40,15 @@ class Batcher:
 
     - `max_queue`: how many functions may wait or run.
     - `timeout`: for how many seconds.
-    - `observe`: called with the number of functions of each batch.
     """
 
-    def __init__(self, max_queue: int, timeout: float, observe: Callable[[int], object] = lambda functions: None):
-        self.max_queue, self.timeout, self.observe = max_queue, timeout, observe
-        self.waiting = 0
+    def __init__(self, max_queue: int, timeout: float):
+        self.max_queue, self.timeout, self.waiting = max_queue, timeout, 0
         self._queue: list[Job] = []
         self._task: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "models")
 
-    async def run(self, model: ServedModel, work: Work) -> Results:
+    async def run(self, model: ServedModel, work: Work) -> dict[str, np.ndarray]:
         """The results of some work; raise `HTTPException` if too much is waiting. It may be cancelled at any time."""
         if self.waiting and self.waiting + work.functions > self.max_queue:
             reason = f"{self.waiting} functions are waiting and at most {self.max_queue} may; try again later"
@@ -89,10 +87,11 @@ class Batcher:
 
     async def _run(self, jobs: Sequence[Job]) -> None:
         """Run jobs together and hand out their rows; an error belongs to these jobs and not to the task."""
-        counts = [job.work.functions for job in jobs]
+        works = [job.work for job in jobs]
+        counts = [work.functions for work in works]
         try:
-            results = await asyncio.get_running_loop().run_in_executor(self._thread, run_together, jobs)
-            self.observe(sum(counts))
+            results = await asyncio.get_running_loop().run_in_executor(self._thread, jobs[0].model.run, works)
+            BATCHES.observe(sum(counts))
             outcomes = shares(counts, results)
         except Exception as error:  # noqa: BLE001 (whatever it is, the clients of these jobs wait for it)
             outcomes = [error] * len(jobs)
@@ -104,24 +103,12 @@ class Batcher:
             else:
                 job.results.set_result(outcome)
 
-    def close(self) -> None:
-        """End the thread after the batch that it runs."""
-        self._thread.shutdown()
 
-
-def run_together(jobs: Sequence[Job]) -> Results:
-    """The results of all jobs, one after the other."""
-    columns = zip(*(job.work.arrays for job in jobs), strict=True)
-    return jobs[0].model.run(jobs[0].work._replace(arrays=tuple(map(np.concatenate, columns))))
-
-
-def shares(counts: Sequence[int], results: Results) -> list[Results | Exception]:
+def shares(counts: Sequence[int], results: dict[str, np.ndarray]) -> list[dict[str, np.ndarray] | Exception]:
     """The rows of each job with a number of functions, or an error if they are not finite."""
-    found: list[Results | Exception] = []
+    found: list[dict[str, np.ndarray] | Exception] = []
     for start, count in zip(itertools.accumulate(counts, initial=0), counts, strict=False):
         mine = {name: values[start : start + count] for name, values in results.items()}
-        if all(np.isfinite(values).all() for values in mine.values()):
-            found.append(mine)
-        else:
-            found.append(HTTPException(422, "the prediction for these inputs is not finite"))
+        is_finite = all(np.isfinite(values).all() for values in mine.values())
+        found.append(mine if is_finite else HTTPException(422, "the prediction for these inputs is not finite"))
     return found

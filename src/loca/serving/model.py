@@ -1,9 +1,12 @@
-"""A model that is ready to serve: its tensors, its fixed queries, and programs that are compiled for few sizes."""
+"""The models that a server has: found in files and directories, compiled for few sizes, replaced when files change."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -15,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 from loca.data import Shared, Variable
 from loca.models import (
+    LEVEL,
     Operator,
     Uncertain,
     at_queries,
@@ -25,10 +29,16 @@ from loca.models import (
     predict,
     predict_error_bars,
 )
-from loca.saving import Header
-from loca.serving.protocol import DATATYPES, Tensor
-from loca.typing import Input
+from loca.prediction import read_points
+from loca.saving import MODEL_FILE, Classes, Header, inspect, load
+from loca.serving.protocol import Tensor
+from loca.typing import has_own_sensors
 from loca.uncertainty import Calibrated
+
+LOG = logging.getLogger("uvicorn.loca")
+"""A logger whose messages uvicorn writes as its own."""
+
+VERSION = re.compile(r"[1-9]\d{0,8}")
 
 SIZES = (1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)
 """Numbers of functions that predictions at fixed queries are compiled for. Batches are padded to the next one."""
@@ -38,9 +48,6 @@ FEW_SIZES = (SIZES[0], SIZES[-1])
 
 QUERY_SIZES = (128, 2048)
 """Numbers of free queries that programs are compiled for. More queries are answered in blocks of the last one."""
-
-FEWEST_SENSORS = 64
-"""Functions with sensors of their own are padded to this number, or to a larger power of two."""
 
 BARS = ("s", "s_std", "s_lower", "s_upper")
 """The outputs of a model that knows its error, in the order of `loca.models.ErrorBars`."""
@@ -61,46 +68,56 @@ class Work(NamedTuple):
     @property
     def key(self) -> tuple[Any, ...]:
         """Equal for requests that can be answered together."""
-        return self.wanted, None if self.y is None else self.y.tobytes(), *(a.shape[1:] for a in self.arrays)
+        return self.wanted, None if self.y is None else self.y.tobytes()
 
 
 class ServedModel:
     """An operator, its tensors and its compiled programs. It never changes; another version is another object.
 
-    Without fixed queries y, every request must have some.
+    Queries are fixed by a file, or those that its training data shared; without them, every request must have some.
     """
 
-    def __init__(self, name: str, version: int, operator: Operator, header: Header, y: np.ndarray | None, level: float):
+    def __init__(self, name: str, version: int, operator: Operator, header: Header, at: Path | None, level: float):
         self.name, self.version, self.operator, self.header = name, version, operator, header
         if operator.signature is None:
             raise ValueError(f"{name}: the model does not know its domain and sensors; create it from data")
+        self.signature = operator.signature
+        y = self.signature.y
+        if at is not None:
+            points = read_points(at, self.signature.query_coordinates)
+            y = points.points(tuple(slice(0, size) for size in points.shape))
         if y is None and not operator.is_pointwise:
             raise ValueError(
                 f"{name}: the model knows no query locations of its own, and it cannot take any from requests; give "
                 "them with --at FILE"
             )
-        self.signature = operator.signature
         example = example_of(self.signature, 0 if knows_sensors(self.signature) else count_sensors(operator))
+        if has_own_sensors(example):
+            raise ValueError(f"{name}: every function has sensors of its own, which no server takes; use `loca export`")
         self._structure = jax.tree.structure(example)
-        inputs, about = list(input_tensors(operator, example)), described(operator.outputs)
+        variables, about = iter(operator.inputs), described(operator.outputs)
+        inputs = [
+            Tensor(each, (-1, *sizes), described(list(itertools.islice(variables, array.shape[-1]))))
+            for each, array, sizes in named_arrays(example)
+        ]
         self.input_names = tuple(tensor.name for tensor in inputs)
         if operator.is_pointwise:
             columns = [variable.name for variable in self.signature.query_coordinates]
             parameters = {"optional": y is not None, "columns": columns}
-            inputs.append(Tensor("y", "FP32", (-1, self.signature.domain.dimension), parameters))
-        self.fixed = None if y is None else Shared(jnp.asarray(y))
-        if self.fixed is not None:
-            arrays, rest = eqx.partition(at_queries(operator, self.fixed.y), eqx.is_array)
+            inputs.append(Tensor("y", (-1, self.signature.domain.dimension), parameters))
+        self.fixed = [] if y is None else [Shared(jnp.asarray(y))]
+        if self.fixed:
+            arrays, rest = eqx.partition(at_queries(operator, self.fixed[0].y), eqx.is_array)
             self._leaves, tree = jax.tree.flatten(arrays)  # a list takes less time to pass than a pytree
             self._predict = jax.jit(lambda leaves, u: jax.vmap(eqx.combine(jax.tree.unflatten(tree, leaves), rest))(u))
         radius = operator.radius(level) if isinstance(operator, Uncertain) else None
         self._radius = None if radius is None or not np.isfinite(np.asarray(radius)).all() else radius
         shape = (-1, -1 if y is None or operator.is_pointwise else len(y), len(operator.outputs))
-        outputs = [Tensor("s", "FP32", shape, about)]
+        outputs = [Tensor("s", shape, about)]
         if self._radius is not None:
-            outputs += [Tensor(bar, "FP32", shape, {**about, "level": level}) for bar in BARS[1:]]
+            outputs += [Tensor(bar, shape, {**about, "level": level}) for bar in BARS[1:]]
         if isinstance(operator, Calibrated):
-            outputs.append(Tensor("in_distribution", "FP32", (-1,)))
+            outputs.append(Tensor("in_distribution", (-1,)))
         self.inputs, self.outputs = ({tensor.name: tensor for tensor in each} for each in (inputs, outputs))
 
     def metadata(self, versions: Sequence[int]) -> dict[str, Any]:
@@ -109,8 +126,8 @@ class ServedModel:
             "name": self.name,
             "versions": [str(version) for version in versions],
             "platform": "loca_safetensors",
-            "inputs": [tensor._asdict() for tensor in self.inputs.values()],
-            "outputs": [tensor._asdict() for tensor in self.outputs.values()],
+            "inputs": [{**tensor._asdict(), "datatype": "FP32"} for tensor in self.inputs.values()],
+            "outputs": [{**tensor._asdict(), "datatype": "FP32"} for tensor in self.outputs.values()],
             "parameters": {
                 "version": str(self.version),
                 "model": self.header.model,
@@ -120,19 +137,16 @@ class ServedModel:
         }
 
     def work(self, inputs: Mapping[str, np.ndarray], wanted: frozenset[str], max_values: int) -> Work:
-        """The tensors of a request, checked against each other and padded to equal numbers of sensors."""
-        found, y = dict(inputs), inputs.get("y")
-        for name in self.input_names:
-            if name.startswith("mask"):
-                add_mask(found, *(f"{each}{name.removeprefix('mask')}" for each in ("u", "x", "mask")))
-        needed = self.input_names if self.fixed is not None else (*self.input_names, "y")
-        if missing := [name for name in needed if name not in found]:
+        """The tensors of a request, checked against each other."""
+        y = inputs.get("y")
+        needed = self.input_names if self.fixed else (*self.input_names, "y")
+        if missing := [name for name in needed if name not in inputs]:
             raise HTTPException(400, f"missing input {', '.join(missing)}; the model needs {', '.join(self.inputs)}")
-        counts = {name: len(found[name]) for name in self.input_names}
-        if len(set(counts.values())) > 1:
+        work = Work(tuple(inputs[name] for name in self.input_names), y, wanted)
+        if len(set(map(len, work.arrays))) > 1:
+            counts = dict(zip(self.input_names, map(len, work.arrays), strict=True))
             raise HTTPException(400, f"inputs have different numbers of functions in their first axis: {counts}")
-        work = Work(tuple(found[name] for name in self.input_names), y, wanted)
-        queries = self.fixed.count if y is None and self.fixed is not None else len(found["y"])
+        queries = self.fixed[0].count if y is None else len(y)
         total = work.functions * queries * len(self.operator.outputs) * len(wanted)
         if total > max_values:
             raise HTTPException(413, f"the response would have {total} values, at most {max_values} are allowed")
@@ -146,11 +160,13 @@ class ServedModel:
         """The input functions of the operator from their tensors."""
         return jax.tree.unflatten(self._structure, arrays)
 
-    def run(self, work: Work) -> dict[str, np.ndarray]:
-        """All wanted outputs, computed for at most as many functions at a time as programs are compiled for."""
-        starts = range(0, work.functions, SIZES[-1])
-        pieces = [self._run([array[i : i + SIZES[-1]] for array in work.arrays], work.y, work.wanted) for i in starts]
-        return {name: np.concatenate([piece[name] for piece in pieces]) for name in work.wanted}
+    def run(self, works: Sequence[Work]) -> dict[str, np.ndarray]:
+        """The results of works with equal keys, in pieces of at most as many functions as programs are compiled for."""
+        y, wanted = works[0].y, works[0].wanted
+        arrays = [np.concatenate(column) for column in zip(*(work.arrays for work in works), strict=True)]
+        starts = range(0, len(arrays[0]), SIZES[-1])
+        pieces = [self._run([array[i : i + SIZES[-1]] for array in arrays], y, wanted) for i in starts]
+        return {name: np.concatenate([piece[name] for piece in pieces]) for name in wanted}
 
     def _run(
         self, arrays: Sequence[np.ndarray], y: Float[np.ndarray, "P d_y"] | None, wanted: frozenset[str]
@@ -163,9 +179,8 @@ class ServedModel:
         if is_fast and "s" in wanted:
             found["s"] = self._predict(self._leaves, u)
         elif wanted.intersection(BARS):
-            blocks = (
-                list(map(Shared, in_blocks(y))) if y is not None else [self.fixed] if self.fixed is not None else []
-            )
+            pieces = [] if y is None else np.split(y, range(QUERY_SIZES[-1], len(y), QUERY_SIZES[-1]))
+            blocks = [Shared(jnp.asarray(padded(piece, QUERY_SIZES))) for piece in pieces] or self.fixed
             if radius is not None and isinstance(self.operator, Uncertain):
                 parts = [predict_error_bars(self.operator, u, block, radius) for block in blocks]
             else:
@@ -178,49 +193,19 @@ class ServedModel:
 
     def compile(self) -> None:
         """Run every program once, so that no request waits for a compilation."""
-        tensors = [self.inputs[name] for name in self.input_names]
-        shapes = [tuple(FEWEST_SENSORS if n < 0 else n for n in tensor.shape[1:]) for tensor in tensors]
+        shapes = [self.inputs[name].shape[1:] for name in self.input_names]
         d_y = self.signature.domain.dimension
         queries = [np.zeros((size, d_y), np.float32) for size in QUERY_SIZES * self.operator.is_pointwise]
-        fixed = [(size, None) for size in SIZES if self.fixed is not None]
+        fixed = [(size, None) for size in SIZES if self.fixed]
         for size, y in (*fixed, *itertools.product(FEW_SIZES, queries)):
-            arrays = tuple(np.ones((size, *s), DATATYPES[t.datatype]) for s, t in zip(shapes, tensors, strict=True))
+            arrays = tuple(np.ones((size, *shape), np.float32) for shape in shapes)
             for wanted in (["s"], self.outputs) if size in FEW_SIZES else (["s"],):
-                self.run(Work(arrays, y, frozenset(wanted)))
-
-
-def input_tensors(operator: Operator, example: Input) -> Iterator[Tensor]:
-    """The tensors of input functions that are like an example."""
-    variables, parts = iter(operator.inputs), () if operator.signature is None else operator.signature.fields
-    for name, array, sizes in named_arrays(example):
-        shape = (-1, *(-1 if isinstance(size, str) else size for size in sizes))
-        if name.startswith("mask"):
-            yield Tensor(name, "BOOL", shape, {"optional": True})
-        elif name.startswith("x"):
-            yield Tensor(name, "FP32", shape, {"columns": parts[int(name[1:] or 1) - 1].coordinate_names})
-        else:
-            yield Tensor(name, "FP32", shape, described(list(itertools.islice(variables, array.shape[-1]))))
+                self.run([Work(arrays, y, frozenset(wanted))])
 
 
 def described(variables: Sequence[Variable]) -> dict[str, Any]:
     """Names and units of channels, in the parameters of a tensor."""
     return {"channels": [variable.name for variable in variables], "units": [variable.unit for variable in variables]}
-
-
-def add_mask(found: dict[str, np.ndarray], u: str, x: str, mask: str) -> None:
-    """Pad the tensors of a field whose functions have sensors of their own, with a mask, to one of some sizes."""
-    if u not in found or x not in found:
-        return
-    found.setdefault(mask, np.ones(found[u].shape[:2], bool))
-    shapes = {name: found[name].shape[:2] for name in (u, x, mask)}
-    sensors = found[u].shape[1]
-    if len(set(shapes.values())) > 1:
-        raise HTTPException(400, f"{u}, {x} and {mask} must agree in their first axes, got {shapes}")
-    if not found[mask].any(axis=1).all():
-        raise HTTPException(400, f"{u} needs a sensor per function that its mask counts")
-    more = max(FEWEST_SENSORS, 1 << (sensors - 1).bit_length()) - sensors
-    for name in shapes:
-        found[name] = np.pad(found[name], [(0, 0), (0, more), *[(0, 0)] * (found[name].ndim - 2)])
 
 
 def padded(array: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
@@ -229,7 +214,88 @@ def padded(array: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
     return np.concatenate([array, np.broadcast_to(array[:1], (more, *array.shape[1:]))]) if more else array
 
 
-def in_blocks(y: Float[np.ndarray, "P d_y"]) -> Iterator[jax.Array]:
-    """Queries in blocks of the sizes that programs are compiled for; the last one is padded."""
-    for start in range(0, len(y), QUERY_SIZES[-1]):
-        yield jnp.asarray(padded(y[start : start + QUERY_SIZES[-1]], QUERY_SIZES))
+def find_models(paths: Sequence[Path], *, is_start: bool = False) -> dict[tuple[str, int], Path]:
+    """The model files of some paths, by name and version; at the start, every path must have some.
+
+    A path is a model file, a run directory, or a directory of models. The latter has a run directory `NAME`, or a run
+    directory `NAME/VERSION` with a number for every version, for each model.
+    """
+    found: dict[tuple[str, int], Path] = {}
+    for path in paths:
+        files = [((path.stem, 1), path)] if path.is_file() else []
+        if (path / MODEL_FILE).is_file():
+            files = [((path.resolve().name, 1), path / MODEL_FILE)]
+        elif path.is_dir():
+            for file in [*path.glob(f"*/{MODEL_FILE}"), *path.glob(f"*/*/{MODEL_FILE}")]:
+                name, *version = file.relative_to(path).parts[:-1]
+                if not version or VERSION.fullmatch(version[0]):
+                    files.append(((name, int(version[0]) if version else 1), file))
+        if is_start and not files:
+            raise ValueError(
+                f"{path} {'holds no model' if path.exists() else 'does not exist'}; pass a model file, a run "
+                f"directory, or a directory with NAME/{MODEL_FILE} or NAME/VERSION/{MODEL_FILE}"
+            )
+        for place, file in files:
+            if place in found:
+                raise ValueError(f"{found[place]} and {file} are both version {place[1]} of {place[0]}; rename one")
+            found[place] = file
+    return found
+
+
+class Repository:
+    """Loaded models by name and version.
+
+    Requests keep the version with which they began: a `ServedModel` never changes, and is deleted after its last one.
+    """
+
+    def __init__(self, paths: Sequence[Path], *, at: Path | None = None, level: float = LEVEL, classes: Classes = ()):
+        self.paths, self.at, self.level, self.classes = paths, at, level, classes
+        self.models: Mapping[tuple[str, int], ServedModel] = {}
+        self._seen: dict[tuple[str, int], tuple[int, ...]] = {}
+
+    def refresh(self, *, is_start: bool = False) -> None:
+        """Load files that are new or have changed, and compile them.
+
+        At the start, raise if one cannot be loaded. Later that is logged once, and the model before stays.
+        """
+        found = find_models(self.paths, is_start=is_start)
+        for place, file in found.items():
+            try:
+                if fingerprint_of(file) != self._seen.get(place):
+                    self._load(place, file)
+            except Exception as error:
+                if is_start:
+                    raise
+                LOG.warning("version %d of %s is not loaded: %s: %s", *place[::-1], type(error).__name__, error)
+        for place in set(self.models) - set(found):
+            self.models = {other: model for other, model in self.models.items() if other != place}
+            self._seen.pop(place, None)
+            LOG.info("removed version %d of %s", *place[::-1])
+
+    def _load(self, place: tuple[str, int], file: Path) -> None:
+        self._seen[place] = fingerprint_of(file)  # a file that is replaced meanwhile is loaded at the next look
+        operator = load(file, classes=self.classes)
+        model = ServedModel(*place, operator, inspect(file), self.at, self.level)
+        model.compile()
+        self.models = {**self.models, place: model}  # requests see the old models or the new ones
+        LOG.info("loaded version %d of %s from %s", *place[::-1], file)
+
+    def versions(self, name: str) -> list[int]:
+        """All versions of a model, sorted."""
+        return sorted(version for known, version in self.models if known == name)
+
+    def get(self, name: str, version: str | None = None) -> ServedModel:
+        """A version of a model, the latest unless given; raise `HTTPException` if it does not exist."""
+        models = self.models
+        known = [number for other, number in models if other == name and version in (None, str(number))]
+        if not known:
+            which = f"model {name[:100]!r}" if version is None else f"version {version[:20]!r} of model {name[:100]!r}"
+            listed = ", ".join(sorted({name for name, _ in models}))
+            raise HTTPException(404, f"there is no {which}; the models are {listed}")
+        return models[name, max(known)]
+
+
+def fingerprint_of(file: Path) -> tuple[int, ...]:
+    """What changes when a file is replaced or written to."""
+    status = file.stat()
+    return status.st_mtime_ns, status.st_size, status.st_ino

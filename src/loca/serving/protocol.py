@@ -9,26 +9,21 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
-
-DATATYPES = {"FP32": np.dtype("<f4"), "BOOL": np.dtype("?")}
-"""The tensors of operators: little-endian numbers of single precision, and masks."""
+from starlette.responses import Response
 
 
 class Tensor(NamedTuple):
-    """The name, type and shape of an input or output; −1 for a size that a request chooses."""
+    """The name and shape of an input or output of type FP32; −1 for a size that a request chooses."""
 
     name: str
-    datatype: str
     shape: tuple[int, ...]
     parameters: Mapping[str, Any] = {}
 
 
-class Document(BaseModel):
+class Document(BaseModel, strict=True):
     """A part of a request: values are not converted, and fields without a name here have no effect."""
-
-    model_config = ConfigDict(strict=True)
 
 
 class Parameters(Document):
@@ -76,12 +71,15 @@ class Tensors(NamedTuple):
 
 
 def parse_request(
-    body: bytes, length: int | None, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], max_values: int
+    body: bytes, length: str | None, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], max_values: int
 ) -> Tensors:
-    """Parse and check a body, in which the bytes of tensors follow the JSON if its length is given."""
-    start = len(body) if length is None else length
+    """Parse and check a body, in which the bytes of tensors follow the JSON if a header has its length."""
+    start = len(body)
+    if length is not None:
+        start = int(length) if length.isdecimal() and len(length) < 12 else 0
     if not 0 < start <= len(body):
-        raise HTTPException(400, f"the JSON header has {start} bytes, but the body has {len(body)}")
+        stated = "" if length is None else f", and Inference-Header-Content-Length is {length[:12]}"
+        raise HTTPException(400, f"the body has {len(body)} bytes{stated}")
     try:
         given = InferRequest.model_validate_json(body[:start])
     except ValidationError as error:
@@ -94,13 +92,13 @@ def parse_request(
         if name not in inputs or name in found:
             reason = "is given twice" if name in found else f"is unknown; expected {', '.join(inputs)}"
             raise HTTPException(400, f"input {name!r} {reason}")
-        dtype = check_tensor(each, inputs[name], max_values)
+        check_tensor(each, inputs[name], max_values)
         if size is None:
-            array = parse_values(each, dtype)
-        elif size == math.prod(each.shape) * dtype.itemsize <= len(body) - start and each.data is None:
-            array, start = np.ndarray(each.shape, dtype, body, start), start + size
+            array = parse_values(each)
+        elif size == 4 * math.prod(each.shape) <= len(body) - start and each.data is None:
+            array, start = np.ndarray(each.shape, "<f4", body, start), start + size
         else:
-            needed = f"{math.prod(each.shape) * dtype.itemsize} bytes and no `data`"
+            needed = f"{4 * math.prod(each.shape)} bytes and no `data`"
             raise HTTPException(400, f"input {name!r} needs {needed}; {size} are stated, {len(body) - start} are left")
         if not np.isfinite(array).all():
             raise HTTPException(400, f"input {name!r} has values that are NaN or infinite")
@@ -114,19 +112,18 @@ def parse_request(
     return Tensors(given.id, found, {name: is_binary if own is None else own for name, own in wanted.items()})
 
 
-def check_tensor(given: Input, tensor: Tensor, max_values: int) -> np.dtype:
-    """The type of the values of an input; raise unless it is a tensor that the model accepts."""
+def check_tensor(given: Input, tensor: Tensor, max_values: int) -> None:
+    """Raise unless an input is a tensor that the model accepts."""
     shape, count = given.shape, math.prod(given.shape)
     if count > max_values:
         raise HTTPException(413, f"input {given.name!r} has {count} values, at most {max_values} are allowed")
     fits = len(shape) == len(tensor.shape) and all(n in (-1, m) for n, m in zip(tensor.shape, shape, strict=True))
-    if given.datatype != tensor.datatype or not fits:
-        expected = f"expected {tensor.datatype} {list(tensor.shape)}, −1 for any number"
+    if given.datatype != "FP32" or not fits:
+        expected = f"expected FP32 {list(tensor.shape)}, −1 for any number"
         raise HTTPException(400, f"input {given.name!r} is {given.datatype} {shape}, {expected}")
-    return DATATYPES[tensor.datatype]
 
 
-def parse_values(given: Input, dtype: np.dtype) -> np.ndarray:
+def parse_values(given: Input) -> np.ndarray:
     """Values in row-major order, from one list or from lists that are nested as the shape.
 
     Lengths and kinds are checked before an array is made, so the JSON bounds the memory: in an array of strings, for
@@ -139,25 +136,22 @@ def parse_values(given: Input, dtype: np.dtype) -> np.ndarray:
             reason = f"must hold {count} values, in one list or in lists that are nested as the shape {shape}"
             raise HTTPException(400, f"`data` of input {given.name!r} {reason}")
         values = list(itertools.chain.from_iterable(values))
-    if not (kinds := {bool} if dtype.kind == "b" else {int, float}).issuperset(map(type, values)):
-        expected = " or ".join(sorted(kind.__name__ for kind in kinds))
-        raise HTTPException(400, f"`data` of input {given.name!r} must hold values of type {expected} only")
+    if not {int, float}.issuperset(map(type, values)):  # a truth value is no number
+        raise HTTPException(400, f"`data` of input {given.name!r} must hold values of type float or int only")
     try:
         with np.errstate(over="ignore"):  # infinite values are refused later
-            return np.array(values, dtype).reshape(shape)
+            return np.array(values, np.float32).reshape(shape)
     except OverflowError:  # an integer that no float can hold
         raise HTTPException(400, f"input {given.name!r} has values that are NaN or infinite") from None
 
 
-def to_json(value: Any) -> bytes:
-    """JSON; arrays are lists, whose numbers have the fewest digits that their precision needs."""
-    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+def document(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON response; arrays are lists, whose numbers have the fewest digits that their precision needs."""
+    return Response(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY), status, headers, "application/json")
 
 
-def write_response(
-    request: Tensors, about: Mapping[str, Any], results: Mapping[str, np.ndarray]
-) -> tuple[bytes, int | None]:
-    """The body of a response, and the length of its JSON if the bytes of tensors follow it."""
+def write_response(request: Tensors, about: Mapping[str, Any], results: Mapping[str, np.ndarray]) -> Response:
+    """The response to a request: JSON, after which come the bytes of tensors if there are any."""
     outputs, raw = [], []
     for name, is_binary in request.outputs.items():
         values = np.ascontiguousarray(results[name], "<f4")
@@ -167,6 +161,9 @@ def write_response(
             outputs.append({**output, "parameters": {"binary_data_size": len(raw[-1])}})
         else:
             outputs.append({**output, "data": values.ravel()})
-    header = {**about, "outputs": outputs}
-    text = to_json(header if request.id is None else {"id": request.id, **header})
-    return (b"".join([text, *raw]), len(text)) if raw else (text, None)
+    header = {**({} if request.id is None else {"id": request.id}), **about, "outputs": outputs}
+    response = document(header)
+    if not raw:
+        return response
+    headers = {"inference-header-content-length": str(len(response.body))}
+    return Response(b"".join([response.body, *raw]), 200, headers, "application/octet-stream")
