@@ -61,28 +61,19 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_HOMES = {
-    "FNO": "models",
-    "LOCA": "models",
-    "DeepONet": "models",
-    "Ensemble": "uncertainty",
-    "GaussianOperator": "gaussian",
-    "Operator": "models",
-    "Probabilistic": "uncertainty",
-    "Samples": "data",
-    "acquire": "inversion",
-    "calibrate": "uncertainty",
-    "choose": "choosing",
-    "design": "inversion",
-    "evaluate": "evaluation",
-    "export": "exporting",
-    "fit": "training",
-    "invert": "inversion",
-    "load": "saving",
-    "save": "saving",
-    "solve": "gaussian",
+_NAMES = {
+    "choosing": ("choose",),
+    "data": ("Samples",),
+    "evaluation": ("evaluate",),
+    "exporting": ("export",),
+    "gaussian": ("GaussianOperator", "solve"),
+    "inversion": ("acquire", "design", "invert"),
+    "models": ("FNO", "LOCA", "DeepONet", "Operator"),
+    "saving": ("load", "save"),
+    "training": ("fit",),
+    "uncertainty": ("Ensemble", "Probabilistic", "calibrate"),
 }
-"""The part that defines each name which is neither a part nor the version."""
+"""The names that are neither parts nor the version, by the part that defines them."""
 
 _EXTRAS = ("serving", "sklearn")
 """Parts that need optional dependencies; the error without them names the extra to install."""
@@ -141,17 +132,14 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import a part, or a name from its part, at first use."""
     if name == "__version__":
-        from importlib.metadata import version
-
-        value = version("loca-jax")
-    elif name in _HOMES:
-        value = getattr(importlib.import_module(f"loca.{_HOMES[name]}"), name)
-    elif name in __all__ or name in _EXTRAS:
+        return importlib.import_module("importlib.metadata").version("loca-jax")  # slow to import
+    home = next((part for part, names in _NAMES.items() if name in names), None)
+    if home is not None:
+        globals()[name] = found = getattr(importlib.import_module(f"loca.{home}"), name)
+        return found
+    if name in __all__ or name in _EXTRAS:
         return importlib.import_module(f"loca.{name}")  # which makes it an attribute of the package
-    else:
-        raise AttributeError(f"module 'loca' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+    raise AttributeError(f"module 'loca' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

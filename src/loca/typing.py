@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import equinox as eqx
 import jax
 import jaxtyping
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array as Array
+from jaxtyping import Bool, Float, PRNGKeyArray
 from jaxtyping import PyTree as PyTree
 
-__all__ = ["Array", "Input", "Key", "Measurements", "MultiInput"]
+__all__ = ["Input", "Key", "Measurements", "MultiInput"]
 
 Key = PRNGKeyArray
 """A typed random key, from `jax.random.key`."""
@@ -38,18 +39,14 @@ class SupportsDLPack(Protocol):
 Numbers = Array | np.ndarray | SupportsDLPack | Sequence[Any] | float
 """Numbers as users have them: an array of any library and precision, or nested lists; converted where they are used."""
 
-
 Rows = int | slice | Sequence[int] | Array | np.ndarray
 """Numbers of functions among many."""
-
-
-Functions = TypeVar("Functions", bound=eqx.Module)
 
 
 class _Functions(eqx.Module):
     """Input functions that are indexed as an array of them would be: `u[0]` is the first."""
 
-    def __getitem__(self: Functions, rows: Rows) -> Functions:
+    def __getitem__(self, rows: Rows) -> Self:
         """One of many functions, or several of them."""
         count = len(jax.tree.leaves(self)[0])
         if isinstance(rows, int) and not -count <= rows < count:
@@ -88,9 +85,7 @@ class MultiInput(_Functions):
 
     def __check_init__(self):
         if not self.fields:
-            raise ValueError(
-                "a MultiInput needs at least one field; pass numbers alone as u of shape (N, 1, k), with one sensor"
-            )
+            raise ValueError("a MultiInput needs at least one field; pass numbers alone as u of shape (N, 1, k)")
 
 
 Input = Float[Array, "*N m d_u"] | Measurements | MultiInput
