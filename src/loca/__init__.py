@@ -70,13 +70,12 @@ _NAMES = {
     "inversion": ("acquire", "design", "invert"),
     "models": ("FNO", "LOCA", "DeepONet", "Operator"),
     "saving": ("load", "save"),
+    "serving": (),
+    "sklearn": (),
     "training": ("fit",),
     "uncertainty": ("Ensemble", "Probabilistic", "calibrate"),
 }
-"""The names that are neither parts nor the version, by the part that defines them."""
-
-_EXTRAS = ("serving", "sklearn")
-"""Parts that need optional dependencies; the error without them names the extra to install."""
+"""Names by the part that defines them; without its extra, `serving` or `sklearn` names it in an error."""
 
 __all__ = [
     "FNO",
@@ -132,15 +131,16 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import a part, or a name from its part, at first use."""
     if name == "__version__":
-        return importlib.import_module("importlib.metadata").version("loca-jax")  # slow to import
-    home = next((part for part, names in _NAMES.items() if name in names), None)
-    if home is not None:
-        globals()[name] = found = getattr(importlib.import_module(f"loca.{home}"), name)
-        return found
-    if name in __all__ or name in _EXTRAS:
+        from importlib.metadata import version  # slow to import
+
+        return version("loca-jax")
+    for part, names in _NAMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"loca.{part}"), name)
+    if name in __all__ or name in _NAMES:
         return importlib.import_module(f"loca.{name}")  # which makes it an attribute of the package
     raise AttributeError(f"module 'loca' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__, *_EXTRAS, "__version__"])
+    return sorted([*globals(), *__all__, *_NAMES, "__version__"])

@@ -33,8 +33,6 @@ class SupportsDLPack(Protocol):
 
     def __dlpack__(self, **options: Any) -> Any: ...
 
-    def __dlpack_device__(self) -> tuple[Any, Any]: ...
-
 
 Numbers = Array | np.ndarray | SupportsDLPack | Sequence[Any] | float
 """Numbers as users have them: an array of any library and precision, or nested lists; converted where they are used."""
