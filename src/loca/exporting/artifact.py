@@ -22,9 +22,6 @@ from loca.exporting.program import Port
 from loca.saving import Channel, ModelFileError, Strict, first_problem, parse, read_arrays, write_arrays
 from loca.typing import Numbers
 
-FORMAT = 1
-"""Version of the format; to be raised when an older reader would misread a newer file."""
-
 SUFFIXES = (".stablehlo", ".onnx")
 """The endings of exported files."""
 
@@ -51,24 +48,7 @@ class Model(Strict):
 
 
 class About(Strict):
-    """The JSON document of an exported file; keys are written in this order.
-
-    **Arguments:**
-
-    - `export`: version of the format.
-    - `kind`: of the program.
-    - `versions`: of the packages that wrote the file.
-    - `inputs`, `outputs`: the arrays that the program takes and returns, in their order.
-    - `input_variables`, `output_variables`: names and units of the channels of u, and of the outputs.
-    - `sensor_coordinates`: of each field; empty if unknown.
-    - `query_coordinates`: of the columns of y.
-    - `domain`: Y.
-    - `normalization`, `transforms`: for information; the program takes and returns values in the units of the data.
-    - `level`: of the bands from `lower` to `upper`; None if there are none.
-    - `gradients`: whether the program can be differentiated.
-    - `platforms`: where the program runs.
-    - `model`: what was exported.
-    """
+    """The JSON document of an exported file, of which docs/deploy.md describes every key; they are in this order."""
 
     export: Literal[1]
     kind: Literal["stablehlo", "onnx"]
@@ -139,12 +119,8 @@ class Artifact:
             write_arrays(path, document, {**self.arrays, **program})
             return
         arrays = {
-            name: {
-                "dtype": str(array.dtype),
-                "shape": array.shape,
-                "data": base64.b64encode(array.tobytes()).decode(),
-            }
-            for name, array in self.arrays.items()
+            name: {"dtype": str(each.dtype), "shape": each.shape, "data": base64.b64encode(each.tobytes()).decode()}
+            for name, each in self.arrays.items()
         }
         contents = with_metadata(self.program, {"loca": document, "arrays": json.dumps(arrays)})
         write_atomically(path, lambda file: file.write(contents))
@@ -161,7 +137,6 @@ def read_artifact(path: Path) -> Artifact:
             return _read_onnx(path.read_bytes())
         contents = read_arrays(path)
         about, arrays = _read_about(contents.document), dict(contents.arrays)
-        _check_arrays(about, arrays)
         program = arrays.pop(PROGRAM).tobytes()
         return Artifact(about, program, arrays, contents.digest, contents.size)
     except ModelFileError as error:
@@ -169,38 +144,21 @@ def read_artifact(path: Path) -> Artifact:
 
 
 def _read_onnx(contents: bytes) -> Artifact:
-    metadata, digest = read_metadata(contents)
-    about, stored = _read_about(metadata.get("loca", "{}")), parse(metadata.get("arrays", "{}"))
+    (document, listed), digest = read_metadata(contents, "loca", "arrays")
+    about = _read_about(document)
     try:
         arrays = {
             name: np.frombuffer(base64.b64decode(each["data"], validate=True), each["dtype"]).reshape(each["shape"])
-            for name, each in stored.items()
+            for name, each in parse(listed).items()
         }
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ModelFileError("the arrays in the metadata are not valid; export the file again") from error
-    _check_arrays(about, arrays)
     return Artifact(about, contents, arrays, digest, len(contents))
 
 
 def _read_about(text: str) -> About:
-    match parse(text):
-        case {"export": int(found)} if found == FORMAT:
-            pass
-        case {"export": int(found)}:
-            raise ModelFileError(
-                f"the file has format {found}, but this version of loca reads format {FORMAT}; use the version of loca "
-                "that wrote it, or export the model again"
-            )
-        case _:
-            raise ModelFileError("this file holds no exported program; `loca export` writes them")
+    parse(text)
     try:
         return About.model_validate_json(text)
     except pydantic.ValidationError as error:
-        raise ModelFileError(first_problem(error)) from None
-
-
-def _check_arrays(about: About, arrays: Mapping[str, np.ndarray]) -> None:
-    promised = [PROBE + each.name for each in about.inputs] + [EXPECTED + each.name for each in about.outputs]
-    promised += [PROGRAM] if about.kind == "stablehlo" else []
-    if missing := [name for name in promised if name not in arrays]:
-        raise ModelFileError(f"the file has no array {missing[0]}; export the model again")
+        raise ModelFileError(f"this is no program that this `loca export` wrote: {first_problem(error)}") from None

@@ -6,14 +6,14 @@ import os
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from loca.data import Chain, Identity, Transform
-from loca.exporting.artifact import EXPECTED, FORMAT, PROBE, SUFFIXES, About, Artifact, Model, Space
+from loca.exporting.artifact import EXPECTED, PROBE, SUFFIXES, About, Artifact, Model, Space
 from loca.exporting.formats import PLATFORMS, convert, run_stablehlo, to_stablehlo
-from loca.exporting.program import Program, input_of
+from loca.exporting.program import Program, example_in
 from loca.models import LEVEL, Operator, knows_sensors
 from loca.parameters import count
 from loca.saving import Channel, Classes, Header
@@ -80,11 +80,11 @@ def export(
     worst = max(differences(outputs, expected), key=lambda each: each.relative)
     if not worst.relative <= TOLERANCE:
         raise RuntimeError(
-            f"the exported program differs from the model: {worst.output} by {worst.absolute:.3g}, which is "
-            f"{worst.relative:.1e} of its largest value, more than {TOLERANCE:g}; this is an error of the "
-            "conversion, please report it"
+            f"the exported program differs from the model: {worst.output} by {worst.relative:.1e} of its largest "
+            f"value, more than {TOLERANCE:g}; this is an error of the conversion, please report it"
         )
-    about = _describe(program, path.suffix[1:], versions, platforms, gradients, header)
+    kind = "onnx" if path.suffix == ".onnx" else "stablehlo"
+    about = _describe(program, kind, versions, platforms, gradients, header)
     arrays = {PROBE + name: values for name, values in probe.items()}
     arrays |= {EXPECTED + name: values for name, values in expected.items()}
     artifact = Artifact(about, contents, arrays | _locations(program))
@@ -103,10 +103,9 @@ def compare(artifact: Artifact, operator: Operator) -> tuple[Difference, ...]:
     - `artifact`: an exported program.
     - `operator`: the model that it was made from, or another one.
     """
-    example = input_of({name: values[0] for name, values in artifact.probe.items() if name != "y"})
     is_known = operator.signature is None or knows_sensors(operator.signature)
     queries, level = artifact.arrays.get("queries"), artifact.about.level or LEVEL
-    program = Program.of(operator, queries, level, None if is_known else example)
+    program = Program.of(operator, queries, level, None if is_known else example_in(artifact.probe))
     for what, here, there in (
         ("takes", program.inputs, artifact.about.inputs),
         ("returns", program.outputs, artifact.about.outputs),
@@ -134,7 +133,7 @@ def differences(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarr
 
 def _describe(
     program: Program,
-    kind: str,
+    kind: Literal["stablehlo", "onnx"],
     versions: Mapping[str, str],
     platforms: tuple[str, ...],
     gradients: bool,
@@ -142,39 +141,34 @@ def _describe(
 ) -> About:
     operator, signature = program.operator, program.signature
     normalization, domain = operator.normalization, signature.domain
-    scales = {
-        name: np.asarray(getattr(normalization, name), np.float64).tolist()
-        for name in ("u_shift", "u_scale", "s_shift", "s_scale")
-    }
     transforms = [
         *zip(operator.inputs, normalization.u_transforms, strict=False),
         *zip(operator.outputs, normalization.s_transforms, strict=False),
     ]
-    return About.model_validate(
-        {
-            "export": FORMAT,
-            "kind": kind,
-            "versions": dict(versions),
-            "inputs": program.inputs,
-            "outputs": program.outputs,
-            "input_variables": Channel.of(operator.inputs),
-            "output_variables": Channel.of(operator.outputs),
-            "sensor_coordinates": [Channel.of(part.coordinates) for part in signature.fields],
-            "query_coordinates": Channel.of(signature.query_coordinates),
-            "domain": Space(description=str(domain), bounds=list(domain.bounds), periods=list(domain.periods)),
-            "normalization": scales,
-            "transforms": {v.name: _transform_name(t) for v, t in transforms if not isinstance(t, Identity)},
-            "level": program.level,
-            "gradients": gradients,
-            "platforms": list(platforms),
-            "model": Model(
-                name=type(operator).__name__,
-                parameters=count(operator),
-                sha256=None if header is None else header.digest,
-                metrics={} if header is None else dict(header.metrics),
-                provenance={} if header is None else dict(header.provenance),
-            ),
-        }
+    names = ("u_shift", "u_scale", "s_shift", "s_scale")
+    return About(
+        export=1,
+        kind=kind,
+        versions=dict(versions),
+        inputs=program.inputs,
+        outputs=program.outputs,
+        input_variables=Channel.of(operator.inputs),
+        output_variables=Channel.of(operator.outputs),
+        sensor_coordinates=[Channel.of(part.coordinates) for part in signature.fields],
+        query_coordinates=Channel.of(signature.query_coordinates),
+        domain=Space(description=str(domain), bounds=list(domain.bounds), periods=list(domain.periods)),
+        normalization={name: np.asarray(getattr(normalization, name), np.float64).tolist() for name in names},
+        transforms={v.name: _transform_name(t) for v, t in transforms if not isinstance(t, Identity)},
+        level=program.level,
+        gradients=gradients,
+        platforms=list(platforms),
+        model=Model(
+            name=type(operator).__name__,
+            parameters=count(operator),
+            sha256=None if header is None else header.digest,
+            metrics={} if header is None else dict(header.metrics),
+            provenance={} if header is None else dict(header.provenance),
+        ),
     )
 
 

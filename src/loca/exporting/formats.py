@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ import numpy as np
 from jax import export
 
 from loca.exporting.program import Program
-from loca.models import named_arrays
 from loca.saving import Classes, ModelFileError, save
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
@@ -28,7 +26,6 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 def to_stablehlo(program: Program, *, gradients: bool) -> bytes:
     """A program in the serialized form of `jax.export`."""
-    _check_flatbuffers()
     function = jax.jit(program.function(in_chunks=not gradients))
     exported = export.export(function, platforms=PLATFORMS)(*program.specifications())
     return bytes(exported.serialize(vjp_order=1 if gradients else 0))
@@ -36,14 +33,8 @@ def to_stablehlo(program: Program, *, gradients: bool) -> bytes:
 
 def run_stablehlo(program: bytes, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
     """The outputs of a serialized program."""
-    _check_flatbuffers()
     outputs: Any = export.deserialize(bytearray(program)).call(*inputs)
     return {name: np.asarray(values) for name, values in outputs.items()}
-
-
-def _check_flatbuffers() -> None:
-    if importlib.util.find_spec("flatbuffers") is None:
-        raise ImportError("exported programs need flatbuffers; install it with `pip install loca-jax[export]`")
 
 
 VARIABLE = "LOCA_JAX2ONNX"
@@ -59,12 +50,6 @@ RECIPE = """\
     export {variable}=~/jax2onnx/bin/python"""
 """How to make the environment. jax2onnx pins an Orbax that does not work with our JAX, hence `--no-deps`."""
 
-PACKAGES = ("loca-jax", "jax", "jax2onnx", "onnx", "onnxruntime")
-"""The packages that make an ONNX file."""
-
-ASK = "import importlib.metadata as m, json; print(json.dumps({each.name: each.version for each in m.distributions()}))"
-"""Prints the versions of an environment, which is quicker than importing its packages."""
-
 
 def convert(
     program: Program, probe: Mapping[str, np.ndarray], classes: Classes = ()
@@ -74,42 +59,28 @@ def convert(
     Return the ONNX model, what ONNX Runtime computes with it for the probe inputs, and the versions that were used.
     The other process imports the classes that the model is made of.
     """
-    python, versions = _environment()
-    names = [f"{each.__module__}:{each.__qualname__}" for each in classes]  # pyright: ignore[reportAttributeAccessIssue]
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        save(program.operator, folder / "operator.safetensors")
-        (folder / "request.json").write_text(json.dumps({"level": program.level, "classes": names}))
-        example = {name: np.asarray(array) for name, array, _ in named_arrays(program.example)}
-        np.savez(folder / "example.npz", **example)  # pyright: ignore[reportArgumentType]
-        if program.y is not None:
-            np.save(folder / "queries.npy", program.y)
-        np.savez(folder / "probe.npz", **probe)  # pyright: ignore[reportArgumentType]
-        run(python, "from loca.exporting.onnx_worker import main; main()", place)
-        with np.load(folder / "outputs.npz") as outputs:
-            return (folder / "model.onnx").read_bytes(), dict(outputs), versions
-
-
-def _environment() -> tuple[str, dict[str, str]]:
-    """The interpreter of the environment with jax2onnx, and the versions there; raise with instructions if none."""
-    recipe = RECIPE.format(loca=version("loca-jax"), jax=version("jax"), jax2onnx=JAX2ONNX, variable=VARIABLE)
-    python = os.environ.get(VARIABLE)
+    needed, python = {"loca-jax": version("loca-jax"), "jax2onnx": JAX2ONNX}, os.environ.get(VARIABLE)
     path = Path(python or "").expanduser()
     if not path.is_file():
         problem = f"is {python}, which does not exist" if python else "is not set"
+        recipe = RECIPE.format(loca=version("loca-jax"), jax=version("jax"), jax2onnx=JAX2ONNX, variable=VARIABLE)
         raise RuntimeError(
             f"ONNX files are made by jax2onnx, which needs an environment of its own, but {VARIABLE} {problem}; make "
             f"the environment once (from a checkout, install its path instead of loca-jax):\n{recipe}"
         )
-    found = json.loads(run(str(path), ASK))
-    found = {name: found[name] for name in PACKAGES if name in found}
-    expected = {"loca-jax": version("loca-jax"), "jax2onnx": JAX2ONNX, "onnxruntime": found.get("onnxruntime", "any")}
-    if wrong := [f"{name} {found.get(name, 'is missing')}" for name, at in expected.items() if found.get(name) != at]:
-        raise RuntimeError(
-            f"the environment of {VARIABLE}={python} does not fit: {', '.join(wrong)}; expected "
-            f"{', '.join(f'{name} {at}' for name, at in expected.items())}; make it anew:\n{recipe}"
-        )
-    return str(path), found
+    names = [f"{each.__module__}:{each.__qualname__}" for each in classes]  # pyright: ignore[reportAttributeAccessIssue]
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        save(program.operator, folder / "operator.safetensors")
+        request = {"level": program.level, "classes": names, "needed": needed}
+        (folder / "request.json").write_text(json.dumps(request))
+        if program.y is not None:
+            np.save(folder / "queries.npy", program.y)
+        np.savez(folder / "probe.npz", **probe)  # pyright: ignore[reportArgumentType]
+        run(str(path), "from loca.exporting.onnx_worker import main; main()", place)
+        with np.load(folder / "outputs.npz") as outputs:
+            versions = json.loads((folder / "versions.json").read_text())
+            return (folder / "model.onnx").read_bytes(), dict(outputs), versions
 
 
 def run(python: str, code: str, *arguments: str) -> str:
@@ -129,9 +100,7 @@ def run_onnx(model: bytes, inputs: Mapping[str, np.ndarray]) -> dict[str, np.nda
     try:
         import onnxruntime
     except ModuleNotFoundError as error:
-        raise ImportError(
-            "running an ONNX file needs ONNX Runtime; install it with `pip install loca-jax[onnx]`"
-        ) from error
+        raise ImportError("running an ONNX file needs ONNX Runtime: pip install loca-jax[onnx]") from error
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     names = [each.name for each in session.get_outputs()]
     found = session.run(names, dict(inputs))
@@ -142,8 +111,8 @@ def run_onnx(model: bytes, inputs: Mapping[str, np.ndarray]) -> dict[str, np.nda
 #
 # An ONNX file is a protocol buffer, `ModelProto`. Its field 14, `metadata_props`, holds pairs of text, each a message
 # with the fields 1 and 2. In this format, appending a field to the bytes of a message adds it to the message, so
-# metadata is written and read without the package onnx. The last pair is the SHA-256 of the file with zeros in its
-# place.
+# metadata is written without the package onnx, and found at the end of the file. The last pair is the SHA-256 of the
+# file with zeros in its place; the values of the others are JSON.
 
 KEY, VALUE, PAIR = (1 << 3) | 2, (2 << 3) | 2, (14 << 3) | 2
 """The tags of these fields, all of which begin with their length."""
@@ -155,18 +124,27 @@ def with_metadata(model: bytes, pairs: Mapping[str, str]) -> bytes:
     return contents + hashlib.sha256(contents + NO_DIGEST).hexdigest().encode()
 
 
-def read_metadata(contents: bytes) -> tuple[dict[str, str], str]:
-    """The metadata of an ONNX file that `with_metadata` wrote, and its digest; raise if it is damaged."""
+def read_metadata(contents: bytes, *names: str) -> tuple[list[str], str]:
+    """Metadata of an ONNX file that `with_metadata` wrote, and its digest; raise if it is damaged."""
     digest = hashlib.sha256(contents[:-64] + NO_DIGEST).hexdigest()
     if contents[-64 - len(ENDING) : -64] != ENDING:
         raise ModelFileError("this is not an ONNX file of loca, or it was truncated; `loca export` writes them")
     if contents[-64:] != digest.encode():
         raise ModelFileError("the file does not match its SHA-256: it is damaged or was altered; export it again")
     try:
-        pairs = [dict(_fields(message)) for tag, message in _fields(contents) if tag == PAIR]
-        return {each[KEY].decode(): each[VALUE].decode() for each in pairs}, digest
-    except (IndexError, KeyError, UnicodeDecodeError) as error:
-        raise ModelFileError("this is not a valid protocol buffer; export the file again") from error
+        return [_value(contents, name) for name in names], digest
+    except ValueError as error:
+        raise ModelFileError("the metadata of this file is not valid; export it again") from error
+
+
+def _value(contents: bytes, name: str) -> str:
+    """The JSON that follows a name and its own length, whose last byte alone is below 128."""
+    key = _encoded(KEY, name.encode()) + bytes([VALUE])
+    start = contents.rindex(key) + len(key)
+    while contents[start] > 0x7F:
+        start += 1
+    text = contents[start + 1 :].decode(errors="replace")
+    return text[: json.JSONDecoder().raw_decode(text)[1]]
 
 
 def _pair(name: str, text: str) -> bytes:
@@ -180,27 +158,6 @@ def _encoded(tag: int, contents: bytes) -> bytes:
         groups.append(size & 0x7F | 0x80)
         size >>= 7
     return bytes([*groups, size]) + contents
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Tags and contents of the fields of a message that begin with their length; numbers are skipped."""
-    place = 0
-
-    def number() -> int:
-        nonlocal place
-        value = shift = 0
-        while True:
-            value |= (message[place] & 0x7F) << shift
-            place, shift = place + 1, shift + 7
-            if message[place - 1] < 0x80:
-                return value
-
-    while place < len(message):
-        tag = number()
-        size = number()  # of a field of numbers, its value
-        if tag & 7 == 2:
-            yield tag, message[place : place + size]
-            place += size
 
 
 NO_DIGEST = b"0" * 64

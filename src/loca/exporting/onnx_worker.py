@@ -2,8 +2,8 @@
 
     python -c "from loca.exporting.onnx_worker import main; main()" <folder>
 
-`loca.exporting.formats.convert` writes the operator, the request, an example of an input, queries if they are fixed,
-and the inputs of the probe to the folder, and reads model.onnx and outputs.npz from it.
+`loca.exporting.formats.convert` writes the operator, the request, queries if they are fixed, and the inputs of the
+probe to the folder, and reads model.onnx, outputs.npz and versions.json from it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import json
 import logging
 import pkgutil
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from loca.exporting.formats import run_onnx
-from loca.exporting.program import Outputs, Program, input_of
+from loca.exporting.program import Outputs, Program, example_in
 from loca.models import LEVEL
 from loca.saving import load
 from loca.typing import Array
@@ -31,15 +32,18 @@ def main() -> None:
     """Convert what the folder holds."""
     folder = Path(sys.argv[1])
     request = json.loads((folder / "request.json").read_text())
+    versions = {name: version(name) for name in ("loca-jax", "jax", "jax2onnx", "onnx", "onnxruntime")}
+    if wrong := [f"{name} {versions[name]}" for name, at in request["needed"].items() if versions[name] != at]:
+        raise RuntimeError(f"this environment has {', '.join(wrong)}; make it anew, with {request['needed']}")
     sys.path.insert(0, str(Path.cwd()))
     operator = load(folder / "operator.safetensors", classes=list(map(pkgutil.resolve_name, request["classes"])))
     y = np.load(folder / "queries.npy") if (folder / "queries.npy").exists() else None
-    with np.load(folder / "example.npz") as example:
-        program = Program.of(operator, y, request["level"] or LEVEL, input_of(example))
-    model = to_onnx(program)
+    with np.load(folder / "probe.npz") as file:
+        probe = dict(file)
+    model = to_onnx(Program.of(operator, y, request["level"] or LEVEL, example_in(probe)))
     (folder / "model.onnx").write_bytes(model)
-    with np.load(folder / "probe.npz") as probe:
-        np.savez(folder / "outputs.npz", **run_onnx(model, dict(probe)))  # pyright: ignore[reportArgumentType]
+    (folder / "versions.json").write_text(json.dumps(versions))
+    np.savez(folder / "outputs.npz", **run_onnx(model, probe))  # pyright: ignore[reportArgumentType]
 
 
 def to_onnx(program: Program) -> bytes:
@@ -68,7 +72,7 @@ def to_onnx(program: Program) -> bytes:
 
 def register_custom_vmap() -> None:
     """Teach jax2onnx a primitive that it does not know: a function with its own rule for `jax.vmap`, as scattering."""
-    # Private names, which only the version of jax2onnx is known to have that `_environment` in formats.py accepts.
+    # Private names, which only the version of jax2onnx is known to have that formats.py accepts.
     from jax2onnx.plugins.jax.lax._control_flow_utils import lower_jaxpr_eqns  # pyright: ignore[reportMissingImports]
     from jax2onnx.plugins.plugin_system import (  # pyright: ignore[reportMissingImports]
         PrimitiveLeafPlugin,

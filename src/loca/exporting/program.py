@@ -47,14 +47,7 @@ PROBES, PROBE_QUERIES, PROBE_SENSORS = 3, 5, 40
 
 
 class Port(Strict):
-    """An array that a program takes or returns.
-
-    **Arguments:**
-
-    - `name`: such as "u", "y" or "mean".
-    - `shape`: a number for each axis, or a letter where it is free: N functions, P queries, m sensors.
-    - `dtype`: such as "float32".
-    """
+    """An array that a program takes or returns; sizes that are free are letters: N functions, P queries, m sensors."""
 
     name: str
     shape: tuple[int | str, ...]
@@ -94,19 +87,15 @@ class Program:
         """The program of an operator; see `export` for the arguments."""
         signature = operator.signature
         if signature is None:
-            raise ValueError(
-                "this model does not know its domain and sensors; create it from data, such as by "
-                "`LOCA.create(data, key=key)`, and train it again"
-            )
+            raise ValueError("this model does not know its domain and sensors; create it from data, and train it again")
         if u is None and not knows_sensors(signature):
             raise ValueError(
-                "this model does not know how many sensors it has, because its training data had no sensor locations "
-                "`x`; pass an input function as `u`: loca.export(operator, path, u=data.u[0])"
+                "this model does not know its sensors, because its training data had no `x`; pass an input function as "
+                "`u`: loca.export(operator, path, u=data.u[0])"
             )
         example = example_of(signature) if u is None else as_input(u, many=False)
         if y is not None:
             y = as_numbers(y, "y", "(P, d_y)", "(P,)")
-            signature.domain.check(y)
             warn_outside(signature.domain, y, signature.query_coordinate_names)
         if not isinstance(operator, Uncertain):
             return cls(operator, example, y, None)
@@ -152,12 +141,7 @@ class Program:
         return tuple(jax.ShapeDtypeStruct(shape, port.dtype) for shape, port in zip(shapes, self.inputs, strict=True))
 
     def function(self, *, in_chunks: bool) -> Callable[..., Outputs]:
-        """The program as a function of its inputs, in their order.
-
-        **Arguments:**
-
-        - `in_chunks`: whether functions are encoded in chunks, which is faster; it then has no derivative.
-        """
+        """The program as a function of its inputs, in their order; in chunks it is faster, but has no derivative."""
         if self.y is None:
             return lambda *arrays: self._evaluate(
                 arrays[:-1], in_chunks, lambda codes: self._respond(codes, arrays[-1])
@@ -216,17 +200,17 @@ class Program:
         return found | {name: np.asarray(array) for name, array, _ in named_arrays(restored)}
 
 
-def input_of(arrays: Mapping[str, np.ndarray]) -> Input:
-    """The input function whose arrays have the names of `named_arrays`."""
+def example_in(probe: Mapping[str, np.ndarray]) -> Input:
+    """The first of the input functions of a probe."""
 
     def field(number: str) -> Array | Measurements:
-        values = {name: jnp.asarray(arrays[f"{name}{number}"]) for name in FIELD_ARRAYS if f"{name}{number}" in arrays}
-        return Measurements(**values) if "mask" in values else values["u"]
+        arrays = {name: jnp.asarray(probe[name + number][0]) for name in FIELD_ARRAYS if name + number in probe}
+        return Measurements(**arrays) if "mask" in arrays else arrays["u"]
 
-    if "u" in arrays:
+    if "u" in probe:
         return field("")
-    numbers = itertools.takewhile(lambda i: f"u{i}" in arrays, itertools.count(1))
-    scalars = jnp.asarray(arrays["scalars"]) if "scalars" in arrays else None
+    numbers = itertools.takewhile(lambda i: f"u{i}" in probe, itertools.count(1))
+    scalars = jnp.asarray(probe["scalars"][0]) if "scalars" in probe else None
     return MultiInput(tuple(field(str(i)) for i in numbers), scalars)
 
 
