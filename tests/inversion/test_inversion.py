@@ -338,7 +338,7 @@ def test_an_ensemble_acquires_inputs_that_its_members_disagree_about(train):
         ({"noise": [0.1, 0.2]}, r"1 numbers for the outputs, or an array of shape \(9, 1\) .* got shape \(2,\)"),
         ({"s": np.zeros((3, 1))}, r"shape \(3, 1\), but there are 9 locations and 1 outputs \(antiderivative\)"),
         ({"s": np.full(9, np.nan)}, "nothing is observed"),
-        ({"y": np.zeros((9, 2))}, "y has 2 columns but the domain Y is 1-dimensional"),
+        ({"y": np.zeros((9, 2))}, "`y` has 2 columns but .* is 1-dimensional"),
         ({"method": "hmc"}, "method must be 'mcmc' or 'nuts' or 'laplace', got 'hmc'"),
         ({"prior": Prior([0.0], [1.0], lambda z: jnp.ones((SENSORS, 2)) * z)}, "2 channels, but the operator takes 1"),
         ({"prior": np.zeros((1, SENSORS))}, "at least two different input functions, got 1"),

@@ -13,17 +13,14 @@ from jaxtyping import Array, Float, Int
 from loca.data import Records, Samples, Shared, as_input, as_numbers
 from loca.domains import area_weights
 from loca.gaussian import GaussianOperator
-from loca.inversion.errors import as_deviations, as_locations, error_covariance, inner_of, knows_correlations
+from loca.inversion.errors import as_deviations, as_locations, correlated, error_covariance
 from loca.inversion.prior import Prior, as_prior, loaded
 from loca.models import Operator, Uncertain, encode_functions
 from loca.typing import Input, Key, MultiInput, Numbers, PyTree
 from loca.uncertainty import Ensemble
 
-DRAWS = 32
-"""Inputs from the prior over which the information about them is averaged."""
-
-QUERIES = 256
-"""Locations over which the variance of an operator is integrated, at most, unless given."""
+DRAWS, QUERIES = 32, 256
+"""Inputs from the prior over which information is averaged, and locations over which variance is, at most."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -80,10 +77,8 @@ def design(
     y = as_locations(operator, candidates)
     if not 0 < count <= len(y):
         raise ValueError(f"cannot choose {count} of {len(y)} candidates; pass a count from 1 to {len(y)}")
-    first = 0
-    if existing is not None:
-        before = as_locations(operator, existing)
-        y, first = jnp.concatenate([before, y]), len(before)
+    before = y[:0] if existing is None else as_locations(operator, existing)
+    y, first = jnp.concatenate([before, y]), len(before)
     for_error, for_draws = jax.random.split(jax.random.key(0) if key is None else key)
     every = np.ones((len(y), len(operator.outputs)), bool)
     std = as_deviations(noise, "noise", every)
@@ -107,18 +102,11 @@ def greedy_locations(
     given: list[int],
     count: int,
 ) -> tuple[Int[np.ndarray, " count"], Float[np.ndarray, " count"]]:
-    """The locations with the largest gains after those that are given, and their gains.
+    """The locations with the largest gains after those that are given, and their gains, from G for B inputs and Σ.
 
     After each choice, the noise of the others that it explains is removed from them, together with what it explains of
     their sensitivity; so noise stays independent between choices, and the posterior of ξ is updated as by a Kalman
     filter.
-
-    **Arguments:**
-
-    - `sensitivity`: G for B inputs.
-    - `covariance`: Σ of all locations and channels.
-    - `given`: locations that come first.
-    - `count`: the number of others.
     """
     inputs, C, channels, size = sensitivity.shape
     g = sensitivity.copy()
@@ -129,7 +117,7 @@ def greedy_locations(
     for step in range(len(given) + count):
         own = noise[np.arange(C), :, np.arange(C)]  # Σ of each location alone
         explained = np.einsum("bcsk,bkl,bctl->bcst", g, posterior, g)
-        gain = 0.5 * np.mean(log_det(own + explained) - log_det(own), axis=0)
+        gain = 0.5 * np.mean(np.linalg.slogdet(own + explained)[1] - np.linalg.slogdet(own)[1], axis=0)
         best = given[step] if step < len(given) else int(np.argmax(np.where(free, gain, -np.inf)))
         if step >= len(given):
             rows.append(best)
@@ -145,11 +133,6 @@ def greedy_locations(
         noise[best, :, best] = np.eye(channels)  # not used any more
         g[:, best] = 0.0
     return np.asarray(rows), np.asarray(gains)
-
-
-def log_det(matrices: Float[np.ndarray, "*B d d"]) -> Float[np.ndarray, "*B"]:
-    """log det of positive definite matrices."""
-    return np.linalg.slogdet(matrices)[1]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -202,7 +185,7 @@ def acquire(
     total = len(jax.tree.leaves(u)[0])
     if not 0 < count <= total:
         raise ValueError(f"cannot choose {count} of {total} candidates; pass a count from 1 to {total}")
-    if not isinstance(operator, Uncertain) or not knows_correlations(operator):
+    if correlated(operator) is None or not isinstance(operator, Uncertain):
         raise ValueError(
             f"{type(operator).__name__} does not know how its errors for different inputs are correlated; pass a "
             "Gaussian operator from `loca.solve`, or an `Ensemble`"
@@ -219,7 +202,7 @@ def covariance(
     operator: Uncertain, u: Input, y: Float[Array, "P d_y"], weights: Float[Array, " P"]
 ) -> Float[np.ndarray, "N N"]:
     """C, in standardized units."""
-    codes, queries, inner = encode_functions(operator, u), Shared(y), inner_of(operator)
+    codes, queries, inner = encode_functions(operator, u), Shared(y), correlated(operator)
     variances = jnp.einsum("npc,p->n", operator.spread(codes, queries) ** 2, weights)
     if isinstance(inner, GaussianOperator):
         found = inner.input_covariance(codes, y, weights)

@@ -17,36 +17,18 @@ from loca.models import Operator, Uncertain, interpolation_between, predict, pre
 from loca.typing import Input, Key, Numbers
 from loca.uncertainty import Calibrated, Ensemble
 
-FEWEST = 10
-"""Held-out functions at least."""
-
-BLOCK = 100
-"""Held-out functions at once."""
-
-INPUTS = 64
-"""Inputs from the prior, for an operator that knows its own error."""
+FEWEST, BLOCK, INPUTS = 10, 100, 64
+"""Held-out functions at least, and at once; inputs from the prior, for an operator that knows its own error."""
 
 
 class Observed(NamedTuple):
-    """Checked observations, without locations at which nothing is observed.
-
-    **Arguments:**
-
-    - `y`: locations.
-    - `s`: values, with NaN where nothing is observed.
-    - `noise`: the standard deviation of the noise.
-    - `error`: the standard deviation of the surrogate's error, if it is given.
-    """
+    """Checked observations, without locations at which nothing is observed; `noise` is its standard deviation."""
 
     y: Float[Array, "P d_y"]
-    s: Float[np.ndarray, "P d_s"]
+    s: Float[np.ndarray, "P d_s"]  # NaN where nothing is observed
     noise: Float[np.ndarray, "P d_s"]
-    error: Float[np.ndarray, "P d_s"] | None
-
-    @property
-    def seen(self) -> Bool[np.ndarray, "P d_s"]:
-        """What is observed."""
-        return ~np.isnan(self.s)
+    error: Float[np.ndarray, "P d_s"] | None  # the standard deviation of the surrogate's error, if it is given
+    seen: Bool[np.ndarray, "P d_s"]
 
 
 def as_observed(
@@ -71,17 +53,12 @@ def as_observed(
     std, error = as_deviations(noise, "noise", seen)[rows], None
     if surrogate_error is not None:
         error = as_deviations(surrogate_error, "surrogate_error", seen, zero=True)[rows]
-    return Observed(y[jnp.asarray(rows)], s[rows], std, error)
+    return Observed(y[jnp.asarray(rows)], s[rows], std, error, seen[rows])
 
 
 def as_locations(operator: Operator, y: Numbers) -> Float[Array, "P d_y"]:
-    """Locations in the domain of an operator; a warning if they are outside of it."""
+    """Locations for an operator; a warning if they are outside of its domain."""
     y = as_numbers(y, "y", "(P, d_y)", "(P,)")
-    if operator.domain is not None and y.shape[1] != operator.domain.dimension:
-        raise ValueError(
-            f"y has {y.shape[1]} columns but the domain Y is {operator.domain.dimension}-dimensional; pass locations "
-            f"of shape (P, {operator.domain.dimension})"
-        )
     operator._warn_outside(y)
     return y
 
@@ -89,14 +66,9 @@ def as_locations(operator: Operator, y: Numbers) -> Float[Array, "P d_y"]:
 def as_deviations(
     given: Numbers, what: str, seen: Bool[np.ndarray, "P d_s"], *, zero: bool = False
 ) -> Float[np.ndarray, "P d_s"]:
-    """Standard deviations: one for all, one for each channel, or one for each observation.
+    """Standard deviations: one for all, for each channel, or for each observation, of which those that are seen count.
 
-    **Arguments:**
-
-    - `given`: the standard deviations, in the units of the data.
-    - `what`: their name in messages.
-    - `seen`: which of them count.
-    - `zero`: whether zero is allowed.
+    Messages call them `what`; they are positive, or may be zero if `zero`.
     """
     P, channels = seen.shape
     values = np.asarray(shared_array(given), np.float64)
@@ -110,10 +82,8 @@ def as_deviations(
     values = np.broadcast_to(values, seen.shape)
     wrong = seen & ~(np.isfinite(values) & ((values > 0.0) | (zero & (values == 0.0))))
     if wrong.any():
-        raise ValueError(
-            f"expected {what} as {'' if zero else 'positive '}standard deviations in the units of the outputs, got "
-            f"{values[wrong][0]:.3g}"
-        )
+        kind = "standard deviations" if zero else "positive standard deviations"
+        raise ValueError(f"expected {what} as {kind} in the units of the outputs, got {values[wrong][0]:.3g}")
     return values
 
 
@@ -173,17 +143,16 @@ def held_out_errors(
         raise ValueError(f"the surrogate's error needs at least {FEWEST} held-out functions with outputs, got {found}")
     if not isinstance(held.y, Shared):
         raise ValueError(
-            "the surrogate's error at the observed locations needs held-out functions that are all labeled at the same "
-            "locations, but every function has its own; pass others, or a standard deviation as surrogate_error"
+            "the surrogate's error needs held-out functions that are all labeled at the same locations, but every "
+            "function has its own; pass others, or a standard deviation as surrogate_error"
         )
+    labels = np.asarray(held.y.points, np.float64)
     try:
-        between = interpolation_between(
-            np.asarray(held.y.points, np.float64), np.asarray(y, np.float64), held.domain.periods
-        )
+        between = interpolation_between(labels, np.asarray(y, np.float64), held.domain.periods)
     except ValueError as problem:
         raise ValueError(
-            f"the held-out functions are not labeled around all given locations ({problem}); pass held-out functions "
-            "labeled in all of the domain, or a standard deviation as surrogate_error"
+            f"the held-out functions are not labeled around all given locations ({problem}); pass others, or a "
+            "standard deviation as surrogate_error"
         ) from None
     index, weight = np.asarray(between.index), np.asarray(between.weight, np.float64)
     used, place = np.unique(index, return_inverse=True)
@@ -206,34 +175,30 @@ def projected(prior: Prior, u: Input) -> Input:
 
 def own_covariance(operator: Operator, y: Float[Array, "P d_y"], prior: Prior, key: Key) -> Float[np.ndarray, "n n"]:
     """The covariance of the error as the operator knows it, on average over inputs from the prior."""
-    if not isinstance(operator, Uncertain) or not knows_correlations(operator):
+    inner = correlated(operator)
+    if inner is None or not isinstance(operator, Uncertain):
         raise ValueError(
             f"the error of the surrogate belongs to the noise, but {type(operator).__name__} does not know how its "
             "errors at different locations are correlated; pass held-out functions, held=..., or surrogate_error=0.0 "
             "to take its predictions as exact"
         )
     u = jax.vmap(prior)(jax.random.normal(key, (INPUTS, prior.size)))
-    inner, channels = inner_of(operator), len(operator.outputs)
+    channels = len(operator.outputs)
     bars = predict_error_bars(operator, u, Shared(y), jnp.zeros(channels))
     if isinstance(inner, GaussianOperator):
         shared = np.asarray(inner.location_covariance(jax.vmap(inner.encode)(u), y), np.float64)
         found = np.kron(shared, np.eye(channels))
     else:
-        assert isinstance(inner, Ensemble)
         each = [np.asarray(predict(inner.member(i), u, Shared(y))) for i in range(inner.size)]
         found = shrunk_covariance((np.stack(each) - np.asarray(bars.mean)).reshape(inner.size * INPUTS, -1))
     std = np.sqrt(np.mean(np.asarray(bars.std, np.float64) ** 2, axis=0)).ravel()
     return rescaled(found, std**2)
 
 
-def inner_of(operator: Operator) -> Operator:
-    """The operator that a calibrated one consists of, or the operator itself."""
-    return operator.operator if isinstance(operator, Calibrated) else operator
-
-
-def knows_correlations(operator: Operator) -> bool:
-    """Whether an operator knows how its errors at different locations, and for different inputs, are correlated."""
-    return isinstance(inner_of(operator), GaussianOperator | Ensemble)
+def correlated(operator: Operator) -> GaussianOperator | Ensemble | None:
+    """The operator, or what it calibrates, if that knows the correlations of its errors over locations and inputs."""
+    inner = operator.operator if isinstance(operator, Calibrated) else operator
+    return inner if isinstance(inner, GaussianOperator | Ensemble) else None
 
 
 def rescaled(covariance: Float[np.ndarray, "n n"], variances: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n n"]:

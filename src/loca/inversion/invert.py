@@ -22,11 +22,8 @@ from loca.typing import Key, MultiInput, Numbers, PyTree, values_of, with_values
 METHODS = ("mcmc", "nuts", "laplace")
 """How the posterior is found."""
 
-TOLERANCE = 1e-5
-"""Of the mode, relative to the standard deviation of the prior."""
-
-STEPS = 256
-"""Of the optimizer, at most."""
+TOLERANCE, STEPS = 1e-5, 256
+"""Of the mode, relative to the standard deviation of the prior; of the optimizer, at most."""
 
 WARMUP = 500
 """Steps of each chain before the first draw; NUTS adapts its step size and mass matrix in them."""
@@ -40,14 +37,8 @@ PROPOSALS = 4
 SHARE = 0.5
 """The smallest effective share of the Laplace approximation's proposals; NUTS takes over below."""
 
-UNLIKELY = 1e-4
-"""Observations with a smaller p-value are reported."""
-
-LEAST_DRAWS = 4
-"""Draws of a chain: its halves are compared, each of which needs two."""
-
-FEW, LARGE = 100, 1.05
-"""Effective sample sizes below, and potential scale reductions above, are reported."""
+UNLIKELY, FEW, LARGE = 1e-4, 100, 1.05
+"""p-values and effective sample sizes below, and potential scale reductions above, are reported."""
 
 
 def invert(
@@ -87,12 +78,15 @@ def invert(
     - `chains`: several chains from different starts show whether they agree (`diagnostics.r_hat`).
     - `key`: for draws; `jax.random.key(0)` by default.
     """
-    check_libraries()
+    try:
+        import blackjax  # noqa: F401
+        import optimistix  # noqa: F401
+    except ImportError as error:
+        raise ImportError("inversion needs additional libraries: pip install loca-jax[inversion]") from error
     if method not in METHODS:
         raise ValueError(f"method must be {' or '.join(map(repr, METHODS))}, got {method!r}")
-    for name, given, least in (("draws", draws, LEAST_DRAWS), ("chains", chains, 1)):
-        if given < least:
-            raise ValueError(f"{name} must be at least {least}, got {given}")
+    if draws < 4 or chains < 1:  # halves of chains are compared, each of which needs two draws
+        raise ValueError(f"expected at least 4 draws of at least one chain, got {draws} and {chains}")
     for_error, for_draws = jax.random.split(jax.random.key(0) if key is None else key)
     prior = as_prior(operator, prior)
     observed = as_observed(operator, observations, noise, surrogate_error)
@@ -112,35 +106,17 @@ def invert(
     return posterior_of(operator, target, observed, error, mode, xi, draws * chains, diagnostics)
 
 
-def check_libraries() -> None:
-    """Raise if a library of the extra is missing."""
-    try:
-        import blackjax  # noqa: F401
-        import optimistix  # noqa: F401
-    except ImportError as error:
-        raise ImportError("inversion needs additional libraries: pip install loca-jax[inversion]") from error
-
-
 # ---- the density and its mode ---------------------------------------------------------------------------------------
 
 
 class Target(eqx.Module):
-    """−½ ‖ξ‖² − ½ ‖W(s − F(u(ξ))(y))‖², the log-density of the posterior up to a constant; WᵀW = (covariance)⁻¹.
+    """−½ ‖ξ‖² − ½ ‖W(s − F(u(ξ))(y))‖², the log-density of the posterior up to a constant; WᵀW = (covariance)⁻¹."""
 
-    **Arguments:**
-
-    - `prior`: u(ξ), with independent standard normal ξ.
-    - `fixed`: the operator at the observed locations.
-    - `seen`: which of its values, flattened, are observed.
-    - `s`: the observed values.
-    - `whitening`: W.
-    """
-
-    prior: Prior
-    fixed: PyTree
-    seen: Int[Array, " n"]
+    prior: Prior  # u(ξ), with independent standard normal ξ
+    fixed: PyTree  # the operator at the observed locations
+    seen: Int[Array, " n"]  # which of its values, flattened, are observed
     s: Float[Array, " n"]
-    whitening: Float[Array, "n n"]
+    whitening: Float[Array, "n n"]  # W
 
     def predict(self, xi: Float[Array, " K"]) -> Float[Array, " n"]:
         """F(u(ξ))(y) at what is observed."""
@@ -318,23 +294,15 @@ def run_nuts(
 
 def warn_untrustworthy(found: Diagnostics) -> None:
     """Warn of observations that do not fit, and of chains that did not converge."""
-    messages = []
     if found.p_value < UNLIKELY:
-        messages.append(
-            f"the observations do not fit (p = {found.p_value:.1g}): the noise, the surrogate's error or the prior is "
-            "too narrow, or units differ"
-        )
+        wrong = "the noise, the surrogate's error or the prior is too narrow, or units differ"
+        warnings.warn(f"the observations do not fit (p = {found.p_value:.1g}): {wrong}", InversionWarning, stacklevel=3)
     if found.divergences:
-        messages.append(
-            f"NUTS diverged at {found.divergences} draws; draws may miss part of the posterior, compare several chains"
-        )
+        advice = "draws may miss part of the posterior, compare several chains"
+        warnings.warn(f"NUTS diverged at {found.divergences} draws; {advice}", InversionWarning, stacklevel=3)
     if found.method != "laplace" and not (found.effective >= FEW and found.r_hat <= LARGE):  # or NaN
-        messages.append(
-            f"the draws have an effective sample size of {found.effective:.0f} and r-hat {found.r_hat:.2f}; take more "
-            "draws"
-        )
-    for message in messages:
-        warnings.warn(message, InversionWarning, stacklevel=3)
+        sizes = f"an effective sample size of {found.effective:.0f} and r-hat {found.r_hat:.2f}"
+        warnings.warn(f"the draws have {sizes}; take more draws", InversionWarning, stacklevel=3)
 
 
 def posterior_of(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from loca.data import Variable, grid_axes
 from loca.inversion.prior import Prior
-from loca.models import Operator
+from loca.models import Operator, Signature
 from loca.typing import Input, PyTree, values_of
 
 if TYPE_CHECKING:
@@ -80,29 +79,22 @@ class Posterior:
     surrogate_std: Float[np.ndarray, "P d_s"]
     diagnostics: Diagnostics
 
-    @property
-    def seen(self) -> Bool[np.ndarray, "P d_s"]:
-        """What was observed."""
-        return ~np.isnan(self.observed)
-
     def __str__(self) -> str:
-        found, seen = self.diagnostics, self.seen
+        found, seen = self.diagnostics, ~np.isnan(self.observed)
         reduced = 1.0 - self.coordinates.var(axis=0) / np.asarray(self.prior.scales, np.float64) ** 2
         determined = np.clip(reduced, 0.0, None).sum()
         inputs = ", ".join(variable.name for variable in self.operator.inputs)
+        noise, error = (np.sqrt(np.mean(std[seen] ** 2)) for std in (self.noise_std, self.surrogate_std))
+        outside = f"  prior         {100 * found.outside:.2g} % of the variance of held-out inputs is outside"
         lines = [
             f"posterior of {inputs} given {int(seen.sum())} observations, by {found.method}",
             f"  coordinates   {self.prior.size} of the prior, {determined:.1f} of them determined",
-            f"  observations  p = {found.p_value:.2g}; noise {rms(self.noise_std[seen]):.3g}, surrogate error "
-            f"{rms(self.surrogate_std[seen]):.3g}",
+            *([outside] if found.outside > 0.001 else []),
+            f"  observations  p = {found.p_value:.2g}; noise {noise:.3g}, surrogate error {error:.3g}",
             f"  draws         {len(self.coordinates)}, effective {found.effective:.0f}, r-hat {found.r_hat:.3f}, "
             f"{found.divergences} divergences",
             f"  mode          found in {found.steps} steps",
         ]
-        if found.outside > 0.001:
-            lines.insert(
-                2, f"  prior         {100 * found.outside:.2g} % of the variance of held-out inputs is outside"
-            )
         return "\n".join(lines)
 
     def to_dataset(self) -> xarray.Dataset:
@@ -119,11 +111,9 @@ class Posterior:
             "_mode": (self.mode_input, "most probable"), "_draws": (self.draws, "draws of"),
         }  # fmt: skip
         signature = self.operator.signature
-        fields = itertools.chain(() if signature is None else signature.fields, itertools.repeat(None))
         names = iter(self.operator.inputs)
-        for i, (part, field) in enumerate(zip(values_of(self.mean), fields, strict=False)):
-            x, named = (None, ()) if field is None else (field.x, field.coordinates)
-            dims, shape, axes = sensor_axes(part, None if x is None else np.asarray(x), named, i)
+        for i, part in enumerate(values_of(self.mean)):
+            dims, shape, axes = sensor_axes(part, signature, i)
             coordinates |= axes
             for c, variable in enumerate(itertools.islice(names, part.shape[-1])):
                 for ending, (u, title) in kinds.items():
@@ -144,25 +134,20 @@ class Posterior:
 
 
 def sensor_axes(
-    values: Array, x: Float[np.ndarray, "m d_x"] | None, named: Sequence[Variable], number: int
+    values: Array, signature: Signature | None, number: int
 ) -> tuple[tuple[str, ...], tuple[int, ...], dict[str, Any]]:
     """Dimensions, sizes and coordinates of an input's values: those of the grid of its sensors, or their number."""
     if values.ndim == 1:  # numbers beside fields
         return (), (), {}
-    count, after = len(values), str(number + 1) if number else ""
-    if x is None:
-        return (f"sensor{after}",), (count,), {}
-    named = named or [Variable(f"x{i + 1}{'_' + after if after else ''}") for i in range(x.shape[1])]
+    after = str(number + 1) if number else ""
+    dim = f"sensor{after}"
+    field = None if signature is None else signature.fields[number]
+    if field is None or field.x is None:
+        return (dim,), (len(values),), {}
+    x = np.asarray(field.x)
+    named = field.coordinates or [Variable(f"x{i + 1}{'_' + after if after else ''}") for i in range(x.shape[1])]
     axes = grid_axes(x)
     if axes is None:
-        columns = {
-            each.name: (f"sensor{after}", column, each.attributes) for each, column in zip(named, x.T, strict=True)
-        }
-        return (f"sensor{after}",), (count,), columns
+        return (dim,), (len(x),), {v.name: (dim, column, v.attributes) for v, column in zip(named, x.T, strict=True)}
     grid = {each.name: (each.name, axis, each.attributes) for each, axis in zip(named, axes, strict=True)}
     return tuple(grid), tuple(map(len, axes)), grid
-
-
-def rms(values: Float[np.ndarray, " n"]) -> float:
-    """The root mean square."""
-    return float(np.sqrt(np.mean(values**2)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Callable
 
@@ -12,19 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.data import Identity, Normalization, Records, Samples, as_input, as_numbers
+from loca.data import Normalization, Records, Samples, as_input, as_numbers
 from loca.models import Operator, adapt
 from loca.parameters import Fixed
 from loca.typing import Input, MultiInput, Numbers, has_own_sensors, values_of, with_values
 
-SHARE = 0.999
-"""The share of the variance of the inputs that principal components explain, unless given."""
+SHARE, OUTSIDE = 0.999, 0.05
+"""Of the variance of inputs: what components explain, unless given; what may be outside of them without a warning."""
 
 MOST = 4096
 """Functions of a file that are read, at most; they are spread evenly over it."""
-
-OUTSIDE = 0.05
-"""If a larger share of the variance of held-out inputs is outside of the components, the caller is warned."""
 
 
 class InversionWarning(UserWarning):
@@ -154,17 +150,16 @@ def weight_of(values: Array) -> float:
 def warn_negative(codec: Codec, deviation: Float[np.ndarray, " D"], u: Input) -> None:
     """Warn if inputs are positive, but not all draws from the prior."""
     lowest = values_of(codec.unflat(codec.mean - 3.0 * jnp.asarray(deviation, codec.mean.dtype)))
-    transforms = iter(codec.normalization.u_transforms or itertools.repeat(Identity()))
     for given, reached in zip(values_of(u), lowest, strict=True):
-        for c, transform in enumerate(itertools.islice(transforms, given.shape[-1])):
-            if given[..., c].min() > 0.0 >= reached[..., c].min() and isinstance(transform, Identity):
-                warnings.warn(
-                    "all given inputs are positive, but the prior has negative values within three standard "
-                    "deviations; for a positive prior use a logarithm: loca.inversion.Prior.fit("
-                    "loca.data.Normalization.fit(train, {NAME: 'log'}), train.u)",
-                    InversionWarning,
-                    stacklevel=5,
-                )
+        least, reached = (np.asarray(values).reshape(-1, values.shape[-1]).min(axis=0) for values in (given, reached))
+        if np.any((least > 0.0) & (reached <= 0.0)):
+            warnings.warn(
+                "all given inputs are positive, but the prior has negative values within three standard deviations; "
+                "for a positive prior use a logarithm: loca.inversion.Prior.fit(loca.data.Normalization.fit(train, "
+                "{NAME: 'log'}), train.u)",
+                InversionWarning,
+                stacklevel=5,
+            )
 
 
 def loaded(operator: Operator, data: Samples | Records) -> Samples:
@@ -185,16 +180,12 @@ def as_prior(operator: Operator, prior: Prior | Samples | Records | Numbers | Mu
     channels, expected = sum(shape[-1] for shape in shapes), len(operator.normalization.u_shift)
     if channels != expected:
         raise ValueError(
-            f"the prior decodes to inputs of shape {shapes} with {channels} channels, but the operator takes "
-            f"{expected}; return values of shape (m, {expected})"
+            f"the prior decodes to inputs of shape {shapes} with {channels} channels, but the operator takes {expected}"
         )
     known = () if operator.signature is None else operator.signature.fields
     for field, shape in zip(known, shapes, strict=False):
         if field.x is not None and shape[0] != len(field.x):
-            raise ValueError(
-                f"the prior decodes to values of shape {shape}, but the operator has {len(field.x)} sensors; return "
-                "values at these sensors, `operator.sensors`"
-            )
+            raise ValueError(f"the prior decodes to shape {shape}, but the operator has {len(field.x)} sensors")
     return prior
 
 
@@ -205,13 +196,7 @@ def flat_each(codec: Codec, u: Input) -> Float[Array, "N D"]:
 
 
 def warn_outside_prior(prior: Prior, u: Input) -> float:
-    """The share of the variance of other inputs that is outside of the prior; warn if that is much.
-
-    **Arguments:**
-
-    - `prior`: with an `encode`; without it nothing is known, and the share is 0.
-    - `u`: many functions that were not used for the prior.
-    """
+    """The share of the variance of other inputs outside of the components, 0 for other priors; warn if it is large."""
     codec = prior.decode
     if not isinstance(codec, Codec):
         return 0.0
