@@ -204,11 +204,10 @@ def test_a_mask_is_the_cells_around_its_points():
     assert solid.volume == pytest.approx(24.0)
 
 
-def test_the_map_from_the_cube_is_uniform_and_invertible(getkey):
+def test_the_map_from_the_cube_is_uniform(getkey):
     mesh = l_shape()
     t = jax.random.uniform(getkey(), (100, 2), minval=0.01, maxval=0.99)
     y, jacobian = jax.jit(lambda t: (mesh.from_unit(t), jax.vmap(jax.jacobian(mesh.from_unit))(t)))(t)
-    np.testing.assert_allclose(jax.jit(lambda y: mesh.to_unit(y))(y), t, atol=2e-5)
     np.testing.assert_allclose(np.abs(np.linalg.det(jacobian)), mesh.volume, rtol=1e-3)
     assert mesh.contains(np.asarray(y)).all()
 

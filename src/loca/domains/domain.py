@@ -112,10 +112,8 @@ class Domain(Fixed):
         try:
             return {"type": name, **json.loads(json.dumps(fields))}
         except TypeError as error:
-            raise ValueError(
-                f"a {name} cannot be stored, because its fields cannot be written as JSON ({error}); give {name} the "
-                "methods `to_json` and `from_json`"
-            ) from None
+            methods = f"give {name} the methods `to_json` and `from_json`"
+            raise ValueError(f"a {name} cannot be stored, its fields are no JSON ({error}); {methods}") from None
 
     @classmethod
     def from_json(cls, description: Mapping[str, Any]) -> Domain:
@@ -130,10 +128,8 @@ class Domain(Fixed):
         """Raise unless the last axis of `y` holds the coordinates of a location."""
         given = y.shape[-1] if y.ndim else 0
         if given != self.dimension:
-            raise ValueError(
-                f"`{name}` has {given} columns but {self} is {self.dimension}-dimensional; "
-                f"pass locations as an array of shape (P, {self.dimension})"
-            )
+            expected = f"pass locations as an array of shape (P, {self.dimension})"
+            raise ValueError(f"`{name}` has {given} columns but {self} is {self.dimension}-dimensional; {expected}")
 
 
 def grid(*axes: Num[np.ndarray, " _"]) -> Num[np.ndarray, "m d"]:
@@ -146,10 +142,8 @@ def area_weights(domain: Domain, y: Float[Array | np.ndarray, "M d_y"]) -> Float
 
     On a `Sphere`, points that form a latitude–longitude grid, in any order, represent the cells whose edges lie halfway
     to the neighboring rows and columns; their areas are exact. The outermost row extends to the pole if another row
-    would not fit before it (a row at the pole represents a cap, a Gaussian grid covers the globe); otherwise, as on a
-    regional grid, it extends as far outward as inward. Other points on a sphere are weighted by cos(latitude), which is
-    right for a subset of such a grid, for example its land points. Points distributed uniformly over the sphere need no
-    weights.
+    would not fit before it, otherwise as far outward as inward. Other points on a sphere, such as the land points of a
+    grid, are weighted by cos(latitude); points distributed uniformly over the sphere need no weights.
 
     On a `Mesh` every cell is divided equally among the locations in it, see `Mesh.area_weights`; locations outside have
     weight zero. On the other built-in domains the weights are equal. For a patch of the Earth that is a `Box` in
@@ -172,10 +166,8 @@ def domain_from_json(description: Mapping[str, Any]) -> Domain:
     try:
         return known[description["type"]].from_json(description)
     except (KeyError, TypeError):
-        raise ValueError(
-            f"unknown domain {dict(description)}, expected one of {', '.join(sorted(known))} with its corners; define "
-            "or import the class of any other domain first"
-        ) from None
+        expected = f"expected one of {', '.join(sorted(known))}; define or import the class of any other first"
+        raise ValueError(f"unknown domain {dict(description)}, {expected}") from None
 
 
 TOLERANCE = 1e-4
@@ -187,30 +179,21 @@ class OutsideDomainWarning(UserWarning):
 
 
 def warn_outside(domain: Domain, y: Float[Array | np.ndarray, "P d_y"], names: Sequence[str] = ()) -> None:
-    """Warn if queries lie outside the domain of an operator: how many, and how far along which coordinate.
-
-    **Arguments:**
-
-    - `domain`: Y.
-    - `y`: the queries.
-    - `names`: of the coordinates; those of the domain unless given.
-    """
+    """Warn if queries lie outside the domain of an operator, whose coordinates have the given names, or those of Y."""
     y = np.asarray(y, np.float64)
     domain.check(y)
     outside = ~np.asarray(domain.contains(y, TOLERANCE))
     if not outside.any():
         return
-    low, high = (np.array(side) for side in zip(*domain.bounds, strict=True))
+    low, high = np.transpose(domain.bounds)
     beyond = np.maximum(np.maximum(low - y, y - high), 0.0)[outside].max(axis=0)
     beyond[[period is not None for period in domain.periods]] = 0.0
     column = int(np.argmax(beyond / (high - low)))
     name = (names or domain.coordinate_names)[column]
-    where = f"up to {beyond[column]:.3g} beyond {name} from {low[column]:g} to {high[column]:g}"
-    if not beyond[column]:
-        where = "within its bounds"  # in a hole
+    far = f"up to {beyond[column]:.3g} beyond {name} from {low[column]:g} to {high[column]:g}"
     warnings.warn(
-        f"{outside.sum()} of {len(y)} queries lie outside the domain of the model, {where}; predictions there are "
-        "extrapolated",
+        f"{outside.sum()} of {len(y)} queries lie outside the domain of the model, "
+        f"{far if beyond[column] else 'in a hole of it'}; predictions there are extrapolated",
         OutsideDomainWarning,
         stacklevel=3,
     )

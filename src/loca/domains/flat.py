@@ -30,8 +30,8 @@ class Box(Domain):
         self.high = tuple(float(b) for b in high)
         if len(self.low) != len(self.high) or not all(a < b for a, b in zip(self.low, self.high, strict=True)):
             raise ValueError(
-                f"expected corners with low < high in every dimension, got low={self.low}, high={self.high}; "
-                "leave out coordinates that never vary"
+                f"expected corners with low < high in every dimension, got low={self.low}, high={self.high}; leave out "
+                "coordinates that never vary"
             )
 
     @classmethod
@@ -80,10 +80,8 @@ class Torus(Box):
         super().__init__(low, high)
         self.periodic = (True,) * self.dimension if periodic is None else tuple(map(bool, periodic))
         if len(self.periodic) != self.dimension or not any(self.periodic):
-            raise ValueError(
-                f"expected periodic=(True or False for each of {self.dimension} coordinates), at least one of "
-                f"them True, got {periodic}; without a periodic coordinate use `Box`"
-            )
+            expected = f"True or False for each of {self.dimension} coordinates, at least one of them True"
+            raise ValueError(f"expected periodic=({expected}), got {periodic}; otherwise use `Box`")
 
     @property
     def periods(self) -> tuple[float | None, ...]:

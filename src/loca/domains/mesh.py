@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -24,15 +23,11 @@ from loca.domains.sphere import edges_between
 ROUNDING = 1e-6
 """How far apart, relative to the extent of a mesh, locations in single precision may be that stand for the same one."""
 
-
 Corners = Float[np.ndarray, "C k d"]
 """The k = d + 1 corners of C simplices in d dimensions."""
 
 AT_ONCE = 4096
 """Number of locations that are searched for at once; a few times as many pairs of locations and cells are in memory."""
-
-VertexArray = Float[np.ndarray, "V d"]
-CellArray = Int[np.ndarray, "C k"]
 
 SPLITS: dict[str, tuple[tuple[int, ...], ...]] = {
     "line": ((0, 1),),
@@ -76,17 +71,12 @@ class Mesh(Domain):
                 f"expected vertices of shape (V, d) and cells of shape (C, d + 1) that number them, got {points.shape} "
                 f"and {corners.shape} of type {corners.dtype}; `Mesh.read` also splits other cells into simplices"
             )
-        if not len(corners) or corners.min() < 0 or corners.max() >= len(points):
-            raise ValueError(
-                f"expected at least one cell, with numbers of vertices from 0 to {len(points) - 1}, got {len(corners)} "
-                f"cells with numbers {f'{corners.min()} to {corners.max()}' if len(corners) else ''}"
-            )
+        if corners.min(initial=0) < 0 or corners.max(initial=0) >= len(points):
+            found = f"{len(corners)} cells with numbers {corners.min()} to {corners.max()}"
+            raise ValueError(f"expected cells with numbers of vertices from 0 to {len(points) - 1}, got {found}")
         sizes = measures_of(points[corners]) if measures is None else np.asarray(measures, np.float64)
         if sizes.shape != corners.shape[:1] or not np.isfinite(sizes).all() or not (sizes > 0.0).any():
-            raise ValueError(
-                f"the {len(corners)} cells have no finite positive measure; check the coordinates of the vertices and "
-                "the order of the corners"
-            )
+            raise ValueError(f"the {len(corners)} cells have no finite positive measure; check vertices and corners")
         self.vertices = jnp.asarray(points, dtype=float)
         self.cells = jnp.asarray(corners[sizes > 0.0], dtype=jnp.int32)
         self.measures = jnp.asarray(sizes[sizes > 0.0], dtype=float)
@@ -102,31 +92,21 @@ class Mesh(Domain):
 
         **Arguments:**
 
-        - `points`: locations, in one to three dimensions; they are the vertices.
+        - `points`: locations, in two or three dimensions; they are the vertices.
         - `alpha`: larger values close larger holes.
         """
         from scipy.spatial import Delaunay, KDTree  # slow to import
 
         locations = np.asarray(points, np.float64)
         count, dimension = locations.shape
-        if count <= dimension or dimension > 3:
-            raise ValueError(
-                f"a shape needs more points than dimensions, and one to three dimensions, got {count} points in "
-                f"{dimension}; without `domain` the queries lie in their bounding box"
-            )
-        if dimension == 1:
-            order = np.argsort(locations[:, 0], kind="stable")
-            cells = np.stack([order[:-1], order[1:]], axis=1)
-        else:
-            cells = Delaunay(locations).simplices.astype(np.int64)
+        cells = Delaunay(locations).simplices.astype(np.int64)
         neighbors = min(2 * dimension, count - 1)
         spacing = KDTree(locations).query(locations, k=neighbors + 1)[0][:, -1]
         cells = cells[circumradii(locations[cells]) <= alpha * spacing[cells].max(axis=1)]
         if alone := count - len(np.unique(cells)):
             raise ValueError(
                 f"{alone} of {count} points belong to no cell with alpha={alpha}: their spacing differs much between "
-                "directions, or points occur twice; pass a larger `alpha`, remove repeated points, or pass cells to "
-                "`Mesh`"
+                "directions, or points occur twice; pass a larger `alpha`, or pass cells to `Mesh`"
             )
         return cls(locations, cells)
 
@@ -141,12 +121,8 @@ class Mesh(Domain):
         """
         mask, axes = np.asarray(mask, bool), [np.asarray(axis, np.float64) for axis in axes]
         if mask.shape != tuple(len(axis) for axis in axes) or min(mask.shape) < 2:
-            raise ValueError(
-                f"expected a mask with one axis of at least two coordinates per dimension, got a mask of shape "
-                f"{mask.shape} and axes of {[len(axis) for axis in axes]} coordinates"
-            )
-        if not mask.any():
-            raise ValueError("the mask is false everywhere; the domain is where it is true")
+            sizes = [len(axis) for axis in axes]
+            raise ValueError(f"expected an axis of two coordinates or more per dimension, got {mask.shape} and {sizes}")
         edges = [edges_between(axis) for axis in axes]  # halfway to the neighbors
         strides = np.cumprod([1, *(len(edge) for edge in reversed(edges[1:]))])[::-1]
         lowest = np.argwhere(mask) @ strides
@@ -200,22 +176,7 @@ class Mesh(Domain):
         return jnp.einsum("...k,...kd->...d", jnp.stack([*parts, left], axis=-1), self.vertices[self.cells[cell]])
 
     def to_unit(self, y: Float[Array, "*P d_y"]) -> Float[Array, "*P d_y"]:
-        ends, shares = self._shares()
-        corners = self.vertices[self.cells]
-        inverse = jnp.linalg.inv(jnp.swapaxes(corners[:, :-1] - corners[:, -1:], 1, 2))
-
-        def one(location: Float[Array, " d_y"]) -> Float[Array, " d_y"]:
-            most = jnp.einsum("ckd,cd->ck", inverse, location - corners[:, -1])
-            coordinates = jnp.concatenate([most, 1.0 - most.sum(axis=1, keepdims=True)], axis=1)
-            cell = jnp.argmax(coordinates.min(axis=1))
-            parts = jnp.clip(coordinates[cell], 0.0, 1.0)
-            left = jnp.cumsum(parts[::-1])[::-1]
-            powers = self.dimension - jnp.arange(self.dimension)
-            inside = (left[1:] / jnp.where(left[:-1] > 0.0, left[:-1], 1.0)) ** powers
-            return inside.at[0].set((ends - shares)[cell] + shares[cell] * inside[0])
-
-        flat = jax.lax.map(one, y.reshape(-1, self.dimension), batch_size=16)
-        return flat.reshape(y.shape)
+        raise ValueError(f"the map from the unit cube to {self} has no inverse here; use that of its `chart`")
 
     def contains(self, y: Float[np.ndarray, "P d_y"], tolerance: float = 0.0) -> Bool[np.ndarray, " P"]:
         """Whether each location lies in a cell, or outside by at most `tolerance` times the extent of the mesh."""
@@ -291,13 +252,22 @@ class Mesh(Domain):
         return complete if len(np.unique(complete)) == len(y) else None
 
     def to_json(self) -> dict[str, Any]:
-        arrays = {name: packed(np.asarray(getattr(self, name))) for name in ("vertices", "cells", "measures")}
-        return {"type": "Mesh", **arrays}
+        """The arrays bit for bit, in base64."""
+        arrays = {name: np.asarray(getattr(self, name)) for name in ("vertices", "cells", "measures")}
+        return {"type": "Mesh"} | {
+            name: {"dtype": a.dtype.str, "shape": list(a.shape), "base64": base64.b64encode(a.tobytes()).decode()}
+            for name, a in arrays.items()
+        }
 
     @classmethod
     def from_json(cls, description: Mapping[str, Any]) -> Mesh:
-        arrays = {name: unpacked(description[name]) for name in ("vertices", "cells", "measures")}
-        return cls(**arrays)
+        parts = {name: part for name, part in description.items() if name != "type"}
+        return cls(
+            **{
+                name: np.frombuffer(base64.b64decode(part["base64"]), part["dtype"]).reshape(part["shape"])
+                for name, part in parts.items()
+            }
+        )
 
     def _corners(self) -> Float[np.ndarray, "C corners d_y"]:
         return np.asarray(self.vertices, np.float64)[np.asarray(self.cells)]
@@ -327,15 +297,6 @@ def measures_of(corners: Corners) -> Float[np.ndarray, " C"]:
     return np.abs(np.linalg.det(edges)) / math.factorial(corners.shape[-1])
 
 
-def barycentric(corners: Corners) -> tuple[Float[np.ndarray, "C k d"], Float[np.ndarray, "C k"]]:
-    """(∇λ, λ(0)) of the barycentric coordinates λ(y) = ∇λ y + λ(0) of each simplex."""
-    inverse = np.linalg.inv(np.swapaxes(corners[:, 1:] - corners[:, :1], 1, 2))
-    slopes = np.concatenate([-inverse.sum(axis=1, keepdims=True), inverse], axis=1)
-    at_first = np.zeros(corners.shape[:2])
-    at_first[:, 0] = 1.0
-    return slopes, at_first - np.einsum("ckd,cd->ck", slopes, corners[:, 0])
-
-
 def containing(
     corners: Corners, y: Float[np.ndarray, "P d"], slack: float
 ) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
@@ -348,31 +309,25 @@ def containing(
 
     middles = corners.mean(axis=1)
     radii = np.linalg.norm(corners - middles[:, None], axis=-1).max(axis=1)
-    slopes, constants = barycentric(corners)
+    # barycentric coordinates are λ(y) = ∇λ y + λ(0)
+    inverse = np.linalg.inv(np.swapaxes(corners[:, 1:] - corners[:, :1], 1, 2))
+    slopes = np.concatenate([-inverse.sum(axis=1, keepdims=True), inverse], axis=1)
+    constants = np.eye(corners.shape[1])[0] - np.einsum("ckd,cd->ck", slopes, corners[:, 0])
     margins = -slack * np.linalg.norm(slopes, axis=-1)  # λ falls by |∇λ| per unit of distance
-    found: list[tuple[np.ndarray, np.ndarray]] = []
-    for cells in by_size(radii):
+    found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    octave = np.floor(np.log2(radii / radii.min()))
+    for cells in (np.flatnonzero(octave == each) for each in np.unique(octave)):
         tree = KDTree(middles[cells])
         for start in range(0, len(y), AT_ONCE):
             near = tree.query_ball_point(y[start : start + AT_ONCE], radii[cells].max() + slack, return_sorted=False)
             counts = np.array([len(each) for each in near])
-            if not counts.any():
-                continue
             places = start + np.repeat(np.arange(len(near)), counts)
             candidates = cells[np.concatenate([np.asarray(each, np.int64) for each in near])]
             coordinates = np.einsum("pkd,pd->pk", slopes[candidates], y[places]) + constants[candidates]
             inside = np.all(coordinates >= margins[candidates], axis=1)
             found.append((places[inside], candidates[inside]))
-    if not found:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    return np.concatenate([places for places, _ in found]), np.concatenate([cells for _, cells in found])
-
-
-def by_size(radii: Float[np.ndarray, " C"]) -> Iterator[Int[np.ndarray, " k"]]:
-    """The numbers of the cells whose radii differ by less than a factor of two, group by group."""
-    octave = np.floor(np.log2(radii / radii.min())).astype(np.int64)
-    for each in np.unique(octave):
-        yield np.flatnonzero(octave == each)
+    places, cells = zip(*found, strict=True)
+    return np.concatenate(places), np.concatenate(cells)
 
 
 def bisected(corners: Corners) -> Float[np.ndarray, "2*C k d"]:
@@ -437,7 +392,7 @@ def read_meshio(path: str | os.PathLike[str]) -> Any:
         raise ValueError(f"{os.fspath(path)} cannot be read as a mesh: {error}") from error
 
 
-def simplices(mesh: Any) -> tuple[VertexArray, CellArray]:
+def simplices(mesh: Any) -> tuple[Float[np.ndarray, "V d"], Int[np.ndarray, "C k"]]:
     """The vertices and simplices of a mesh of meshio; boundary cells are left out."""
     blocks: dict[int, list[np.ndarray]] = {}
     for block in mesh.cells:
@@ -453,13 +408,13 @@ def simplices(mesh: Any) -> tuple[VertexArray, CellArray]:
     varying = np.ptp(mesh.points[np.unique(cells)], axis=0) > 0.0
     if varying.sum() != dimension:
         raise ValueError(
-            f"the cells of the mesh are {dimension}-dimensional, but {int(varying.sum())} of their "
-            "coordinates vary; a domain needs cells that fill the space, so pass a flat or a solid mesh"
+            f"the cells of the mesh are {dimension}-dimensional, but {int(varying.sum())} of their coordinates vary; "
+            "pass a flat or a solid mesh"
         )
     return np.asarray(mesh.points[:, varying], np.float64), cells
 
 
-def split(points: Any, corners: CellArray, splits: tuple[tuple[int, ...], ...]) -> Int[np.ndarray, "_ _"]:
+def split(points: Any, corners: Int[np.ndarray, "C k"], splits: tuple[tuple[int, ...], ...]) -> Int[np.ndarray, "_ _"]:
     """The simplices of cells; a quadrilateral with an inward corner is cut at this corner."""
     parts = [corners[:, list(part)] for part in splits]
     if len(splits) == 2 and len(splits[0]) == 3:
@@ -467,14 +422,3 @@ def split(points: Any, corners: CellArray, splits: tuple[tuple[int, ...], ...]) 
         inward = (turns[0] * turns[1]).reshape(len(corners), -1).sum(axis=1) < 0.0
         parts[0][inward], parts[1][inward] = corners[inward][:, [0, 1, 3]], corners[inward][:, [1, 2, 3]]
     return np.concatenate(parts)
-
-
-def packed(array: np.ndarray) -> dict[str, Any]:
-    """An array as JSON content, bit for bit."""
-    return {"dtype": array.dtype.str, "shape": list(array.shape), "base64": base64.b64encode(array.tobytes()).decode()}
-
-
-def unpacked(content: Mapping[str, Any]) -> np.ndarray:
-    """The array that `packed` described."""
-    flat = np.frombuffer(base64.b64decode(content["base64"]), np.dtype(content["dtype"]))
-    return flat.reshape(content["shape"])

@@ -33,9 +33,8 @@ class Sphere(Domain):
 
     def __check_init__(self):
         if not -90.0 <= self.south < self.north <= 90.0:
-            raise ValueError(
-                f"expected latitudes with -90 ≤ south < north ≤ 90, got south={self.south}, north={self.north}"
-            )
+            got = f"south={self.south}, north={self.north}"
+            raise ValueError(f"expected latitudes with -90 ≤ south < north ≤ 90, got {got}")
 
     @property
     def dimension(self) -> int:
