@@ -33,7 +33,7 @@ from loca.evaluation import evaluate
 from loca.problems import Antiderivative, Climate, Darcy, MechanicalMNIST, ShallowWater
 from loca_reproduction.claims import Results
 from loca_reproduction.claims.comparison import run_name
-from loca_reproduction.runs import mean_field
+from loca_reproduction.runs import BASELINES
 from loca_reproduction.sources import DataSource, Drawn, Recorded, RunData, Unseen
 
 RESULTS = Path(__file__).parent / "solved.json"
@@ -153,7 +153,7 @@ def row(case: str, seed: int) -> dict:
         "solve_seconds": report.solve_seconds, "trials": len(report.trials), "iterations": report.iterations,
         "hyperparameters": str(report.hyperparameters), "precision": str(operator.coefficients.dtype),
         "gaussian": measure(operator, data), "coverage": coverage(operator, data),
-        "bands": bands(operator, data), "mean field": measure(mean_field(data), data),
+        "bands": bands(operator, data), "mean field": measure(BASELINES["mean field"](data), data),
         "ridge": measure(fit_ridge(data.train, data.validation, transforms=True)[0], data),
     }  # fmt: skip
 

@@ -12,6 +12,7 @@ SettingOption = Annotated[str, typer.Option(help="An experiment of the paper; an
 DirectoryOption = Annotated[
     Path | None, typer.Option("--dir", help="Where to write; the directory for temporary files unless given.")
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print lines of JSON instead of a table.")]
 
 bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
 
@@ -24,7 +25,7 @@ def options() -> None:
 @bench.command()
 def step(
     setting: SettingOption = "darcy-128",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of a table.")] = False,
+    as_json: JsonOption = False,
     rounds: Annotated[int, typer.Option(min=1, help="The number of turns; medians are reported.")] = 24,
     seconds: Annotated[float, typer.Option(min=0.0, help="About how long each program runs per turn.")] = 0.25,
 ) -> None:
@@ -36,11 +37,7 @@ def step(
     from loca_reproduction.benchmarks.step import STEP_SETTINGS, time_step
 
     check_setting(setting, STEP_SETTINGS)
-    times = time_step(setting, rounds=rounds, seconds=seconds)
-    if as_json:
-        print_json(times)
-    else:
-        print_step(times)
+    show([time_step(setting, rounds=rounds, seconds=seconds)], as_json=as_json)
 
 
 @bench.command()
@@ -59,21 +56,12 @@ def fit(
 
 @bench.command()
 def predict(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of sentences.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Time prediction with φ frozen against the full evaluation, and predict at a million queries in bounded memory."""
     from loca_reproduction.benchmarks.throughput import measure_prediction
 
-    figures = measure_prediction()
-    if as_json:
-        print_json(figures)
-        return
-    typer.echo(
-        "{queries} queries: {full_ms:.1f} ms in full, {frozen_ms:.3f} ms frozen by `at`, {speedup:.0f} times faster; "
-        "largest difference {frozen_error:.1e}\n"
-        "{many_queries} queries with {nodes} nodes: {many_seconds:.1f} s, {many_megabytes:.0f} MB above the process "
-        "before; largest difference {many_error:.1e}".format(**figures)
-    )
+    show([measure_prediction()], as_json=as_json)
 
 
 @bench.command()
@@ -119,7 +107,7 @@ def queries(
 @bench.command()
 def scale(
     along: Annotated[str, typer.Option(help="What grows; an unknown name lists all.")] = "both",
-    as_json: Annotated[bool, typer.Option("--json", help="Print lines of JSON instead of a table.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure time and memory of one training step as queries, nodes, functions or dimensions grow.
 
@@ -130,29 +118,7 @@ def scale(
 
     if along not in AXES:
         raise typer.BadParameter(f"unknown axis {along!r}; choose one of {', '.join(AXES)}", param_hint="--along")
-    rows = []
-    for row in measure_scale(along):
-        rows.append(row)
-        if as_json:
-            print_json(row)
-    if not as_json:
-        print_scale(along, rows)
-
-
-@bench.command()
-def stream(
-    gigabytes: Annotated[float, typer.Option(min=0.0, help="The size of the store.")] = 4.0,
-    directory: DirectoryOption = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Samples per batch; a sample has 16 KiB.")] = 100,
-    threads: Annotated[int, typer.Option(min=1, help="The number of batches read at the same time.")] = 2,
-    seconds: Annotated[float, typer.Option(min=0.0, help="About how long to read.")] = 10.0,
-) -> None:
-    """Write a store of random functions and read it in shuffled batches in a new process; print rate and memory."""
-    from loca_reproduction.benchmarks.throughput import measure_streaming
-
-    print_json(
-        measure_streaming(gigabytes, directory=directory, batch_size=batch_size, threads=threads, seconds=seconds)
-    )
+    show(list(measure_scale(along)), as_json=as_json)
 
 
 def check_setting(name: str, settings: Mapping[str, Any]) -> None:
@@ -163,49 +129,20 @@ def check_setting(name: str, settings: Mapping[str, Any]) -> None:
         )
 
 
-def print_scale(along: str, rows: list[dict[str, Any]]) -> None:
-    """Print a table with a row for each size and a column for each method; the last row has the growth."""
+def show(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    """Print figures as a table with a column for each measurement, or as lines of JSON."""
     from rich.console import Console
     from rich.table import Table
 
-    from loca_reproduction.benchmarks.scale import slope
-
-    def growth(rows: list[dict[str, Any]], what: str) -> float:
-        known = [row for row in rows if row[what] is not None]
-        return slope([row[name] for row in known], [row[what] for row in known])
-
-    name = "queries" if along == "both" else along
-    methods = {
-        method: [row for row in rows if row["way"] == method] for method in dict.fromkeys(r["way"] for r in rows)
-    }
-    table = Table(along, *(f"{method}\ns / MB" for method in methods), title="One training step")
-    for each in zip(*methods.values(), strict=True):
-        seconds = ["-" if row["seconds"] is None else f"{row['seconds']:.3f}" for row in each]
-        cells = [f"{s} / {row['megabytes']:.0f}" for s, row in zip(seconds, each, strict=True)]
-        table.add_row(f"{each[0][name]}", *cells)
-    table.add_section()
-    growths = [[growth(found, what) for what in ("seconds", "megabytes")] for found in methods.values()]
-    table.add_row("growth", *(f"{seconds:.2f} / {megabytes:.2f}" for seconds, megabytes in growths))
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    table = Table(box=None, show_header=False)
+    for name in rows[0]:
+        cells = [f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name]) for row in rows]
+        table.add_row(name, *cells)
     Console().print(table)
-
-
-def print_step(times: dict[str, Any]) -> None:
-    """Print the times of a training step as a table."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"One training step, {times['setting']}")
-    for column in ("", "ms", "relative to ours", "loss"):
-        table.add_column(column, justify="left" if not column else "right")
-    for key, name in (("ours", "ours"), ("bare", "bare JAX"), ("paper_layout", "paper layout")):
-        ms = times[f"{key}_ms"]
-        table.add_row(name, f"{ms:.2f}", f"{ms / times['ours_ms']:.2f}", f"{times[f'loss_{key}']:.6f}")
-    console = Console()
-    console.print(table)
-    console.print(
-        "{gflop:.2f} GFLOP per step at {gflops_per_s:.0f} GFLOP/s; a large matrix product reaches "
-        "{sgemm_gflops_per_s:.0f} GFLOP/s on this machine".format(**times)
-    )
 
 
 def print_json(figures: dict[str, Any]) -> None:

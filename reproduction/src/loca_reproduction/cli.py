@@ -12,9 +12,6 @@ from typer.core import TyperGroup
 
 from loca_reproduction.bench import bench
 
-DEBUG = "LOCA_DEBUG"
-"""The environment variable with which errors print a traceback."""
-
 
 class Commands(TyperGroup):
     """A group of commands in which the name of a claim alone tests this claim; errors end it with a message."""
@@ -24,11 +21,11 @@ class Commands(TyperGroup):
         return super().parse_args(ctx, ["claim", *args] if args and args[0] not in {*self.commands, "--help"} else args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command."""
+        """Run a command; with LOCA_DEBUG set, an error has a traceback."""
         try:
             return super().invoke(ctx)
         except (ValueError, OSError, ImportError, ArithmeticError, MemoryError, RuntimeError) as error:
-            if os.environ.get(DEBUG) or isinstance(error, typer.Exit | typer.Abort | BrokenPipeError):
+            if os.environ.get("LOCA_DEBUG") or isinstance(error, typer.Exit | typer.Abort | BrokenPipeError):
                 raise
             typer.echo(f"loca-reproduce: {error}", err=True)
             raise typer.Exit(1) from None

@@ -12,9 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("loca-jax", "jax", "numpy", "scipy")
-"""The packages on which numbers depend."""
-
 
 def commit() -> str:
     """The commit of the source code, marked if files have changed since; "unknown" without version control."""
@@ -33,7 +30,7 @@ def hardware() -> str:
 
 def versions() -> dict[str, str]:
     """The versions of the packages on which numbers depend."""
-    return {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {name: importlib.metadata.version(name) for name in ("loca-jax", "jax", "numpy", "scipy")}
 
 
 def in_new_process(function: Callable[..., Any], *arguments: Any, **environment: str) -> Any:

@@ -49,11 +49,6 @@ LEARNED: dict[str, Callable[..., Operator]] = {
 """Trained models by their names in tables; each is created from a setting, data and a key."""
 
 
-def mean_field(data: RunData) -> Operator:
-    """The mean of the training outputs, whatever the input."""
-    return Regression.fit(data.train, components=0)
-
-
 def ridge(data: RunData) -> Operator:
     """Ridge regression; validation functions choose the number of components and the penalty."""
     most = min(len(data.train), np.size(np.asarray(data.train.u)) // len(data.train))
@@ -62,17 +57,12 @@ def ridge(data: RunData) -> Operator:
     return min(models, key=lambda model: mean_error(model, data.validation))
 
 
-def proportional(data: RunData) -> Operator:
-    """s = c·u."""
-    return Proportional.fit(data.train)
-
-
 BASELINES: dict[str, Callable[[RunData], Operator]] = {
-    "mean field": mean_field,
+    "mean field": lambda data: Regression.fit(data.train, components=0),
     "ridge": ridge,
-    "s = c·u": proportional,
+    "s = c·u": lambda data: Proportional.fit(data.train),
 }
-"""Models that need no training, by their names in tables."""
+"""Models that need no training, by their names in tables: the first is the mean of the training outputs."""
 
 
 def mean_error(model: Operator, data: loca.Samples) -> float:
@@ -204,17 +194,13 @@ class RunPool:
         """Carry out all runs that are not finished yet, and return the results of all."""
         different = list(dict.fromkeys(runs))
         if self.workers == 1:
-            done = zip(different, map(self.result, different), strict=True)
+            done = ((run, result_of(self.directory, run)) for run in different)
         else:
             done = in_processes(functools.partial(result_of, self.directory), different, self.workers)
         for number, (run, result) in enumerate(done, 1):
             report = f"{number}/{len(different)} {run.model}, seed {run.seed}, rate {run.rate:g}"
             self.report(f"{report}: {result.validation:.4f}")
-        return {run: self.result(run) for run in runs}
-
-    def result(self, run: Run) -> RunResult:
-        """The result of a run, which is carried out first if necessary."""
-        return result_of(self.directory, run)
+        return {run: result_of(self.directory, run) for run in runs}
 
     def model(self, run: Run) -> Operator:
         """The trained model of a finished run."""

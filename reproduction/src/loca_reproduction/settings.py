@@ -54,10 +54,10 @@ class Setting:
         """The grid of the data, which may be finer or coarser than the paper's; the paper's if the data has no `x`."""
         shape = self.sensors if data.x is None else None if isinstance(data.x, tuple) else grid_shape(data.x)
         if shape is None or len(shape) != len(self.sensors) or data.input_size != self.input_size:
+            found = f"{data.input_size} channels on {'no grid' if shape is None else f'a grid {shape}'}"
             raise ValueError(
-                f"this setting of the paper is for {self.input_size} input channels on a grid of {len(self.sensors)} "
-                f"dimensions, such as {self.sensors}; this data has {data.input_size} channels on "
-                f"{'no grid' if shape is None else f'a grid {shape}'}. Use another setting, or `LOCA.create`"
+                f"this setting is for {self.input_size} input channels on a grid such as {self.sensors}; this data has "
+                f"{found}. Use another setting, or `LOCA.create`"
             )
         return shape
 

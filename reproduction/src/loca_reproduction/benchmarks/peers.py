@@ -26,8 +26,8 @@ FUNCTIONS, VALIDATION = 1000, 200
 TOLERANCE = 0.05
 """Largest relative difference between the numbers of parameters of compared models."""
 
-PARITY, ENVIRONMENTS = Path("reproduction/parity"), Path(".parity")
-"""Directories of the repository with the peers' worker, and with the environments made for it."""
+SIDE, PYTHON = Path("reproduction/parity/peers/side.py"), Path(".parity/peers/bin/python")
+"""The peers' worker in the repository, and the Python of the environment made for it."""
 
 ENVIRONMENT = {
     # Large arrays stay with the process between steps. By default every one is returned to the system and asked for
@@ -70,7 +70,7 @@ class Worker:
     - `train`, with `seed`, `target`, `every`, `limit`: train from the start, and validate every `every` steps until the
       error is at most `target` or `limit` seconds have passed. The reply is a `curve` of [seconds, steps, error].
 
-    Between requests the process is idle. Its standard error goes to the file `log`, and is quoted if the process ends.
+    Its standard error goes to the file `log`, and is quoted if the process ends.
     """
 
     def __init__(self, name: str, command: Sequence[str | Path], log: Path):
@@ -129,8 +129,6 @@ class Worker:
 def measure_peers(
     *,
     comparisons: tuple[Comparison, ...] = COMPARISONS,
-    parity: Path = PARITY,
-    environments: Path = ENVIRONMENTS,
     rounds: int = 10,
     seconds: float = 2.0,
     runs: int = 3,
@@ -145,36 +143,27 @@ def measure_peers(
     **Arguments:**
 
     - `comparisons`: the groups of models to compare.
-    - `parity`: the directory `parity` of the repository.
-    - `environments`: the directory in which `parity/peers/environment.sh` made the environment of the peers.
-    - `rounds`: number of rounds in which steps are timed.
-    - `seconds`: approximate time of each model in a round.
-    - `runs`: number of trainings to the target per model, from different seeds.
-    - `limit`: seconds after which a training stops.
+    - `rounds`, `seconds`: in which steps are timed, and the approximate time of each model in one.
+    - `runs`, `limit`: trainings to the target per model, from different seeds, and seconds after which one stops.
     """
-    commands = {name: command(name, parity, environments) for each in comparisons for name in each.sides}
+    commands = {name: command(name) for each in comparisons for name in each.sides}
     with tempfile.TemporaryDirectory() as directory:
         work = Path(directory)
         write_data(work / "data.npz")
         return tuple(compare(each, commands, work, rounds, seconds, runs, limit) for each in comparisons)
 
 
-def command(name: str, parity: Path, environments: Path) -> tuple[str | Path, ...]:
+def command(name: str) -> tuple[str | Path, ...]:
     """The command that starts the worker of a model, without its last arguments, the data and the batch size."""
     if name in MODELS:
         return (sys.executable, "-c", "from loca_reproduction.benchmarks.peers_worker import main; main()", name)
-    script, python = parity / "peers" / "side.py", environments / "peers" / "bin" / "python"
-    if not script.exists():
-        raise FileNotFoundError(
-            f"{script} does not exist: comparing with peers needs the repository, whose directory `parity` installs "
-            "and runs them; call this from the root of a clone or pass `parity`"
-        )
-    if not python.exists():
-        raise FileNotFoundError(
-            f"{python} does not exist: the peers need their own environment; make it with "
-            f"{parity / 'peers' / 'environment.sh'}, which downloads PyTorch, neuraloperator and DeepXDE"
-        )
-    return (python, script, name)
+    for needed in (SIDE, PYTHON):
+        if not needed.exists():
+            raise FileNotFoundError(
+                f"{needed} does not exist; run reproduction/parity/peers/environment.sh in the root of a clone, which "
+                "makes the environment of the peers"
+            )
+    return (PYTHON, SIDE, name)
 
 
 def write_data(path: Path, *, functions: int = FUNCTIONS, validation: int = VALIDATION) -> None:
@@ -216,7 +205,7 @@ def compare(
         times = time_steps(workers, rounds, seconds)
         curves: dict[str, list[list[tuple[float, int, float]]]] = {worker.name: [] for worker in workers}
         for run in range(runs):
-            for worker in in_turn(workers, run):
+            for worker in workers[:: 1 if run % 2 == 0 else -1]:  # none always follows the same one
                 curve = worker.train(seed=run, target=comparison.target, every=comparison.every, limit=limit)
                 curves[worker.name].append(curve)
     first = times[workers[0].name]
@@ -230,14 +219,9 @@ def time_steps(workers: list[Worker], rounds: int, seconds: float) -> dict[str, 
     counts = {worker.name: max(1, round(seconds / worker.step(2))) for worker in workers}
     times: dict[str, list[float]] = {worker.name: [] for worker in workers}
     for turn in range(rounds):
-        for worker in in_turn(workers, turn):
+        for worker in workers[:: 1 if turn % 2 == 0 else -1]:
             times[worker.name].append(worker.step(counts[worker.name]))
     return times
-
-
-def in_turn(workers: list[Worker], turn: int) -> list[Worker]:
-    """All workers, in alternating order, so that none always follows the same one."""
-    return workers if turn % 2 == 0 else list(reversed(workers))
 
 
 def check_sizes(workers: list[Worker]) -> None:

@@ -29,7 +29,7 @@ from loca_reproduction.benchmarks.step import random_functions
 from loca_reproduction.machine import in_new_process
 from loca_reproduction.settings import SETTINGS
 
-SENSORS, LIFT, LANDMARKS = 100, 100, 256
+SENSORS, LIFT = 100, 100
 
 AXES: dict[str, tuple[int, ...]] = {
     "queries": (1_000, 3_162, 10_000, 31_623, 100_000),
@@ -43,8 +43,8 @@ AXES: dict[str, tuple[int, ...]] = {
 Row = dict[str, Any]
 """What was measured, by name."""
 
-ATTENTIONS = ("Dense", "Blocked", "Nystrom")
-"""The names of the attention classes that are compared."""
+ATTENTIONS: dict[str, Attention] = {"Dense": Dense(), "Blocked": Blocked(512), "Nystrom": Nystrom(256)}
+"""The methods that are compared, by the names of their classes, with blocks of 512 nodes and 256 landmarks."""
 
 MEMORY_MAX = 4e9
 """Memory in bytes above which a step is compiled but not run."""
@@ -53,33 +53,16 @@ LONG = 10.0
 """A step that takes longer than this many seconds is timed only once."""
 
 
-def attention_of(name: str) -> Attention:
-    """An attention by the name of its class, with 256 landmarks, or blocks of 512 nodes."""
-    match name:
-        case "Dense":
-            return Dense()
-        case "Blocked":
-            return Blocked(512)
-        case _:
-            return Nystrom(LANDMARKS)
-
-
-def measure_scale(axis: str, *, attentions: Sequence[str] = ATTENTIONS, repeats: int = 3) -> Iterator[Row]:
+def measure_scale(axis: str, *, repeats: int = 3) -> Iterator[Row]:
     """Measure a training step while one size grows. The others are 1000 queries, 1000 nodes, 100 functions, d_y = 2.
 
     Seconds are the best of `repeats` steps, or the time of a single step if it is long. Megabytes are the memory that
     the compiler allocates for intermediate values.
-
-    **Arguments:**
-
-    - `axis`: the size that grows, one of `SCALE_AXES`.
-    - `attentions`: the names of the attention classes to compare.
-    - `repeats`: the number of timed steps.
     """
     for value in AXES[axis]:
         sizes = {"queries": 1000, "nodes": 1000, "functions": 100, "dimension": 2}
         sizes |= {"queries": value, "nodes": value} if axis == "both" else {axis: value}
-        for attention in attentions:
+        for attention in ATTENTIONS:
             yield measure_step(attention, repeats=repeats, **sizes)
 
 
@@ -101,7 +84,7 @@ def measure_step(attention: str, *, queries: int, nodes: int, functions: int, di
         key=next(keys),
         encoder=Sensors(SENSORS),
         rule=MonteCarlo(domain, nodes, key=next(keys)),
-        attention=attention_of(attention),
+        attention=ATTENTIONS[attention],
         lift_size=LIFT,
     )
     optimizer = optax.adam(1e-3)
@@ -174,21 +157,10 @@ def measure_collectives(
     """
     if devices < 4 or devices % 4:
         raise ValueError(f"expected a multiple of 4 as the number of devices, got {devices}")
-    if setting not in SETTINGS:
-        raise ValueError(f"unknown setting {setting!r}; choose one of {', '.join(SETTINGS)}")
-    meshes = default_meshes(devices) if meshes is None else [dict(axes) for axes in meshes]
+    together = {"functions": devices // 4, "queries": 2, "nodes": 2}
+    meshes = [*({axis: devices} for axis in MESH), together] if meshes is None else [dict(axes) for axes in meshes]
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     return in_new_process(all_collectives, setting, meshes, locations, XLA_FLAGS=flags, JAX_PLATFORMS="cpu")
-
-
-def default_meshes(devices: int) -> list[dict[str, int]]:
-    """Meshes with this number of devices: each axis alone, and all three together."""
-    return [
-        {"functions": devices},
-        {"queries": devices},
-        {"nodes": devices},
-        {"functions": devices // 4, "queries": 2, "nodes": 2},
-    ]
 
 
 def collectives_of(setting: str, axes: Mapping[str, int], locations: int | None = None) -> Row:

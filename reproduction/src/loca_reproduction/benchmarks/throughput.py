@@ -1,8 +1,7 @@
-"""Throughput and memory of predictions at many queries and of shuffled batches from a store."""
+"""Throughput and memory of predictions at many queries."""
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import math
 import resource
@@ -10,7 +9,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +17,22 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
-from loca.data import Labeled, Samples, Shared, Store, Stream, Variable
+from loca.data import Labeled, Samples, Shared
 from loca.domains import Box
 from loca.encoders import Sensors
 from loca.models import LOCA
 from loca.prediction import QueryGrid, predict_to
-from loca.problems import Problem, generate
 from loca.rules import QuasiMonteCarlo
-from loca.typing import Key
 from loca_reproduction.machine import in_new_process
 
 STATUS = Path("/proc/self/status")
 
 SIDE = 32
-"""Locations along each side of the square: of sensors in predictions, and of all channels in samples of a store."""
+"""Sensors along each side of the square."""
 
 NODES = 1024
 """Nodes of the model whose predictions are streamed."""
-
-CHANNELS = 4
-SAMPLE_BYTES = 4 * SIDE**2 * CHANNELS
-"""Size of a sample, 16 KiB: one input and three output channels on a grid of 32 × 32."""
 
 
 def measure_prediction(queries: int = 10_000, many: int = 1_000_000, nodes: int = 1024) -> dict[str, Any]:
@@ -141,25 +133,14 @@ def measure_streamed_prediction(
 
     Each runs in a new process. Memory is its peak above what it held before. Seconds include compilation and writing.
     """
-    smaller, larger = (predict_in_new_process(math.ceil(math.sqrt(count)), directory) for count in (few, queries))
-    return {
-        "nodes": NODES,
-        "few_queries": smaller["queries"],
-        "few_seconds": smaller["seconds"],
-        "few_megabytes": smaller["megabytes"],
-        "queries": larger["queries"],
-        "seconds": larger["seconds"],
-        "megabytes": larger["megabytes"],
-        "file_megabytes": larger["file_megabytes"],
-        "time_ratio": larger["seconds"] / smaller["seconds"],
-    }
-
-
-def predict_in_new_process(side: int, directory: Path | None) -> dict[str, Any]:
-    """The result of `stream_prediction` in a new process."""
-    with tempfile.TemporaryDirectory(prefix="loca-predict-", dir=directory) as folder:
-        path = str(Path(folder) / "prediction.zarr")
-        return in_new_process(stream_prediction, path, side)
+    found = []
+    for count in (few, queries):
+        with tempfile.TemporaryDirectory(prefix="loca-predict-", dir=directory) as folder:
+            path = str(Path(folder) / "prediction.zarr")
+            found.append(in_new_process(stream_prediction, path, math.ceil(math.sqrt(count))))
+    smaller, larger = found
+    few_figures = {f"few_{name}": smaller[name] for name in ("queries", "seconds", "megabytes")}
+    return {"nodes": NODES, **few_figures, **larger, "time_ratio": larger["seconds"] / smaller["seconds"]}
 
 
 def stream_prediction(path: str, side: int) -> dict[str, float]:
@@ -186,79 +167,3 @@ def one_function() -> Labeled:
     values = np.random.default_rng(0).standard_normal((2, 1, SIDE, SIDE)).astype(np.float32)
     dims = ("sample", "y1", "y2")
     return Labeled(xarray.Dataset({"u": (dims, values[0]), "s": (dims, values[1])}), "u", "s", "sample")
-
-
-@dataclasses.dataclass(frozen=True)
-class Noise(Problem):
-    """Pairs of independent random values, which are fast to generate."""
-
-    citation = "none"
-    block = 512
-
-    @property
-    def domain(self) -> Box:
-        return Box.unit(2)
-
-    @property
-    def x(self) -> Float[np.ndarray, "m 2"]:
-        axis = np.linspace(0.0, 1.0, SIDE)
-        return np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
-
-    @property
-    def y(self) -> Float[np.ndarray, "M 2"]:
-        return self.x
-
-    @property
-    def inputs(self) -> tuple[Variable, ...]:
-        return (Variable("u"),)
-
-    @property
-    def outputs(self) -> tuple[Variable, ...]:
-        return tuple(Variable(f"s{i}") for i in range(1, CHANNELS))
-
-    def pairs(self, key: Key, rows: Sequence[int]) -> tuple[Float[np.ndarray, "B m d_u"], Float[np.ndarray, "B M d_s"]]:
-        seed = np.asarray(jax.random.key_data(key)).tolist()
-        values = np.stack([np.random.default_rng([*seed, row]).random((SIDE**2, CHANNELS)) for row in rows])
-        return values[..., :1], values[..., 1:]
-
-
-def measure_streaming(
-    gigabytes: float = 4.0,
-    *,
-    directory: Path | None = None,
-    batch_size: int = 100,
-    threads: int = 2,
-    seconds: float = 10.0,
-) -> dict[str, Any]:
-    """Write a store of about this size, read batches from it in a new process for `seconds`, and delete it."""
-    count = max(batch_size, round(gigabytes * 2**30 / SAMPLE_BYTES))
-    if directory is not None:
-        directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="loca-stream-", dir=directory) as folder:
-        path = Path(folder) / "noise.zarr"
-        start = time.perf_counter()
-        generate(Noise(), count, path)
-        writing = time.perf_counter() - start
-        reading = in_new_process(read, str(path), batch_size, threads, seconds)
-    return {
-        "samples": count,
-        "gigabytes": count * SAMPLE_BYTES / 2**30,
-        "batch_size": batch_size,
-        "threads": threads,
-        "write_megabytes_per_s": 1e-6 * count * SAMPLE_BYTES / writing,
-        **reading,
-    }
-
-
-def read(path: str, batch_size: int, threads: int, seconds: float) -> dict[str, float]:
-    """Read shuffled batches for `seconds`; return the rate and the peak memory."""
-    batches = Stream(Store.open(path), size=batch_size, seed=0, threads=threads)
-    for _ in range(20):  # work done once: loading libraries, compilation, reading the indices of shards
-        jax.block_until_ready(next(batches).s)
-    start, count = time.perf_counter(), 0
-    while time.perf_counter() < start + seconds:
-        jax.block_until_ready(next(batches).s)
-        count += batch_size
-    rate = count / (time.perf_counter() - start)
-    batches.close()
-    return {"samples_per_s": rate, "peak_megabytes": peak_megabytes()}

@@ -25,18 +25,3 @@ CLAIMS: dict[str, Claim] = {
     )
 }  # fmt: skip
 """The claims by name, R1 to R13."""
-
-__all__ = [
-    "CLAIMS",
-    "PRESETS",
-    "Claim",
-    "Comparison",
-    "Condition",
-    "Finding",
-    "Preset",
-    "Reproduction",
-    "Results",
-    "Verdict",
-    "expected_verdict",
-    "reproduce",
-]

@@ -18,7 +18,7 @@ import numpy as np
 
 from loca_reproduction.claims.claim import Claim, Finding, Preset, Verdict
 from loca_reproduction.claims.results import Example, Results, Row
-from loca_reproduction.runs import BASELINES, Run, RunPool
+from loca_reproduction.runs import BASELINES, Run, RunPool, result_of
 from loca_reproduction.sources import DataSource
 
 QUICK_STEPS: Mapping[str, Mapping[str, int]] = {
@@ -149,7 +149,7 @@ class Comparison(Claim):
             return {}
         runs = {run.model: run for c, run in chosen if c is condition and run.seed == 0 and run.model in self.models}
         name, test = list(condition.source.load(0, pool.directory / "data").tests.items())[-1]
-        errors = pool.result(runs[self.models[0]]).reports[name].errors["relative_l2"].mean(axis=1)
+        errors = result_of(pool.directory, runs[self.models[0]]).reports[name].errors["relative_l2"].mean(axis=1)
         typical = int(np.argsort(errors)[len(errors) // 2])
         models = {model: pool.model(run) for model, run in runs.items()}
         return {"example": Example.of(models, test, typical).to_json()}
