@@ -69,15 +69,6 @@ def test_constants_are_exact_and_smooth_functions_converge_at_order_two(layout):
             np.testing.assert_allclose(orders, 2.0, atol=0.2, err_msg=name)
 
 
-def test_rows_at_the_poles_are_caps():
-    """73 × 144: all 144 points at a pole together weigh the cap within 1.25°, not zero and not a full band."""
-    weights = area_weights(Sphere(), grid(with_poles(73), longitudes(144))).reshape(73, 144)
-    cap = 0.5 * (1.0 - math.cos(math.radians(1.25)))
-    assert weights[0].sum() == pytest.approx(cap, rel=1e-12)
-    assert weights[-1].sum() == pytest.approx(cap, rel=1e-12)
-    assert 0.0 < weights[0, 0] < weights[1, 0] / 7  # (1.25² : (3.75² − 1.25²)) = 1 : 8
-
-
 def test_the_paper_s_grid_without_its_southern_pole_covers_the_sphere():
     """72 × 72: row 87.5° S takes the place of the pole that was left out."""
     weights = area_weights(Sphere(), grid(np.linspace(90.0, -87.5, 72), np.linspace(0.0, 355.0, 72))).reshape(72, 72)

@@ -1,8 +1,6 @@
 """Domains: volumes, maps of constant Jacobian, uniform sampling, facts; and domains that are not built in."""
 
-import ast
 import math
-from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -10,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import loca
 from loca.domains import Box, Sphere, Torus, area_weights, domain_from_json, unit_vectors
 from loca.positions import Harmonic, position_on
 from loca.rules import QuasiMonteCarlo, rule_on
@@ -121,35 +118,6 @@ def test_contains():
     assert Sphere().contains(places).tolist() == [True, True, False, False]
     assert ZONE.contains(np.array([[-60.0, 355.0], [-61.0, 0.0], [30.5, 0.0]])).tolist() == [True, False, False]
     assert ZONE.contains(np.array([[-60.5, 0.0]]), tolerance=0.01).all()
-
-
-def switches(tree: ast.AST) -> list[int]:
-    """Lines that ask which class a domain is of."""
-    lines = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass", "type"):
-            names = [n for part in node.args for n in ast.walk(part)]
-        elif isinstance(node, ast.MatchClass):
-            names = [node.cls]
-        elif isinstance(node, ast.Compare) and "type(" in ast.unparse(node):
-            names = list(ast.walk(node))
-        else:
-            continue
-        named = {getattr(name, "id", getattr(name, "attr", None)) for name in names}
-        if named & {"Box", "Torus", "Sphere"}:
-            lines.append(node.lineno if hasattr(node, "lineno") else 0)
-    return lines
-
-
-def test_only_domains_know_their_classes():
-    """The rest of the package asks for facts, so that a new domain is one class."""
-    package = Path(loca.__file__).parent
-    found = {
-        str(file.relative_to(package)): lines
-        for file in package.rglob("*.py")
-        if file.parent.name != "domains" and (lines := switches(ast.parse(file.read_text())))
-    }
-    assert found == {}
 
 
 def test_a_domain_without_facts_has_defaults():

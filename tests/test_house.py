@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -222,18 +221,6 @@ def is_quoted(error, cell):
 def test_every_planted_defect_still_fits_the_source():
     done = subprocess.run([sys.executable, "tools/mutants.py", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_a_checkout_may_have_the_name_of_a_marker(tmp_path):
-    tests = tmp_path / "full/tests"
-    tests.mkdir(parents=True)
-    shutil.copy(ROOT / "conftest.py", tests.parent)
-    shutil.copy(ROOT / "pyproject.toml", tests.parent)
-    (tests / "test_it.py").write_text("import pytest\n\ndef test_a(): pass\n\n@pytest.mark.full\ndef test_b(): pass\n")
-    environment = {name: value for name, value in os.environ.items() if name != "LOCA_FULL"}
-    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, cwd=tests.parent, env=environment, capture_output=True, text=True, timeout=120)
-    assert "1/2 tests collected (1 deselected)" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_public_name_without_docstring_stops_the_docs(tmp_path):

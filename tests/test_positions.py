@@ -50,14 +50,6 @@ def test_spherical_harmonics_obey_the_addition_theorem(getkey):
             legendre.append(((2 * ell + 1) * cosine * legendre[ell] - ell * legendre[ell - 1]) / (ell + 1))
 
 
-def test_spherical_degree_one_is_the_unit_vector(getkey):
-    sphere = Sphere()
-    y = sphere.sample(getkey(), 10)
-    x1, x2, x3 = unit_vectors(y).T
-    expected = math.sqrt(3 / (4 * math.pi)) * jnp.stack([x2, x3, x1], axis=1)
-    assert jnp.allclose(Spherical(sphere, 1)(y), expected, atol=1e-6)
-
-
 def test_each_domain_has_its_encoding():
     assert isinstance(position_on(Box.unit(2)), Harmonic)
     assert isinstance(position_on(Torus.unit(2)), Periodic)

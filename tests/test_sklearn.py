@@ -15,7 +15,6 @@ from sklearn.utils.estimator_checks import (
     check_estimator_cloneable,
     check_estimators_dtypes,
     check_n_features_in,
-    check_parameters_default_constructible,
     parametrize_with_checks,
 )
 
@@ -129,10 +128,6 @@ def test_some_checks_of_scikit_learn(check):
     check("OperatorRegressor", clone(RIDGE))
 
 
-def test_defaults_are_plain_values():
-    check_parameters_default_constructible("OperatorRegressor", OperatorRegressor())
-
-
 @pytest.mark.slow
 @parametrize_with_checks([RIDGE], expected_failed_checks=lambda _: EXPECTED_FAILURES)
 def test_every_check_of_scikit_learn(estimator, check):
@@ -148,8 +143,8 @@ def test_every_check_with_a_trained_model(estimator, check):
 
 
 def test_it_is_an_attribute_of_the_package():
-    code = "import loca; assert loca.sklearn.OperatorRegressor and 'sklearn' in dir(loca)"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    hidden = "import sys; sys.modules['sklearn'] = None; sys.modules['sklearn.base'] = None\n" + code
+    assert loca.sklearn.OperatorRegressor is OperatorRegressor
+    assert "sklearn" in dir(loca)
+    hidden = "import sys, loca; sys.modules['sklearn'] = sys.modules['sklearn.base'] = None; loca.sklearn"
     done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True)
     assert "pip install loca-jax[sklearn]" in done.stderr

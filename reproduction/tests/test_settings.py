@@ -38,17 +38,6 @@ def test_default_settings_are_those_of_the_tables():
     assert float(darcy.k.rate()) == pytest.approx(0.2)
 
 
-@pytest.mark.full
-def test_the_unit_of_length_does_not_matter(getkey):
-    setting = SETTINGS["mechanical-mnist"]
-    u, s = jax.random.normal(getkey(), (2, 784, 2)), jax.random.normal(getkey(), (2, 5, 2))
-    y = jnp.array([[0.0, 0.0], [0.25, 0.5], [0.5, 0.125], [0.75, 1.0], [1.0, 0.0]])
-    key = getkey()
-    in_sides = setting.loca(Samples(u, y, s, domain=Box.unit(2)), key=key)
-    in_pixels = setting.loca(Samples(u, 28.0 * y, s, domain=Box((0.0, 0.0), (28.0, 28.0))), key=key)
-    np.testing.assert_allclose(in_pixels(u[0], 28.0 * y), in_sides(u[0], y), rtol=1e-4, atol=1e-5)
-
-
 def test_the_globe_is_read_as_the_paper_reads_it():
     # (latitude + 90)/180 and longitude/360
     t = coordinates(Sphere()).to_unit(jnp.array([[-90.0, 0.0], [0.0, 90.0], [87.5, 357.5]]))

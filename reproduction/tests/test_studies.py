@@ -20,7 +20,6 @@ import loca
 from loca.data import Variable
 from loca.evaluation import Report
 from loca.problems import Antiderivative, Darcy, MechanicalMNIST, generate
-from loca.saving import inspect
 from loca_reproduction.claims import CLAIMS, Preset, Reproduction, Results
 from loca_reproduction.claims.claim import RESULT_FILE
 from loca_reproduction.runs import LEARNED, Run, RunPool, RunResult, result_of
@@ -42,18 +41,6 @@ def written(directory: Path) -> dict:
     """What a reproduction wrote, without what may differ between repetitions."""
     content = json.loads((directory / "R0-quick" / RESULT_FILE).read_text())
     return {name: value for name, value in content.items() if name != "made"}
-
-
-@pytest.mark.full
-def test_rates_are_chosen_on_validation_functions(undisturbed):
-    """Of the runs of the first seed, the one with the least validation error is in the table."""
-    directory, found = undisturbed
-    results = Results.from_json(found.numbers["rows"])
-    tried = [json.loads(path.read_text()) for path in (directory / "runs").glob("DeepONet-seed_0-*/outcome-*.json")]
-    assert len(tried) == 2
-    chosen = results.select(model="DeepONet", seed=0)[0]
-    assert chosen.validation == pytest.approx(min(each["validation"] for each in tried), rel=1e-4)
-    assert {row.rate for row in results.select(model="DeepONet")} == {chosen.rate}
 
 
 class Invented(RunPool):
@@ -128,16 +115,6 @@ def test_runs_that_need_the_same_functions_wait_for_one_of_them_to_compute_them(
         first, second = pool.map(lambda _: draw(SUMS, count, 0, tmp_path), range(2))
     np.testing.assert_array_equal(first.s, second.s)
     assert len(generated) == 1
-
-
-@pytest.mark.full
-def test_every_run_leaves_a_model_and_a_report(undisturbed):
-    directory, found = undisturbed
-    rows = Results.from_json(found.numbers["rows"]).select(model="DeepONet", seed=1)
-    (run,) = [path.parent for path in (directory / "runs").glob("DeepONet-seed_1-*/outcome-*.json")]
-    assert inspect(run / "model.safetensors").provenance["steps"] == 100
-    report = Report.from_json(json.loads((run / "outcome-relative_l2.json").read_text())["reports"]["test"])
-    np.testing.assert_allclose(report.errors["relative_l2"], rows[0].report.errors["relative_l2"], rtol=1e-4)
 
 
 @pytest.mark.full

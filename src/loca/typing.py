@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -41,10 +41,13 @@ Rows = int | slice | Sequence[int] | Array | np.ndarray
 """Numbers of functions among many."""
 
 
+Functions = TypeVar("Functions", bound=eqx.Module)
+
+
 class _Functions(eqx.Module):
     """Input functions that are indexed as an array of them would be: `u[0]` is the first."""
 
-    def __getitem__(self, rows: Rows) -> Self:
+    def __getitem__(self: Functions, rows: Rows) -> Functions:
         """One of many functions, or several of them."""
         count = len(jax.tree.leaves(self)[0])
         if isinstance(rows, int) and not -count <= rows < count:

@@ -219,12 +219,6 @@ def test_a_changed_bit_is_refused(tmp_path, suffix):
     command("inspect", path, code=2)
 
 
-@pytest.mark.parametrize("line", [["inspect"], ["verify", GOLDEN / "loca.safetensors"]])
-def test_a_missing_program_is_named(tmp_path, line):
-    name, *others = line
-    assert "does not exist" in words(command(name, tmp_path / "missing.onnx", *others, code=2))
-
-
 @pytest.mark.slow
 def test_verify_detects_another_model(tmp_path, file, model):
     program = file.with_suffix(".stablehlo")
