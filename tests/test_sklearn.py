@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import (
     parametrize_with_checks,
 )
 
+import loca
 from loca.data import Samples
 from loca.gaussian import Hyperparameters
 from loca.models import DeepONet
