@@ -19,9 +19,6 @@ from loca.inversion.prior import InversionWarning, Prior, as_prior, loaded, warn
 from loca.models import Operator
 from loca.typing import Key, MultiInput, Numbers, PyTree, values_of, with_values
 
-METHODS = ("mcmc", "nuts", "laplace")
-"""How the posterior is found."""
-
 TOLERANCE, STEPS = 1e-5, 256
 """Of the mode, relative to the standard deviation of the prior; of the optimizer, at most."""
 
@@ -83,8 +80,8 @@ def invert(
         import optimistix  # noqa: F401
     except ImportError as error:
         raise ImportError("inversion needs additional libraries: pip install loca-jax[inversion]") from error
-    if method not in METHODS:
-        raise ValueError(f"method must be {' or '.join(map(repr, METHODS))}, got {method!r}")
+    if method not in ("mcmc", "nuts", "laplace"):
+        raise ValueError(f"method must be 'mcmc' or 'nuts' or 'laplace', got {method!r}")
     if draws < 4 or chains < 1:  # halves of chains are compared, each of which needs two draws
         raise ValueError(f"expected at least 4 draws of at least one chain, got {draws} and {chains}")
     for_error, for_draws = jax.random.split(jax.random.key(0) if key is None else key)
@@ -172,7 +169,7 @@ def find_mode(target: Target) -> Mode:
 def draw(
     target: Target, mode: Mode, method: str, key: Key, chains: int, draws: int
 ) -> tuple[Float[np.ndarray, "S K"], Diagnostics]:
-    """Draws of ξ from the posterior by one of `METHODS`, and how far to trust them."""
+    """Draws of ξ from the posterior by a method, and how far to trust them."""
     from scipy.stats import chi2
 
     root, size, steps = laplace_root(mode.jacobian), len(mode.xi), int(mode.steps)
