@@ -1,7 +1,6 @@
 """Resumable work in a directory, and its lock."""
 
 import copy
-import threading
 
 import pytest
 
@@ -120,32 +119,3 @@ def test_a_directory_is_locked_until_the_block_ends(tmp_path):
         lock(tmp_path / "new").__enter__()
     with lock(tmp_path / "new"):
         pass
-
-
-def held_elsewhere(directory, seconds):
-    """Lock a directory in another thread for some time."""
-    started = threading.Event()
-
-    def hold():
-        with lock(directory):
-            started.set()
-            threading.Event().wait(seconds)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    started.wait()
-    return thread
-
-
-def test_a_process_that_waits_says_so(tmp_path):
-    thread = held_elsewhere(tmp_path, 0.3)
-    with pytest.warns(UserWarning, match="written by another process; waiting"), lock(tmp_path, wait=True):
-        thread.join()
-
-
-def test_a_script_without_a_main_block_does_not_wait_for_itself(tmp_path):
-    thread = held_elsewhere(tmp_path, 0.3)
-    script = compile("with lock(path, wait=True): pass", "script.py", "exec")
-    with pytest.raises(RuntimeError, match="if __name__ == '__main__'"):
-        exec(script, {"__name__": "__mp_main__", "lock": lock, "path": tmp_path})  # as a new worker imports it
-    thread.join()

@@ -6,8 +6,9 @@ The docstring of a field is also the help of its option. Nothing is computed her
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -169,7 +170,7 @@ class RunConfiguration(Table):
     data: DataConfiguration
     model: Annotated[AnyModel, Field(discriminator="kind")] = LOCAConfiguration()
     training: TrainingConfiguration = TrainingConfiguration()
-    transforms: Annotated[str | dict[str, str] | None, BeforeValidator(lambda given: check_transforms(given))] = None
+    transforms: Literal["auto"] | dict[str, str] | None = None
     """Transforms of variables, by name, or "auto"; see `loca.data.TransformNames`."""
 
     @model_validator(mode="after")
@@ -194,14 +195,6 @@ MODEL_TABLES: dict[str, type[Table]] = {
 """The tables of models, by the kind that names them."""
 
 
-def check_transforms(given: Any) -> Any:
-    """Refuse transforms that are neither "auto" nor text by the names of variables."""
-    named = isinstance(given, dict) and all(isinstance(text, str) for pair in given.items() for text in pair)
-    if given is None or given == "auto" or named:
-        return given
-    raise ValueError(f'expected "auto", or a table such as {{permeability = "log"}}, got {short(given)}')
-
-
 def read_configuration(path: Path | None, changes: Mapping[str, Any]) -> RunConfiguration:
     """Read a run from a TOML file and replace some of its fields.
 
@@ -220,16 +213,14 @@ def read_configuration(path: Path | None, changes: Mapping[str, Any]) -> RunConf
             raise ConfigurationError(f"{path}: {error}") from error
     options = set()
     for table, fields in changes.items():
-        if not isinstance(fields, dict):
-            content |= {} if fields is None else {table: fields}
+        if isinstance(fields, str):
+            content[table] = fields
             continue
-        given = {name: value for name, value in fields.items() if value is not None}
+        given = {name: value for name, value in (fields or {}).items() if value is not None}
         options |= {(table, name) for name in given}
         before = content.get(table, {})
-        if table == "model" and isinstance(before, str):
-            before = {"kind": before}
-        if table == "transforms" and before == "auto":
-            before = {}
+        if isinstance(before, str):  # `model = "fno"`, or `transforms = "auto"`, which names of variables replace
+            before = {"kind": before} if table == "model" else {}
         if isinstance(before, dict) and given:
             content[table] = {**before, **given}
     return check_configuration(content, "" if path is None else f"{path}: ", options)
@@ -255,69 +246,34 @@ def check_configuration(content: Any, source: str, options: Set[tuple[str, str]]
         raise ConfigurationError(source + "; ".join(in_words(each, options) for each in error.errors())) from None
 
 
-EXPECTED = {
-    "int": "an integer",
-    "float": "a number",
-    "finite": "a finite number",
-    "bool": "true or false",
-    "string": "text",
-    "tuple": "a list",
-    "model": "a table",
-}
-"""What was expected, by the first word of pydantic's types of errors."""
-
-
 def in_words(error: Mapping[str, Any], options: Set[tuple[str, str]]) -> str:
-    """One error that pydantic found: the field, what is expected and what was given."""
-    # the location in a model of several kinds contains the kind, which is no field
-    table, *rest = [part for i, part in enumerate(error["loc"]) if i != 1 or error["loc"][0] != "model"] or [""]
-    place = (table, "kind" if error["type"].startswith("union_tag") else rest[0] if rest else "")
-    if place in options:
-        field = option_of(place[1])
-    else:
-        field = f"{table}" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
-        field += ".kind" if place[1] == "kind" and error["type"].startswith("union_tag") else ""
-    given, limits = short(error["input"]), error.get("ctx", {})
-    match error["type"]:
-        case "missing" if not rest:
-            return f"the table [{field}] is missing" if error["loc"] else "the run is missing"
+    """One error that pydantic found: the field, what is wrong with it, and what was given."""
+    location, given, kind = error["loc"], error["input"], error["type"]
+    message = re.sub("a valid dictionary.*", "a table", error["msg"]).replace("tuple", "list")
+    message = message[:1].lower() + message[1:]
+    if location[:1] in (("model",), ("transforms",)):  # of several kinds: the location contains the kind
+        location = (location[0], *location[2:])
+    if kind == "union_tag_invalid":
+        location, given = ("model", "kind"), error["ctx"]["tag"]
+        message = f"expected one of {error['ctx']['expected_tags']}"
+    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
+    field = option_of(location[1]) if location[:2] in options else field or "the run"
+    match kind:
         case "missing":
             return f"{field} is missing"
         case "extra_forbidden":
             return f"{field} is unknown{suggestion(error['loc'])}"
         case "value_error":
-            return f"{field or 'the run'}: {limits['error']}"
-        case "union_tag_invalid":
-            expected, given = limits["expected_tags"], short(limits["tag"])
-        case "union_tag_not_found" | "model_attributes_type":
-            expected, field = "a table", field.removesuffix(".kind")
-        case "literal_error":
-            expected = limits["expected"]
-        case "greater_than":
-            expected = f"a number greater than {limits['gt']:g}"
-        case "greater_than_equal":
-            expected = f"a number that is at least {limits['ge']:g}"
-        case "less_than":
-            expected = f"a number less than {limits['lt']:g}"
-        case "too_long":
-            expected = f"at most {limits['max_length']} numbers"
-        case kind:
-            expected = EXPECTED.get(kind.partition("_")[0], "another value")
-    return f"{field or 'the run'}: expected {expected}, got {given}"
+            return f"{field}: {error['ctx']['error']}"
+    return f"{field}: {message}, got {short(given)}"
 
 
-def suggestion(location: Sequence[int | str]) -> str:
+def suggestion(location: tuple[str, ...]) -> str:
     """The name that was probably meant, or all names."""
     *place, name = location
-    match place:
-        case ["model", kind]:
-            table = MODEL_TABLES[str(kind)]
-        case ["data" | "training" as field]:
-            table = {"data": DataConfiguration, "training": TrainingConfiguration}[field]
-        case _:
-            table = RunConfiguration
-    names = [each for each in table.model_fields if each != "kind"]
-    close = difflib.get_close_matches(str(name), names, n=1)
+    tables: dict[str, type[Table]] = {"data": DataConfiguration, "training": TrainingConfiguration, **MODEL_TABLES}
+    names = [each for each in tables.get(place[-1] if place else "", RunConfiguration).model_fields if each != "kind"]
+    close = difflib.get_close_matches(name, names, n=1)
     if not names:
         return "; leave it out"
     return f"; did you mean {close[0]}?" if close else f"; choose one of {', '.join(names)}"

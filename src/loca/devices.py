@@ -72,17 +72,8 @@ SINGLE_PROCESS = ProcessGroup()
 """The group of a process that works alone."""
 
 
-FUNCTIONS = "functions"
-"""The mesh axis that splits functions."""
-
-QUERIES = "queries"
-"""The mesh axis that splits queries."""
-
-NODES = "nodes"
-"""The mesh axis that splits the quadrature nodes of `LOCA`."""
-
-AXES = (FUNCTIONS, QUERIES, NODES)
-"""All axes that a mesh may have."""
+AXES = FUNCTIONS, QUERIES, NODES = "functions", "queries", "nodes"
+"""The axes that a mesh may have: they split functions, queries, and the quadrature nodes of `LOCA`."""
 
 
 def complete(mesh: Mesh) -> Mesh:
@@ -95,11 +86,10 @@ def complete(mesh: Mesh) -> Mesh:
             f"the mesh has axes {mesh.axis_names}, expected some of {AXES}: "
             "jax.make_mesh((jax.device_count(),), ('functions',))"
         )
-    missing = [axis for axis in AXES if axis not in mesh.axis_names]
-    names = (*mesh.axis_names, *missing)
-    devices = mesh.devices.reshape(*mesh.devices.shape, *(1 for _ in missing))
+    order = [mesh.axis_names.index(axis) for axis in AXES if axis in mesh.axis_names]
+    devices = np.transpose(mesh.devices, order).reshape([mesh.shape.get(axis, 1) for axis in AXES])
     # a mesh from the constructor leaves the shardings to the compiler; jax.make_mesh would make them part of the types
-    return Mesh(np.transpose(devices, [names.index(axis) for axis in AXES]), AXES)
+    return Mesh(devices, AXES)
 
 
 def pad_to_multiple(rows: Array, devices: int, axis: int) -> Array:
@@ -139,12 +129,10 @@ def place(tree: T, mesh: Mesh | None, rule: ShardingRule = replicated) -> T:
     if mesh is None:
         return tree
     arrays, rest = eqx.partition(tree, eqx.is_array)
-    placed = jax.tree.map(put, arrays, shardings(arrays, mesh, rule))
-    return eqx.combine(placed, rest)
+    return eqx.combine(jax.tree.map(_put, arrays, _shardings(arrays, mesh, rule)), rest)
 
 
-def put(array: Array, sharding: NamedSharding) -> Array:
-    """Put an array on the devices of a sharding."""
+def _put(array: Array, sharding: NamedSharding) -> Array:
     if sharding.is_fully_addressable or not array.is_fully_addressable:
         return jax.device_put(array, sharding)
     # an array of this process alone becomes a global array by way of the host
@@ -155,10 +143,10 @@ def constrain(tree: T, mesh: Mesh | None, rule: ShardingRule = replicated) -> T:
     """What `place` does, inside a compiled program."""
     if mesh is None:
         return tree
-    return jax.lax.with_sharding_constraint(tree, shardings(tree, mesh, rule))
+    return jax.lax.with_sharding_constraint(tree, _shardings(tree, mesh, rule))
 
 
-def shardings(arrays: PyTree, mesh: Mesh, rule: ShardingRule) -> PyTree:
+def _shardings(arrays: PyTree, mesh: Mesh, rule: ShardingRule) -> PyTree:
     """The sharding of every array: by the rule if it is learned, replicated otherwise, since every step reads it."""
 
     def of(array: Array, learned: bool) -> NamedSharding:
@@ -178,25 +166,22 @@ def process_part(mesh: Mesh | None) -> tuple[int, int]:
     """(i, n) if this process reads part i of n equal parts of every batch; (0, 1) if it reads all of it."""
     if mesh is None or ProcessGroup.of(mesh) == SINGLE_PROCESS:
         return 0, 1
-    devices = mesh.devices  # the first axis is that of the functions
-    mine = [i for i, part in enumerate(devices) if any(each.process_index == jax.process_index() for each in part.flat)]
-    count = len(mine)
+    owners = [{device.process_index for device in part.flat} for part in mesh.devices]  # of each part of a batch
+    count = len(owners) // jax.process_count()
     # jax.devices() gives each process equal, adjacent parts; with any other mesh it is still correct to read everything
-    if mine and mine == list(range(mine[0], mine[0] + count)) and not mine[0] % count and not len(devices) % count:
-        return mine[0] // count, len(devices) // count
+    if owners == [{i // count} for i in range(jax.process_count() * count)]:
+        return jax.process_index(), jax.process_count()
     return 0, 1
 
 
-def from_process_rows(tree: T, mesh: Mesh | None, size: int) -> T:
+def from_process_rows(tree: T, mesh: Mesh, size: int) -> T:
     """Arrays of `size` rows that span all devices, from the rows that each process has read."""
-    if mesh is None or ProcessGroup.of(mesh) == SINGLE_PROCESS:
+    if ProcessGroup.of(mesh) == SINGLE_PROCESS:
         return tree
     rows = NamedSharding(mesh, PartitionSpec(FUNCTIONS))
-
-    def joined(part: Array) -> Array:
-        return jax.make_array_from_process_local_data(rows, np.asarray(part), (size, *part.shape[1:]))
-
-    return jax.tree.map(joined, tree)
+    return jax.tree.map(
+        lambda part: jax.make_array_from_process_local_data(rows, np.asarray(part), (size, *part.shape[1:])), tree
+    )
 
 
 def local_copy(tree: T) -> T:

@@ -7,9 +7,7 @@ import hashlib
 import json
 import os
 import shutil
-import traceback
 import uuid
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -51,49 +49,27 @@ def sync_tree(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def lock(directory: Path, *, wait: bool = False) -> Iterator[None]:
+def lock(directory: Path) -> Iterator[None]:
     """Create a directory and lock it by its file `lock`, which the system releases when this process ends.
 
-    If another process holds the lock, wait for it or raise.
+    Raise if another process holds the lock.
     """
+    directory.mkdir(parents=True, exist_ok=True)
     held = filelock.FileLock(directory / "lock", thread_local=False)
-    busy = f"{directory} is being written by another process; "
-    while not held.is_locked:
-        directory.mkdir(parents=True, exist_ok=True)
-        try:
-            held.acquire(timeout=0)
-        except FileNotFoundError:  # the previous holder has just finished and removed the directory
-            continue
-        except filelock.Timeout:
-            if not wait:
-                raise RuntimeError(f"{busy}wait for it, stop it, or choose another name") from None
-            if _is_imported_by_worker():  # its parent holds the lock and waits for it
-                raise RuntimeError(
-                    "a worker process imports the script that started it and must not run it again; call this under "
-                    "`if __name__ == '__main__':`"
-                ) from None
-            warnings.warn(f"{busy}waiting for it", stacklevel=3)
-            with contextlib.suppress(FileNotFoundError):
-                held.acquire()
+    try:
+        held.acquire(timeout=0)
+    except filelock.Timeout:
+        raise RuntimeError(
+            f"{directory} is being written by another process; wait for it, stop it, or choose another name"
+        ) from None
     try:
         yield
     finally:
         held.release()
 
 
-def _is_imported_by_worker() -> bool:
-    """Whether the caller is the main script of the parent process, which a new worker process imports."""
-    return any(
-        frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__mp_main__"
-        for frame, _ in traceback.walk_stack(None)
-    )
-
-
 MANIFEST = "manifest.json"
 """The last file to be written: a directory without it is incomplete."""
-
-VERSION = 1
-"""Version of the manifest and of the directory around it."""
 
 
 def seal(directory: Path, about: Mapping[str, Any]) -> None:
@@ -101,8 +77,7 @@ def seal(directory: Path, about: Mapping[str, Any]) -> None:
     sync_tree(directory)  # the files must reach the disk before the manifest does
     paths = sorted(path for path in directory.rglob("*") if path.is_file())
     files = {path.relative_to(directory).as_posix(): _digest(path) for path in paths}
-    content = _manifest(version=VERSION, about=about, files=files)
-    write_atomically(directory / MANIFEST, lambda file: file.write(content))
+    write_atomically(directory / MANIFEST, lambda file: file.write(_manifest(about=about, files=files)))
     sync(directory)
 
 
@@ -111,18 +86,12 @@ def read_sealed(directory: Path) -> dict[str, Any]:
     path = directory / MANIFEST
     found = path.read_bytes()
     try:
-        manifest = dict(json.loads(found))
-        del manifest["sha256"]
-        expected, version = _manifest(**manifest), manifest["version"]
+        manifest = json.loads(found)
+        is_whole = _manifest(about=manifest["about"], files=manifest["files"]) == found
     except (ValueError, RecursionError, TypeError, KeyError):
-        raise _damaged(path) from None
-    if expected != found:
+        is_whole = False
+    if not is_whole:
         raise _damaged(path)
-    if version != VERSION:
-        raise ValueError(
-            f"{path} has version {version}, but this version of loca reads version {VERSION}; use the version of loca "
-            "that wrote it"
-        )
     for name, sealed in manifest["files"].items():
         path = directory / name
         if not path.is_file():
@@ -168,32 +137,30 @@ class Resumable:
     killed process loses the piece that it was computing and nothing else.
 
     Only the process that holds the lock looks for missing pieces, but others may write them: a `Resumable` can be sent
-    to worker processes, which call `write` without entering the block. A worker may outlive a killed run, so a piece
-    may be computed twice: it must be a pure function of request and key.
+    to worker processes, which call `write` without entering the block. A worker may outlive a killed run and compute a
+    piece again, so a piece must be a pure function of request and key.
 
     For work that ends in one file or directory, which appears only when it is complete, see `create`.
 
     **Arguments:**
 
-    - `directory`: the directory of this work, and of no other: it has one request. Pieces are in a subdirectory, so it
-      may also hold files of other names, for people to read.
+    - `directory`: the directory of this work, and of no other. Pieces are in a subdirectory, so it may also hold files
+      of other names, for people to read.
     - `request`: everything that the pieces depend on, in a form that JSON can hold: arguments, digests of data,
       versions of formats. Not what may change between two calls, such as the number of workers. The message names the
       first difference only, so entries that follow from others come after them.
-    - `wait`: whether to wait while another process works in the directory, or to raise.
     """
 
-    def __init__(self, directory: Path, request: Mapping[str, Any], *, wait: bool = False):
+    def __init__(self, directory: Path, request: Mapping[str, Any]):
         self.directory = directory.absolute()  # of workers the working directory may be another
         self.request: dict[str, Any] = json.loads(json.dumps(request))
-        self.wait = wait
         # named after the request: a worker of deleted work does not write into that of another request
         self.pieces = self.directory / f"pieces-{json_digest(self.request)}"
         self._held = contextlib.ExitStack()
 
     def __enter__(self) -> Resumable:
         with contextlib.ExitStack() as held:
-            held.enter_context(lock(self.directory, wait=self.wait))
+            held.enter_context(lock(self.directory))
             path = self.directory / REQUEST
             if not path.exists():
                 content = json.dumps(self.request, indent=1).encode()

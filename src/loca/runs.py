@@ -11,7 +11,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ from loca.evaluation import Report, evaluate
 from loca.gaussian import solve
 from loca.models import MODELS, Operator, mean_error
 from loca.saving import MODEL_FILE, save
-from loca.training import Progress, default_optimizer, fit, loggers, paper_optimizer
+from loca.training import Logger, Progress, default_optimizer, fit, paper_optimizer, show_training
 
 __all__ = ["ConfigurationError", "RunConfiguration", "RunResult", "execute", "read_configuration"]
 
@@ -50,16 +50,13 @@ RUN_FILE = "run.json"
 HISTORY_FILE = "history.jsonl"
 """The file of a run directory with the losses and validation errors during training."""
 
-REPORT_FILE = "report.json"
-"""The file of a run directory with the errors on test data."""
-
 MAX_VALIDATION = 1000
 """The largest number of functions that are set aside from a file for validation."""
 
 EXAMPLES = 1000
 """The number of functions from which a model takes shapes and normalization if its data is streamed."""
 
-Callback = AbstractContextManager[Callable[[Progress], object]]
+Listener = AbstractContextManager[Callable[[Progress], object]]
 """A context that provides a callback of `fit`, such as a logger or a progress bar."""
 
 
@@ -79,14 +76,9 @@ class RunResult(NamedTuple):
 
 
 class RunData(NamedTuple):
-    """The data of a run.
+    """The data of a run; `train` is in memory or read from files batch by batch.
 
-    **Arguments:**
-
-    - `train`: training functions, in memory or read from files batch by batch.
-    - `validation`: functions by whose error settings are chosen; never trained on.
-    - `test`: test functions, if there are any.
-    - `example`: functions from which a model takes shapes and normalization: all in memory, or the first of a stream.
+    A model takes shapes and normalization from `example`: all training functions in memory, or the first of a stream.
     """
 
     train: Samples | Records
@@ -95,9 +87,7 @@ class RunData(NamedTuple):
     example: Samples
 
 
-def execute(
-    configuration: RunConfiguration, directory: Path, *, callbacks: Sequence[Callback] = (), progress: bool = False
-) -> RunResult:
+def execute(configuration: RunConfiguration, directory: Path, *, progress: bool = False) -> RunResult:
     """Carry out a run as configured, and keep configuration, model and report in a directory.
 
     Called again after a kill, it resumes. A run that cannot start leaves nothing behind.
@@ -106,24 +96,26 @@ def execute(
 
     - `configuration`: the run.
     - `directory`: the run directory: new, or that of the same run.
-    - `callbacks`: contexts that provide a callback of `fit`, in addition to the configured loggers.
-    - `progress`: whether to show the search of models that are not trained.
+    - `progress`: whether to show training, or the search of models that are not trained, as a bar or as lines.
     """
     training, description = configuration.training, json.loads(configuration.model_dump_json())
     data = load_data(configuration.data, training.seed)
-    model = _create_model(configuration, data.example)
-    records = [loggers.create(name, directory, description) for name in training.loggers]
-    _begin_run(directory, configuration)  # only now: all that can be wrong with a configuration has been found
-    if model is None:
-        model, found = _solve_model(configuration, data, directory, progress=progress)
-        description["found"] = found
+    listeners: list[Listener] = [Logger(name, directory, description) for name in training.loggers]
+    listeners += [show_training(lines=True)] if progress else []
+    if isinstance(configuration.model, ModelConfiguration):
+        create, key = MODELS[configuration.model.kind].create, jax.random.fold_in(jax.random.key(training.seed), 2)
+        assert create is not None
+        model = create(data.example, key=key, transforms=configuration.transforms, **configuration.model.sizes)
+        _begin_run(directory, configuration)  # only now: all that can be wrong with a configuration has been found
+        model = _train_model(model, data, directory, training, listeners)
     else:
-        model = _train_model(model, data, directory, training, [*records, *callbacks])
+        _begin_run(directory, configuration)
+        model, description["found"] = _solve_model(configuration, data, directory, progress=progress)
     validation = mean_error(model, data.validation)
     report = None if data.test is None else evaluate(model, data.test)
     errors = {"validation_relative_l2": validation}
     if report is not None:
-        report.save(directory / REPORT_FILE)
+        report.save(directory / "report.json")
         errors["test_relative_l2"] = float(report.errors["relative_l2"].mean())
     finite = {name: error for name, error in errors.items() if math.isfinite(error)}  # a model file holds no others
     save(model, directory / MODEL_FILE, data=data.example, metrics=finite, provenance=description)
@@ -170,18 +162,8 @@ def physical_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _create_model(configuration: RunConfiguration, data: Samples) -> Operator | None:
-    """Create the untrained model of a configuration for data of these shapes; None if the model is not trained."""
-    chosen, key = configuration.model, jax.random.fold_in(jax.random.key(configuration.training.seed), 2)
-    if not isinstance(chosen, ModelConfiguration):
-        return None
-    create = MODELS[chosen.kind].create
-    assert create is not None
-    return create(data, key=key, transforms=configuration.transforms, **chosen.sizes)
-
-
 def _train_model(
-    model: Operator, data: RunData, directory: Path, training: TrainingConfiguration, callbacks: Sequence[Callback]
+    model: Operator, data: RunData, directory: Path, training: TrainingConfiguration, listeners: list[Listener]
 ) -> Operator:
     """Train a model as configured. Killed at any moment, the same call resumes and ends in the same model."""
     rate = {} if training.rate is None else {"rate": training.rate}
@@ -201,7 +183,7 @@ def _train_model(
             weights=area_weights(domain, locations) if training.weights == "area" else None,
             validate=data.validation,
             every=training.every,
-            callbacks=[stack.enter_context(callback) for callback in callbacks],
+            callbacks=[stack.enter_context(listener) for listener in listeners],
             progress=False,
             directory=directory,
             checkpoint_seconds=training.checkpoint_seconds,
@@ -235,28 +217,27 @@ def _solve_model(
 
 def _begin_run(directory: Path, configuration: RunConfiguration) -> None:
     """Write the configuration to the run directory; refuse the directory of another run, unless this one extends it."""
-    path = directory / RUN_FILE
-    if path.exists() and not _is_extension(read_run(directory), configuration):
-        raise ValueError(f"{directory} holds another run; choose another directory, or resume that run with --resume")
+    path, training = directory / RUN_FILE, configuration.training
+    begun = read_run(directory) if path.exists() else configuration
+    if begun != configuration:
+        steps = {"training": begun.training.model_copy(update={"steps": training.steps})}
+        if begun.model_copy(update=steps) != configuration:
+            raise ValueError(f"{directory} holds another run; choose another directory, or resume that with --resume")
+        given = f"the run in {directory} has {begun.training.steps} steps, got --steps {training.steps}"
+        if training.steps < begun.training.steps:
+            raise ConfigurationError(f"{given}: a run can be extended, but not shortened")
+        if training.optimizer != "paper":
+            raise ConfigurationError(
+                f"{given}: the learning rate of its optimizer falls to zero at the last step, so a longer run is "
+                "another run. Start that with --out, or train with the optimizer `paper`, whose runs can be extended"
+            )
     directory.mkdir(parents=True, exist_ok=True)
     text = configuration.model_dump_json(indent=1)
     write_atomically(path, lambda file: file.write(text.encode()))
 
 
-def _is_extension(begun: RunConfiguration, requested: RunConfiguration) -> bool:
-    """Whether a run is the same as another that has begun, or takes more steps with the same learning rates."""
-    longer = requested.training.optimizer == "paper" and requested.training.steps > begun.training.steps
-    return requested == (_with_steps(begun, requested.training.steps) if longer else begun)
-
-
-def _with_steps(configuration: RunConfiguration, steps: int) -> RunConfiguration:
-    """The same run with another number of steps."""
-    training = {**configuration.training.model_dump(), "steps": steps}
-    return check_configuration({**configuration.model_dump(), "training": training}, "", {("training", "steps")})
-
-
-def read_run(directory: Path, steps: int | None = None) -> RunConfiguration:
-    """Read the configuration of the run in a directory, extended to another number of steps if given."""
+def read_run(directory: Path) -> RunConfiguration:
+    """Read the configuration of the run in a directory."""
     path = directory / RUN_FILE
     if not path.is_file():
         raise ConfigurationError(f"{directory} holds no run to resume: it has no {RUN_FILE}")
@@ -264,16 +245,10 @@ def read_run(directory: Path, steps: int | None = None) -> RunConfiguration:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path}: {error}") from error
-    begun = check_configuration(content, f"{path}: ")
-    if steps is None or steps == begun.training.steps:
-        return begun
-    if _is_extension(begun, extended := _with_steps(begun, steps)):
-        return extended
-    if steps < begun.training.steps:
-        reason = "a run can be extended, but not shortened"
-    else:
-        reason = (
-            "the learning rate of its optimizer falls to zero at the last step, so a longer run is another run. "
-            "Start that with --out, or train with the optimizer `paper`, whose runs can be extended"
-        )
-    raise ConfigurationError(f"the run in {directory} has {begun.training.steps} steps, got --steps {steps}: {reason}")
+    return check_configuration(content, f"{path}: ")
+
+
+def with_steps(configuration: RunConfiguration, steps: int) -> RunConfiguration:
+    """The same run with another number of steps."""
+    training = {**configuration.training.model_dump(), "steps": steps}
+    return check_configuration({**configuration.model_dump(), "training": training}, "", {("training", "steps")})

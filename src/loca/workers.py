@@ -21,17 +21,10 @@ T = TypeVar("T")
 DEATHS = 3
 """Number of consecutive times that a pool of workers may die without completing a task."""
 
-ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "VECLIB_MAXIMUM_THREADS": "1",
-    "NPROC": "1",
-}
-"""Environment variables that limit the libraries in each worker process to one thread.
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NPROC")
+"""Environment variables with the number of threads of libraries, which is 1 in each worker process.
 
-NPROC is the number of threads that XLA starts, by which it also splits sums: with one thread, results do not depend on
-the number of cores.
+NPROC is that of XLA, by which it also splits sums: with one thread, results do not depend on the number of cores.
 """
 
 
@@ -73,7 +66,7 @@ def _run_in_processes(workers: int, run: Callable[[T], object], tasks: Sequence[
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(min(workers, len(waiting)), context, initializer=_start_worker)
         try:
-            with _environment(ONE_THREAD):  # libraries read it when they are loaded
+            with _one_thread_for_children():
                 futures = {pool.submit(run, tasks[i]): i for i in waiting}
             for future in as_completed(futures):
                 future.result()
@@ -96,25 +89,25 @@ def _start_worker() -> None:
     """End this process when its parent has ended for any reason; leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
+    assert parent is not None
 
     def follow() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
+        parent.join()
+        os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()
 
 
 @contextlib.contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set variables for processes started inside the context, unless the user has set them."""
-    missing = {name: value for name, value in variables.items() if name not in os.environ}
-    os.environ.update(missing)
+def _one_thread_for_children() -> Iterator[None]:
+    """Set `THREADS`, which libraries read when they are loaded, unless the user has set them."""
+    missing = [name for name in THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(missing, "1"))
     try:
         yield
     finally:
         for name in missing:
-            os.environ.pop(name, None)
+            del os.environ[name]
 
 
 @contextlib.contextmanager
@@ -125,12 +118,12 @@ def one_thread() -> Iterator[None]:
     with another process on the same cores, a banded Cholesky factorization took 10 to 40 times as long. Work is
     distributed over processes instead.
     """
-    with controller().limit(limits=1, user_api="blas"):
+    with _controller().limit(limits=1, user_api="blas"):
         yield
 
 
 @functools.cache
-def controller() -> threadpoolctl.ThreadpoolController:
+def _controller() -> threadpoolctl.ThreadpoolController:
     """The controller of the linear algebra libraries of this process; SciPy's must be loaded before to be found."""
     import scipy.linalg  # noqa: F401
     import threadpoolctl

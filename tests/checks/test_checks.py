@@ -13,7 +13,7 @@ import scipy.stats
 from typer.testing import CliRunner
 
 from commands import command
-from loca.checks import Forecast, check, check_memory, forecast
+from loca.checks import check
 from loca.checks.locations import check_locations, edge_jump, grid_fields, rough_part
 from loca.checks.pairs import EFFECT, check_drift, critical_distance, distances, relation
 from loca.cli.app import app
@@ -363,38 +363,6 @@ def test_an_edge_of_a_periodic_field_is_a_place_like_any_other():
     assert edge_jump(smooth(0, 500)) == pytest.approx(1.0, rel=0.1)
 
 
-# ---- forecast -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.full
-def test_each_model_is_timed_and_weighed():
-    data = pairs(count=50)
-    forecasts = {each.model: each for each in forecast(data, functions=5000, batch_size=20, seconds=0.05)}
-    assert set(forecasts) == {"LOCA", "DeepONet", "FNO"}
-    for each in forecasts.values():
-        assert not each.obstacle
-        assert each.minutes == pytest.approx(each.ms_per_step / 1e3 * 20_000 / 60)
-        # parameters, their two moments, and all of it again as results
-        assert each.step_megabytes > 6 * 4 * each.parameters / 1e6
-        # u, s and the codes of 5000 functions
-        assert each.data_megabytes > 5000 * 2 * SENSORS * 4 / 1e6
-
-
-@pytest.mark.slow
-def test_models_that_cannot_be_say_why():
-    forecasts = {each.model: each for each in forecast(own_sensors(0), batch_size=10, seconds=0.01)}
-    assert forecasts["LOCA"].ms_per_step > 0.0
-    assert forecasts["DeepONet"].ms_per_step > 0.0
-    assert "grid" in forecasts["FNO"].obstacle
-
-
-def test_too_little_memory_is_found():
-    costs = [Forecast("LOCA", data_megabytes=900.0, step_megabytes=200.0), Forecast("FNO", step_megabytes=10.0)]
-    (finding,) = check_memory(costs, available=1000.0)
-    assert finding.level == "warning"
-    assert "LOCA needs about 1.1 GB" in finding.message
-
-
 # ---- command --------------------------------------------------------------------------------------------------------
 
 
@@ -409,13 +377,13 @@ def write(path, data):
 
 
 def test_exit_code_of_sound_data_is_0():
-    said = command("check", "antiderivative", "--test", "antiderivative", "--count", "60", "--no-forecast")
+    said = command("check", "antiderivative", "--test", "antiderivative", "--count", "60")
     assert "60 of 60 functions, 60 test functions" in said
 
 
 def test_exit_code_of_a_defect_is_1_and_json_says_what(tmp_path):
     arguments = write(tmp_path / "holed.nc", edit(pairs(), u=put(np.nan, 17, 3)))
-    done = CliRunner().invoke(app, ["check", *arguments, "--no-forecast", "--json"])
+    done = CliRunner().invoke(app, ["check", *arguments, "--json"])
     assert done.exit_code == 1, done.output
     findings = json.loads(done.stdout)["findings"]
     assert {finding["name"] for finding in findings if finding["level"] != "note"} == {"not-finite"}

@@ -110,7 +110,7 @@ def test_models_of_one_name_are_told_apart(place, saved):
     (paths[1] / "model.safetensors").write_bytes((paths[0] / "model.safetensors").read_bytes())
     command("figures", paths[0], place / "test.zarr", "--beside", paths[1], "--out", place / "twice")
     (ax,) = saved["box_plots.png"].axes
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["loca", "copy/loca"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == [str(path) for path in paths]
     assert len(saved["curves.png"].axes[0].lines) == 1  # the copy has no history
 
 

@@ -93,7 +93,7 @@ def bases(place):
         ("generate",): (["antiderivative"], {"--count": "2", "--out": "made.zarr", "--set": "sensors=20"}),
         ("convert",): ([str(place / "good.nc"), "made.zarr"], nc),
         ("show",): ([data], {"--out": "made.png", "--rows": "1"}),
-        ("check",): ([data, "--no-forecast"], {"--count": "4", "--test": data}),
+        ("check",): ([data], {"--count": "4", "--test": data}),
         ("train",): ([], {"--data": data, "--out": "made", "--steps": "2", "--batch-size": "4", "--labels": "3",
                           "--model": "cnn"}),
         ("train", "toml"): ([str(place / "run.toml")], {"--out": "made", "--rate": "1e-3",

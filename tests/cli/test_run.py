@@ -165,10 +165,10 @@ def test_what_would_fill_the_memory_streams(files, monkeypatch):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (["--out", "r", "--steps", "0", "--data", "d.zarr"], "--steps: expected a number greater than 0, got 0"),
+        (["--out", "r", "--steps", "0", "--data", "d.zarr"], "--steps: input should be greater than 0, got 0"),
         (
             ["--out", "r", "--data", "d.zarr", "--model", "cnn"],
-            "--model: expected 'loca', 'deeponet', 'fno', 'gaussian'",
+            "--model: expected one of 'loca', 'deeponet', 'fno', 'gaussian', 'best', got 'cnn'",
         ),
         (["--out", "r", "--data", "nothing.zarr"], "nothing.zarr"),
         (["--resume", "nowhere"], "nowhere holds no run"),
@@ -197,13 +197,19 @@ def test_a_command_line_that_contradicts_itself_is_refused(line, message):
 @pytest.mark.parametrize(
     ("table", "field", "value", "message"),
     [
-        ("data", "path", 3, "data.path: expected text, got 3"),
+        ("data", "path", 3, "data.path: input should be a valid string, got 3"),
         ("data", "inputz", ["a"], "data.inputz is unknown; did you mean inputs?"),
-        ("model", "lift_widths", [16, "a"], "model.lift_widths[1]: expected an integer, got 'a'"),
+        ("model", "lift_widths", [16, "a"], "model.lift_widths[1]: input should be a valid integer, got 'a'"),
         ("model", "depth", 3, "model.depth is unknown; choose one of num_features"),
-        ("training", "rate", float("inf"), "training.rate: expected a finite number, got inf"),
-        ("training", "seed", 2**40, "training.seed: expected a number less than 2.14748e+09, got 1099511627776"),
-        ("training", "loggers", "mlflow", "training.loggers: expected a list, got 'mlflow'"),
+        ("training", "rate", float("inf"), "training.rate: input should be a finite number, got inf"),
+        ("training", "seed", 2**40, "training.seed: input should be less than 2147483648, got 1099511627776"),
+        ("training", "loggers", "mlflow", "training.loggers: input should be a valid list, got 'mlflow'"),
+        (
+            "transforms",
+            "u",
+            3,
+            "transforms: input should be 'auto', got {'u': 3}; transforms.u: input should be a valid",
+        ),
         ("extra", "a", 1, "extra is unknown; choose one of data, model, training"),
     ],
 )
@@ -333,7 +339,7 @@ def test_an_interrupted_command_saves_and_ends_with_the_code_of_the_signal(numbe
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
-        (RuntimeError("no memory left"), 1, "no memory left"),
+        (MemoryError("no memory left"), 1, "no memory left"),
         (KeyError("k"), 1, "KeyError: 'k' This error was not expected. With LOCA_DEBUG=1 it prints where"),
         (KeyboardInterrupt(), 130, "interrupted"),
     ],

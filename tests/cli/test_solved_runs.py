@@ -97,9 +97,9 @@ def test_choose_is_short_for_the_best(files, monkeypatch):
     ("content", "message"),
     [
         ({"model": {"kind": "gaussian", "minutes": 3}}, "model.minutes is unknown; leave it out"),
-        ({"model": {"kind": "best", "minutes": 0}}, "model.minutes: expected a number greater than 0, got 0"),
+        ({"model": {"kind": "best", "minutes": 0}}, "model.minutes: input should be greater than 0, got 0"),
         ({"model": "gaussian", "training": {"steps": 5, "rate": 0.1}}, "'gaussian' does not take steps, rate"),
-        ({"model": "kriging"}, "model.kind: expected .*'gaussian', 'best', got 'kriging'"),
+        ({"model": "kriging"}, "model.kind: expected one of .*'gaussian', 'best', got 'kriging'"),
     ],
 )
 def test_settings_without_effect_are_refused(content, message):

@@ -29,7 +29,7 @@ from loca.training import (
     default_optimizer,
     fit,
     paper_optimizer,
-    progress_bar,
+    show_training,
     trained,
 )
 from loca.training.steps import InMemoryLoop, StepConfig, StreamingLoop
@@ -147,7 +147,6 @@ def test_it_learns_and_measures_what_it_has_learned(model, data):
     assert [moment.step for moment in history] == [200, 400, 600]
     assert errors[-1] == pytest.approx(float(relative_l2(better.predict(test.u, test.y), test.s).mean()), rel=1e-5)
     assert errors[-1] < 0.2 * float(relative_l2(model.predict(test.u, test.y), test.s).mean())
-    assert history.best == min(history, key=lambda moment: moment.validation)
 
 
 def test_the_model_passed_in_is_left_alone(model, data):
@@ -233,7 +232,7 @@ def test_callbacks_see_the_run_go_on(model, data):
     assert steps == sorted(set(steps))
     assert {20, 40, 45} <= set(steps)
     assert seen[-1].history == history
-    assert seen[-1].seconds_left == 0.0
+    assert seen[-1].texts["left"] in ("0", "-")
 
 
 def test_few_functions_and_few_steps_need_no_settings(model, data):
@@ -249,18 +248,27 @@ def test_few_functions_and_few_steps_need_no_settings(model, data):
     assert [seen[moment.step] for moment in history] == [moment.loss for moment in history]
 
 
-@pytest.mark.parametrize("shown", [True, False])
-def test_a_terminal_shows_a_bar_and_a_log_nothing(shown, monkeypatch):
+@pytest.mark.parametrize(("is_terminal", "lines"), [(True, False), (False, False), (False, True)])
+def test_a_terminal_shows_a_bar_and_a_log_lines_or_nothing(is_terminal, lines, monkeypatch):
     class Screen(io.StringIO):
         def isatty(self):
-            return shown
+            return is_terminal
 
     monkeypatch.setattr(sys, "stdout", Screen())
     monkeypatch.setenv("FORCE_COLOR", "1")  # as services of continuous integration do
-    with progress_bar() as show:
-        show(Progress(30, 40, 0.125, 5.0, History((Moment(20, 0.5, 0.25, 1.0),))))
+    with show_training(lines=lines) as show:
+        show(Progress(30, 40, 0.125, 5.0, History((Moment(20, 0.5, 0.25, 1.0, returned_to=10),))))
     written = sys.stdout.getvalue()
-    assert ("30/40" in written and "loss 1.25e-01  validation 0.2500  5 steps/s" in written) if shown else not written
+    if is_terminal:
+        assert "30/40" in written
+        assert "loss 1.25e-01  validation 0.2500  5 steps/s" in written
+    elif lines:
+        first, second = written.splitlines()
+        returned = "training returned to the state after step 10 with half the learning rate"
+        assert first == f"step 20: the loss broke away; {returned}"
+        assert second == "step 30/40: loss 1.25e-01, validation 0.2500, 5 steps/s, 2 s left"
+    else:
+        assert not written
 
 
 def test_the_papers_rate(model):

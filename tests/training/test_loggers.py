@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 import wandb_calls
 
-from loca.training import History, StoppedError, fit, loggers
+from loca.training import History, Logger, StoppedError, fit
+from loca.training.loggers import LOGGERS
 
 NAMES = ["mlflow", "tensorboard", "wandb"]
 DESCRIPTION = {"model": {"kind": "loca", "widths": [8, 8]}, "seed": 0}
@@ -130,7 +131,7 @@ def test_a_run_that_is_stopped_and_crashes_has_one_record(model, data, tmp_path,
     def part(interruption):
         arguments = {"steps": 40, "batch_size": 20, "validate": data, "every": 10, "directory": directory}
         with contextlib.ExitStack() as open_loggers:
-            kept = [open_loggers.enter_context(loggers.create(name, directory, DESCRIPTION)) for name in NAMES]
+            kept = [open_loggers.enter_context(Logger(name, directory, DESCRIPTION)) for name in NAMES]
             callbacks = [lambda progress: reached.append(progress.step), *expected, *kept, interruption]
             fit(model, data, **arguments, callbacks=callbacks, checkpoint_seconds=1e6)
 
@@ -175,13 +176,13 @@ def note(event, arguments):
             file.write(f"{event} {where}\\n")
 
 sys.addaudithook(note)
-from loca.training import History, Moment, Progress, loggers
+from loca.training import History, Logger, Moment, Progress
 
 assert not {"tensorboardX", "wandb", "mlflow", "sqlalchemy"} & set(sys.modules), "importing loca must stay quick"
 if "wandb" in names:
     import wandb_calls
     wandb_calls.observe(pathlib.Path(directory).with_name("wandb_calls"))
-kept = [loggers.create(name, directory, {"seed": 0}) for name in names]
+kept = [Logger(name, directory, {"seed": 0}) for name in names]
 for step in range(int(first), int(last) + 1):
     moments = tuple(Moment(k, 2.0 / k, None, 1.0) for k in range(10, step + 1, 10))
     for logger in kept:
@@ -189,7 +190,7 @@ for step in range(int(first), int(last) + 1):
 if end == "kill":
     os.kill(os.getpid(), 9)
 for logger in kept:
-    logger.close()
+    logger.__exit__(None, None, None)
 """
 
 
@@ -255,11 +256,11 @@ def test_killed_outright_a_record_loses_nothing_and_nobody_is_called(tmp_path, m
 def test_a_missing_library_says_how_to_install_it(name, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, {"tensorboard": "tensorboardX"}.get(name, name), None)
     with pytest.raises(ImportError, match=rf"pip install loca-jax\[{name}\]"):
-        loggers.create(name, tmp_path / "run")
+        Logger(name, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_names_are_listed(tmp_path):
     with pytest.raises(ValueError, match="unknown logger 'tensorbord'; choose one of mlflow, tensorboard, wandb"):
-        loggers.create("tensorbord", tmp_path)
-    assert sorted(loggers.LOGGERS) == NAMES
+        Logger("tensorbord", tmp_path)
+    assert sorted(LOGGERS) == NAMES

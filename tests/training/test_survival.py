@@ -23,6 +23,7 @@ from loca.losses import mean_squared
 from loca.problems import Antiderivative, generate
 from loca.training import History, StoppedError, fit, paper_optimizer
 from loca.training.checkpoints import Checkpoints
+from loca.training.run_directory import _are_same
 
 KILLS = int(os.environ.get("LOCA_KILLS", "100"))
 """How often the run is killed in the full tier; `--log-cli-level=INFO` prints the record."""
@@ -169,7 +170,7 @@ def test_the_directory_tells_what_happened_and_knows_its_run(model, data, tmp_pa
     assert History.read(tmp_path / "run/history.jsonl") == history
     _, again = fit(model, data, **arguments)  # it is done already
     assert again == history
-    with pytest.raises(ValueError, match="has seed=0, but got seed=1"):
+    with pytest.raises(ValueError, match=r"has another setting \(seed is 0; got 1\)"):
         fit(model, data, seed=1, **arguments)
 
 
@@ -229,6 +230,13 @@ def test_equal_data_and_settings_are_the_same_run_whoever_made_them(finished, mo
     again, history = fit(*copies, directory=directory, **{**arguments, "optimizer": paper_optimizer()})
     assert history.moments[-1].step == 20
     assert again != model
+
+
+def test_settings_of_a_model_are_compared_as_they_are():
+    """The words of a digest say what was digested; those of a setting are all of it."""
+    assert _are_same("arrays " + 32 * "0", "store " + 32 * "1")
+    assert not _are_same("arrays " + 32 * "0", "arrays " + 32 * "1")
+    assert not _are_same("(8, 4)", "(9, 4)")
 
 
 @pytest.mark.parametrize("streamed", [False, True])

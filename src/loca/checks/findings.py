@@ -12,7 +12,6 @@ from jaxtyping import Bool
 Level: TypeAlias = Literal["error", "warning", "note"]
 """error: training on this data is wasted; warning: look before you train; note: nothing to do."""
 
-
 FEW = 10
 """Fewer functions than this do not determine an operator, and what they have in common may be chance."""
 

@@ -23,12 +23,6 @@ from loca.cli.runs import choose, train
 DEBUG = "LOCA_DEBUG"
 """The environment variable with which errors print a traceback."""
 
-FAILURE = 1
-"""The exit code of a command that failed; a wrong command line has 2."""
-
-INTERRUPTED = 128 + signal.SIGINT
-"""The exit code after Ctrl-C."""
-
 WrongCommandError: type[Exception] = typer.BadParameter.mro()[2]  # Typer, which may contain its own Click, hides it
 """Errors of the command line, such as an unknown option."""
 
@@ -53,12 +47,12 @@ class Commands(TyperGroup):
             raise
         except KeyboardInterrupt:
             report(ctx, "interrupted")
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(128 + signal.SIGINT) from None
         except Exception as error:
             if os.environ.get(DEBUG):
                 raise
             report(ctx, self.with_options(ctx, message_of(error)))
-            raise typer.Exit(FAILURE) from None
+            raise typer.Exit(1) from None
 
     def with_options(self, ctx: Any, message: str) -> str:
         """A message of the package, with arguments such as `format="well"` spelled as options of the command."""

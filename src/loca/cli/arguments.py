@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import json
 import sys
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,57 +91,40 @@ def check_suffix(path: Path, *suffixes: str, hint: str = "--out") -> None:
         raise typer.BadParameter(f"expected a name that ends in {expected}, got {path.name!r}", param_hint=hint)
 
 
-FILE_SUFFIXES = (
-    *(".csv", ".h5", ".json", ".mat", ".nc", ".npz", ".onnx", ".pdf", ".png"),
-    *(".safetensors", ".stablehlo", ".svg", ".toml", ".txt", ".zarr"),
-)
-"""Endings of the names of files, which directories with several files should not have."""
-
-
 def check_directory(path: Path) -> None:
     """Refuse the name of a directory for several files that promises a single file."""
-    if path.suffix in FILE_SUFFIXES:
+    if path.suffix[1:].isalpha():
         raise typer.BadParameter(f"expected the name of a directory, got {path.name!r}", param_hint="--out")
 
 
 def create_problem(kind: type[Problem], choices: Sequence[str] | None) -> Problem:
-    """Create a problem with some arguments given as NAME=VALUE."""
+    """Create a problem with some arguments given as NAME=VALUE, where values are written as in TOML."""
+    from pydantic import TypeAdapter, ValidationError
+
     fields, types = inspect.signature(kind).parameters, typing.get_type_hints(kind)
     arguments = {}
-    for choice in choices or ():
-        name, equals, text = choice.partition("=")
-        if not equals or name not in fields:
-            known = ", ".join(f"{each.name} ({_default(each)})" for each in fields.values()) or "none"
-            raise typer.BadParameter(
-                f"{choice!r} is not NAME=VALUE for an argument of this problem; its arguments, with defaults: {known}",
-                param_hint="--set",
-            )
-        arguments[name] = parse_value(name, text, types[name])
-    if missing := [name for name in fields if name not in arguments and _default(fields[name]) == "required"]:
-        examples = " ".join(f"--set {name}=..." for name in missing)
-        raise typer.BadParameter(f"this problem needs {examples}", param_hint="--set")
-    try:
+    with refusing("--set"):
+        for choice in choices or ():
+            name, equals, text = choice.partition("=")
+            if not equals or name not in fields:
+                known = [f"{each.name} ({_default(each)})" for each in fields.values()]
+                raise ValueError(
+                    f"{choice!r} is not NAME=VALUE for an argument of this problem; its arguments, with defaults: "
+                    f"{', '.join(known) or 'none'}"
+                )
+            try:  # as JSON, where a list is a tuple, an integer is a number, and true is neither
+                value = TypeAdapter(types[name]).validate_json(json.dumps(value_of(text), default=str), strict=True)
+            except ValidationError as error:
+                problems = " or ".join(dict.fromkeys(each["msg"].lower() for each in error.errors()))
+                raise ValueError(f"{name}: {problems}, got {text!r}") from None
+            arguments[name] = tuple(value) if isinstance(value, list) else value  # problems are hashed
+        if missing := [name for name in fields if name not in arguments and _default(fields[name]) == "required"]:
+            raise ValueError(f"this problem needs {' '.join(f'--set {name}=...' for name in missing)}")
         return kind(**arguments)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--set") from None
 
 
 def _default(parameter: inspect.Parameter) -> str:
     return "required" if parameter.default is parameter.empty else repr(parameter.default)
-
-
-def parse_value(name: str, text: str, expected: Any) -> Any:
-    """Parse a value written as in TOML, where strings need no quotes, and check its type."""
-    import json
-
-    from pydantic import TypeAdapter, ValidationError
-
-    try:  # as JSON, where a list is a tuple, an integer is a number, and true is neither
-        value = TypeAdapter(expected).validate_json(json.dumps(value_of(text), default=str), strict=True)
-    except ValidationError as error:
-        problems = " or ".join(dict.fromkeys(each["msg"].lower() for each in error.errors()))
-        raise typer.BadParameter(f"{name}: {problems}, got {text!r}", param_hint="--set") from None
-    return tuple(value) if isinstance(value, list) else value  # problems are hashed
 
 
 def open_records(
@@ -153,12 +137,10 @@ def open_records(
     """
     from loca.models import Adaptation
 
-    try:
+    with refusing("DATA", f"{data}: "):
         records = open_with_roles(data, files, model, operator, unsolved=unsolved and files.get("outputs") is None)
         with printed_warnings():
             adaptation = Adaptation.of(operator, records, regrid=regrid)
-    except (ValueError, TypeError, OSError, RuntimeError) as problem:
-        raise typer.BadParameter(f"{data}: {problem}", param_hint="DATA") from problem
     for note in adaptation.notes:
         typer.echo(f"{data}: {note}")
     return adaptation.apply(records)
@@ -174,9 +156,8 @@ def printed_warnings() -> Iterator[None]:
     from loca.uncertainty import UnfamiliarInputWarning
 
     with warnings.catch_warnings():
-        warnings.simplefilter("default", OutsideDomainWarning)
-        warnings.simplefilter("default", InversionWarning)
-        warnings.simplefilter("default", UnfamiliarInputWarning)
+        for category in (OutsideDomainWarning, InversionWarning, UnfamiliarInputWarning):
+            warnings.simplefilter("default", category)
         warnings.showwarning = lambda message, *_: typer.echo(f"warning: {message}", err=True)
         yield
 
@@ -226,14 +207,11 @@ def sample_dimension(data: str, inputs: Sequence[str] | None, operator: Operator
 
 def load_model(model: Path, classes: Sequence[str] | None) -> Operator:
     """Load a model file, or that of a run directory, with classes given as MODULE:NAME."""
-    from loca.saving import ModelFileError
     from loca.saving import load as load_file
 
     own = [import_class(name) for name in classes or ()]
-    try:
+    with refusing("MODEL"):
         return load_file(model_file(model), classes=own)
-    except (ModelFileError, OSError) as problem:
-        raise typer.BadParameter(str(problem), param_hint="MODEL") from problem
 
 
 def model_file(model: Path) -> Path:
@@ -257,20 +235,27 @@ def import_class(path: str) -> Any:
     import equinox as eqx
 
     module, _, name = path.partition(":")
-    if not module or not name:
-        raise typer.BadParameter(f"expected MODULE:NAME, such as kernels:MyKernel, got {path!r}", param_hint="--class")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:  # the command `loca` starts without it
         sys.path.insert(0, str(Path.cwd()))
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        places = f"modules are those installed and those in {Path.cwd()}"
-        raise typer.BadParameter(f"{path}: {error}; {places}", param_hint="--class") from error
-    if not callable(found) or (isinstance(found, type) and not issubclass(found, eqx.Module)):
-        raise typer.BadParameter(
-            f"{path} is {found!r}; expected a class that models are made of, or an activation", param_hint="--class"
-        )
+    with refusing("--class"):
+        if not module or not name:
+            raise ValueError(f"expected MODULE:NAME, such as kernels:MyKernel, got {path!r}")
+        try:
+            found = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise ValueError(f"{path}: {error}; modules are those installed and those in {Path.cwd()}") from error
+        if not callable(found) or (isinstance(found, type) and not issubclass(found, eqx.Module)):
+            raise ValueError(f"{path} is {found!r}; expected a class that models are made of, or an activation")
     return found
+
+
+@contextlib.contextmanager
+def refusing(option: str, before: str = "") -> Iterator[None]:
+    """Turn errors about what was given into errors of the command line, which end with exit code 2."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError, RuntimeError, ImportError) as error:
+        raise typer.BadParameter(f"{before}{error}", param_hint=option) from error
 
 
 @contextlib.contextmanager

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from loca.cli.arguments import DataArgument, SeedOption, SetOption, check_suffix, concerning, create_problem, load
 from loca.cli.options import Files
 from loca.cli.output import show_progress
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
-
-    from loca.checks import CheckReport, Forecast
 
 COLORS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
@@ -38,9 +31,8 @@ def generate(
     from loca.problems import generate as generate_store
 
     if problem not in PROBLEMS:
-        raise typer.BadParameter(
-            f"unknown problem {problem!r}; choose one of {', '.join(PROBLEMS)}", param_hint="PROBLEM"
-        )
+        message = f"unknown problem {problem!r}; choose one of {', '.join(PROBLEMS)}"
+        raise typer.BadParameter(message, param_hint="PROBLEM")
     chosen = create_problem(PROBLEMS[problem], arguments or ())
     check_suffix(out, ".zarr")
     existed = out.exists()
@@ -95,10 +87,7 @@ def check(
     files: Files,
     test: Annotated[str | None, typer.Option(help="Test data to compare with the training data.")] = None,
     count: Annotated[int, typer.Option(min=1, help="Check at most this many functions, spread evenly.")] = 1000,
-    with_forecast: Annotated[
-        bool, typer.Option("--forecast/--no-forecast", help="Time one training step of each model.")
-    ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     seed: SeedOption = 0,
     arguments: SetOption = None,
 ) -> None:
@@ -110,61 +99,25 @@ def check(
     import json
 
     from rich.console import Console
+    from rich.table import Table
 
-    from loca.checks import CheckReport, check_memory, forecast
     from loca.checks import check as check_samples
 
     given = {"seed": seed, "arguments": arguments, "spread": True}
     train, total = load(data, files, count, **given)
     other = load(test, files, count, skip=len(train), **given)[0] if test else None
     report = check_samples(train, other)
-    costs = forecast(train, functions=total) if with_forecast else ()
-    report = CheckReport.of((*report.findings, *check_memory(costs))) if costs else report
     checked = f"{len(train)} of {total} functions" + (f", {len(other)} test functions" if other is not None else "")
     if as_json:
         found = [dataclasses.asdict(finding) for finding in report.findings]
-        cost = [dataclasses.asdict(each) for each in costs]
-        content = {"checked": checked, "findings": found, "forecast": cost}
-        typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps({"checked": checked, "findings": found}, indent=2, ensure_ascii=False))
+    elif not report.findings:
+        typer.echo(f"{data}: {checked}: nothing found")
     else:
-        console = Console()
-        print_findings(console, report, f"{data}: {checked}")
-        print_costs(console, costs, len(train))
+        table = Table("level", "check", "what", title=f"{data}: {checked}", title_justify="left", show_lines=True)
+        for finding in report.findings:
+            color = COLORS[finding.level]
+            table.add_row(f"[{color}]{finding.level}[/]", finding.name, finding.message.replace("[", r"\["))
+        Console().print(table)
     if not report.is_fine:
         raise typer.Exit(1)
-
-
-def print_findings(console: Console, report: CheckReport, title: str) -> None:
-    """Print what was found, the worst first."""
-    from rich.table import Table
-
-    if not report.findings:
-        console.print(f"{title}: nothing found")
-        return
-    table = Table(title=title, title_justify="left", show_lines=True)
-    for column in ("level", "check", "what"):
-        table.add_column(column)
-    for finding in report.findings:
-        color = COLORS[finding.level]
-        table.add_row(f"[{color}]{finding.level}[/]", finding.name, finding.message.replace("[", r"\["))
-    console.print(table)
-
-
-def print_costs(console: Console, costs: Sequence[Forecast], functions: int) -> None:
-    """Print what training would cost."""
-    from rich.table import Table
-
-    if not costs:
-        return
-    table = Table(title=f"Training on this machine, batches of {min(100, functions)}", title_justify="left")
-    for column in ("model", "parameters", "ms per step", "20 000 steps", "memory"):
-        table.add_column(column, justify="left" if column == "model" else "right")
-    for each in costs:
-        time = f"{each.minutes:.1f} min" if each.minutes < 120.0 else f"{each.minutes / 60.0:.1f} h"
-        size = f"{each.parameters:,}".replace(",", " ")
-        numbers = (size, f"{each.ms_per_step:.1f}", time, f"{each.megabytes:.0f} MB")
-        table.add_row(each.model, *(("—",) * 4 if each.obstacle else numbers))
-    console.print(table)
-    for each in costs:
-        if each.obstacle:
-            console.print(f"{each.model}: {each.obstacle}", markup=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -118,15 +117,12 @@ def typical_and_worst(report: Report, count: int) -> dict[int, str]:
 
 
 def names_of(paths: list[Path]) -> list[str]:
-    """The names of models in figures: that of the run or file, with as much of the path as distinguishes them."""
+    """The names of models in figures: that of the run or file, or all of the path where names are the same."""
     from loca.saving import MODEL_FILE
 
     files = [model_file(path).resolve() for path in paths]
-    places = [file.parent if file.name == MODEL_FILE else file.with_suffix("") for file in files]
-    if len({place.name for place in places}) == len(places):
-        return [place.name for place in places]
-    common = os.path.commonpath([place.parent for place in places])
-    return [str(place.relative_to(common)) for place in places]
+    names = [file.parent.name if file.name == MODEL_FILE else file.stem for file in files]
+    return names if len(set(names)) == len(names) else [str(path) for path in paths]
 
 
 def history_of(path: Path) -> History | None:

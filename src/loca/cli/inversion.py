@@ -17,6 +17,7 @@ from loca.cli.arguments import (
     load_model,
     open_records,
     printed_warnings,
+    refusing,
 )
 
 if TYPE_CHECKING:
@@ -120,26 +121,24 @@ def read_observations(
         raise ValueError("the model does not know its coordinates; use `loca.invert` in Python")
     names = [variable.name for variable in operator.outputs]
     columns = {name: values for name, (_, values) in read_columns(path).items()}
-    measured = [name for name in names if name in columns]
-    if not measured:
+    if not set(names) & set(columns):
         raise ValueError(f"expected a column {' or '.join(names)}, found {', '.join(columns) or 'none'}")
     points = read_points(path, operator.signature.query_coordinates)
     if not isinstance(points, QueryPoints):
         raise ValueError(f"expected one row for each observation in {path}, found the axes of a grid")
-    missing = np.full(len(points.y), np.nan)
-    observed = points.y, np.stack([columns.get(name, missing) for name in names], axis=-1)
-    given = [name for name in measured if f"{name}_noise" in columns]
-    if noise is None and given == measured:
-        return observed, np.stack([columns.get(f"{name}_noise", missing) for name in names], axis=-1)
+
+    def stacked(ending: str = "") -> np.ndarray:
+        missing = np.full(len(points.y), np.nan)
+        return np.stack([columns.get(name + ending, missing) for name in names], axis=-1)
+
+    expected = [f"{name}_noise" for name in names if name in columns]
     if noise is None:
-        absent = ", ".join(f"{name}_noise" for name in measured if name not in given)
-        message = f"give the standard deviation of the noise, or columns {absent}"
-        raise typer.BadParameter(message, param_hint="--noise")
-    if given:
-        raise ValueError(f"the noise was given twice: --noise and the column {given[0]}_noise; leave out one of them")
-    try:
+        if absent := ", ".join(name for name in expected if name not in columns):
+            message = f"give the standard deviation of the noise, or columns {absent}"
+            raise typer.BadParameter(message, param_hint="--noise")
+        return (points.y, stacked()), stacked("_noise")
+    if given := [name for name in expected if name in columns]:
+        raise ValueError(f"the noise was given twice: --noise and the column {given[0]}; leave out one of them")
+    with refusing("--noise"):
         numbers = [float(text) for text in noise.split(",")]
-    except ValueError:
-        message = f"expected a number, or one for each output such as 0.1,0.2, got {noise!r}"
-        raise typer.BadParameter(message, param_hint="--noise") from None
-    return observed, np.asarray(numbers if len(numbers) > 1 else numbers[0])
+    return (points.y, stacked()), np.asarray(numbers if len(numbers) > 1 else numbers[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,7 @@ from loca.cli.arguments import (
     model_file,
     open_records,
     printed_warnings,
+    refusing,
 )
 from loca.cli.options import Files
 from loca.cli.output import artifact_table, header_table, show_progress
@@ -122,18 +124,14 @@ def predict(
     from loca.prediction import check_suffix as check_format
     from loca.prediction import predict_dataset, predict_to, write_dataset
 
-    try:
+    with refusing("--out"):
         check_format(out)
-    except ValueError as problem:
-        raise typer.BadParameter(str(problem), param_hint="--out") from None
     if grid is not None and at is not None:
         raise typer.BadParameter("give either --grid or --at", param_hint="--at")
-    try:
-        counts = None if grid is None else [int(count) for count in grid.split("x")]
-    except ValueError:
-        raise typer.BadParameter(
-            f"expected the number of points along each coordinate, such as 721x1440, got {grid!r}", param_hint="--grid"
-        ) from None
+    if grid is not None and not re.fullmatch("[0-9]+(x[0-9]+)*", grid):
+        message = f"expected the number of points along each coordinate, such as 721x1440, got {grid!r}"
+        raise typer.BadParameter(message, param_hint="--grid")
+    counts = None if grid is None else [int(count) for count in grid.split("x")]
     operator = load_model(model, classes)
     records = open_records(data, files, model, operator, regrid=regrid, unsolved=True)
     with concerning(data):
@@ -177,15 +175,10 @@ def inspect(model: ModelArgument, classes: ClassOption = None) -> None:
     from rich.console import Console
 
     from loca.exporting import SUFFIXES, read_artifact
-    from loca.saving import ModelFileError
 
-    try:
-        if model.suffix in SUFFIXES and model.exists():
-            Console().print(artifact_table(read_artifact(model)))
-            return
-        header = header_of(model)
-    except (ModelFileError, OSError) as problem:
-        raise typer.BadParameter(str(problem), param_hint="MODEL") from problem
-    if classes:
+    with refusing("MODEL"):
+        is_program = model.suffix in SUFFIXES and model.exists()
+        table = artifact_table(read_artifact(model)) if is_program else header_table(header_of(model))
+    if classes and not is_program:
         load_model(model, classes)
-    Console().print(header_table(header))
+    Console().print(table)

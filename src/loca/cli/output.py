@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
 
     from loca.exporting import Artifact
     from loca.saving import Header
-    from loca.training import Progress
 
 
 def header_table(header: Header) -> Table:
@@ -97,16 +94,14 @@ def provenance_lines(values: Mapping[str, Any]) -> Iterator[str]:
         yield ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in plain.items())
 
 
-LINE_SECONDS = 10.0
-"""The time between lines where there is no terminal."""
-
-
 @contextlib.contextmanager
 def show_progress(what: str, unit: str = "samples") -> Iterator[Callable[[int, int], None]]:
-    """Provide a function of (done, total) that shows both."""
+    """Provide a function of (done, total) that shows both: as a bar in a terminal, elsewhere as lines."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
+
+    from loca.training import every_few_seconds
 
     if Console().is_terminal:
         with Bar(TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn()) as bar:
@@ -120,46 +115,3 @@ def show_progress(what: str, unit: str = "samples") -> Iterator[Callable[[int, i
                 print(f"{what}: {done}/{total} {unit}", flush=True)
 
         yield show
-
-
-@contextlib.contextmanager
-def show_training() -> Iterator[Callable[[Progress], object]]:
-    """Provide a callback for `fit` that shows loss, validation error, steps per second and the time left."""
-    if sys.stdout.isatty():
-        from loca.training import progress_bar
-
-        with progress_bar() as show:
-            yield show
-        return
-    due, shown = every_few_seconds(), 0
-
-    def show_line(progress: Progress) -> None:
-        nonlocal shown
-        for moment in progress.history.moments[shown:]:
-            if moment.returned_to is not None:
-                print(moment, flush=True)
-        shown = len(progress.history)
-        if due(progress.step == progress.steps):
-            text = progress.texts
-            print(
-                f"step {progress.step}/{progress.steps}: loss {text['loss']}, validation {text['validation']}, "
-                f"{text['rate']} steps/s, {text['left']} s left",
-                flush=True,
-            )
-
-    yield show_line
-
-
-def every_few_seconds() -> Callable[[bool], bool]:
-    """A function that returns whether to print now: first, last, and every few seconds between."""
-    next_time = 0.0
-
-    def due(is_last: bool) -> bool:
-        nonlocal next_time
-        now = time.monotonic()
-        if now < next_time and not is_last:
-            return False
-        next_time = now + LINE_SECONDS
-        return True
-
-    return due

@@ -9,7 +9,6 @@ import typer
 
 from loca.cli.arguments import check_directory
 from loca.cli.options import Data, Model, Training
-from loca.cli.output import show_training
 from loca.configuration import RunConfiguration, option_of, read_configuration
 
 SourceArgument = Annotated[
@@ -44,7 +43,7 @@ def train(
     `loca train --resume DIR` continues and ends in the same model. Ctrl-C and SIGTERM save a checkpoint first, and end
     the command with exit code 130 or 143.
     """
-    from loca.runs import read_run
+    from loca.runs import read_run, with_steps
 
     tables = {"data": data, "model": model, "training": training, "transforms": parse_transforms(transform or [])}
     if (out is None) == (resume is None):
@@ -54,7 +53,8 @@ def train(
         execute_run(configure(source, tables), out)
     elif resume is not None:
         check_nothing_else(source, tables)
-        execute_run(read_run(resume, training["steps"]), resume)
+        begun = read_run(resume)
+        execute_run(begun if training["steps"] is None else with_steps(begun, training["steps"]), resume)
 
 
 def choose(
@@ -97,7 +97,7 @@ def execute_run(configuration: RunConfiguration, directory: Path) -> None:
     from loca.training import StoppedError
 
     try:
-        result = execute(configuration, directory, callbacks=[show_training()], progress=True)
+        result = execute(configuration, directory, progress=True)
     except StoppedError as stopped:
         saved = str(stopped).partition(";")[0]  # what follows is advice for callers of `fit`
         typer.echo(f"{saved}; continue with `loca train --resume {directory}`", err=True)

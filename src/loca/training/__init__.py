@@ -1,12 +1,13 @@
 """Training: `fit`, the pure step behind it, optimizers, checkpoints, histories and loggers."""
 
-from loca.training import loggers as loggers
 from loca.training.fit import fit as fit
 from loca.training.history import Callback as Callback
 from loca.training.history import History as History
 from loca.training.history import Moment as Moment
 from loca.training.history import Progress as Progress
-from loca.training.history import progress_bar as progress_bar
+from loca.training.history import every_few_seconds as every_few_seconds
+from loca.training.history import show_training as show_training
+from loca.training.loggers import Logger as Logger
 from loca.training.optimizers import average_weights as average_weights
 from loca.training.optimizers import default_optimizer as default_optimizer
 from loca.training.optimizers import paper_optimizer as paper_optimizer
@@ -22,6 +23,7 @@ __all__ = [
     "BrokenLossError",
     "Encoded",
     "History",
+    "Logger",
     "Progress",
     "State",
     "StoppedError",
@@ -29,7 +31,6 @@ __all__ = [
     "average_weights",
     "default_optimizer",
     "fit",
-    "loggers",
     "paper_optimizer",
     "trained",
 ]

@@ -8,7 +8,7 @@ import logging
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -48,13 +48,15 @@ class Checkpoints:
       part of the arrays, and the first does everything else.
     """
 
+    _manager: ocp.CheckpointManager
+    _writer: ThreadPoolExecutor
+    _held: contextlib.ExitStack
+
     def __init__(
         self, directory: str | Path, *, every_seconds: float = 30.0, processes: ProcessGroup = SINGLE_PROCESS
     ) -> None:
         self.directory = Path(directory).absolute()
         self.every_seconds, self.processes = every_seconds, processes
-        self._held = contextlib.ExitStack()
-        self._manager: ocp.CheckpointManager | None = None
         self._began = time.monotonic()
         self._saving: tuple[int, Future[None]] | None = None
 
@@ -70,7 +72,8 @@ class Checkpoints:
             self.processes.barrier()
             options = ocp.CheckpointManagerOptions(max_to_keep=KEEP, save_root_metadata=False)
             self._manager = ocp.CheckpointManager(self.directory, options=options)
-            held.enter_context(_without_duplicate_errors(logging.getLogger("absl")))
+            logging.getLogger("absl").addFilter(_is_not_raised)
+            held.callback(logging.getLogger("absl").removeFilter, _is_not_raised)
             held.callback(self._close)
             self._writer = held.enter_context(ThreadPoolExecutor(1, "checkpoints"))
             self._held = held.pop_all()
@@ -90,8 +93,7 @@ class Checkpoints:
 
     def _close(self) -> None:
         with contextlib.suppress(Exception):  # errors of a save, which `wait` has raised
-            self._opened().close()
-        self._manager = None
+            self._manager.close()
 
     @property
     def due(self) -> bool:
@@ -110,20 +112,19 @@ class Checkpoints:
         """
         import orbax.checkpoint as ocp
 
-        manager = self._opened()
         self.wait()
         arrays = arrays_of(state)
-        about = {"extras": dict(extras or {}), "arrays": {name: _kind_of(array) for name, array in arrays.items()}}
+        about = {"extras": dict(extras or {}), "arrays": _kinds(arrays)}
         about = json.loads(json.dumps(about, allow_nan=False))  # a copy: the caller may change the extras
         self._began = time.monotonic()
         try:
             # Orbax copies before it returns, so the next training step may donate the state
-            manager.save(step, args=ocp.args.StandardSave(_stored(arrays)))
+            self._manager.save(step, args=ocp.args.StandardSave(_stored(arrays)))
         except Exception as error:
             raise self._failure(step, error) from error
 
         def finish() -> None:
-            manager.wait_until_finished()
+            self._manager.wait_until_finished()
             if self.processes.is_first:
                 seal(self.directory / str(step), about)
 
@@ -164,26 +165,23 @@ class Checkpoints:
         """
         import orbax.checkpoint as ocp
 
-        manager = self._opened()
         self.wait()
         step = self.steps()[-1]
         saved, arrays = self._about(step)["arrays"], arrays_of(like)
-        if difference := _first_difference(saved, {name: _kind_of(array) for name, array in arrays.items()}):
-            raise ValueError(
-                f"{self.directory / str(step)} does not match this run: {difference}. Resume with the model and "
-                "optimizer that it was saved with, or choose another directory"
-            )
+        for name, wanted in (dict.fromkeys(saved, "missing") | _kinds(arrays)).items():
+            if (there := saved.get(name, "missing")) != wanted:
+                raise ValueError(
+                    f"{self.directory / str(step)} does not match this run: {name} is {there} there, but {wanted} in "
+                    "this run. Resume with the model and optimizer that it was saved with, or choose another directory"
+                )
         targets = {
             name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding)
             for name, array in _stored(arrays).items()
         }
-        loaded = manager.restore(step, args=ocp.args.StandardRestore(targets))
-        return _with_arrays(like, arrays | {name: _commit_like(arrays[name], array) for name, array in loaded.items()})
-
-    def _opened(self) -> ocp.CheckpointManager:
-        if self._manager is None:
-            raise RuntimeError("checkpoints require a lock; use `with Checkpoints(directory) as checkpoints: ...`")
-        return self._manager
+        loaded = self._manager.restore(step, args=ocp.args.StandardRestore(targets))
+        new = arrays | {name: _commit_like(arrays[name], array) for name, array in loaded.items()}
+        old, rest = eqx.partition(like, eqx.is_array)
+        return eqx.combine(jax.tree.unflatten(jax.tree.structure(old), new.values()), rest)
 
     def _about(self, step: int) -> dict[str, Any]:
         """What is known about a step, after a check of all its files."""
@@ -211,13 +209,6 @@ def arrays_of(state: PyTree) -> dict[str, Array]:
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
-def _with_arrays(like: T, arrays: Mapping[str, Array]) -> T:
-    """The tree with its arrays replaced."""
-    old, rest = eqx.partition(like, eqx.is_array)
-    new = jax.tree_util.tree_map_with_path(lambda path, _: arrays[jax.tree_util.keystr(path)], old)
-    return eqx.combine(new, rest)
-
-
 def _stored(arrays: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays that are not empty; Orbax refuses empty ones, and their shape is all there is to them."""
     return {name: array for name, array in arrays.items() if array.size}
@@ -233,28 +224,11 @@ def _commit_like(like: Array, array: Array) -> Array:
     return jax.device_put(np.asarray(array), may_alias=False)
 
 
-def _kind_of(array: Array) -> str:
-    """The type and shape of an array, such as float32[3, 4]."""
-    return f"{array.dtype}{list(array.shape)}"
+def _kinds(arrays: Mapping[str, Array]) -> dict[str, str]:
+    """The type and shape of each array, such as float32[3, 4]."""
+    return {name: f"{array.dtype}{list(array.shape)}" for name, array in arrays.items()}
 
 
-def _first_difference(saved: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:
-    """Describe the first array that differs between a checkpoint and a state; None if none does."""
-    for name in [*wanted, *saved]:
-        if saved.get(name) != wanted.get(name):
-            return f"{name} is {saved.get(name, 'missing')} there, but {wanted.get(name, 'missing')} in this run"
-    return None
-
-
-@contextlib.contextmanager
-def _without_duplicate_errors(logger: logging.Logger) -> Iterator[None]:
-    """Keep Orbax from printing the tracebacks of its threads: the errors are raised as well."""
-
-    def wanted(record: logging.LogRecord) -> bool:
-        return record.exc_info is None or "orbax" not in Path(record.pathname).parts
-
-    logger.addFilter(wanted)
-    try:
-        yield
-    finally:
-        logger.removeFilter(wanted)
+def _is_not_raised(record: logging.LogRecord) -> bool:
+    """Whether a record is no traceback of a thread of Orbax: the errors are raised as well."""
+    return record.exc_info is None or "orbax" not in Path(record.pathname).parts

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import math
 import os
+import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,21 +25,15 @@ from loca.losses import mean_squared
 from loca.metrics import relative_l2
 from loca.models import Adaptation, Operator, adapt, predict_encoded, shard
 from loca.training.checkpoints import Checkpoints
-from loca.training.history import Callback, History, HistoryWriter, Progress, progress_bar
+from loca.training.history import Callback, History, HistoryWriter, Progress, show_training
 from loca.training.optimizers import default_optimizer
 from loca.training.recovery import Recovery
-from loca.training.run_directory import Interrupts, RunDirectory, fingerprint
+from loca.training.run_directory import RunDirectory, fingerprint, stop_requests
 from loca.training.steps import AT_ONCE, Encoded, InMemoryLoop, Loss, State, StepConfig, StreamingLoop, trained
 
 DISPATCH_SECONDS = 0.5
 """Approximate time that the device works before control returns to Python: short enough for a progress bar and
 Ctrl-C, long enough to cost nothing."""
-
-EVERY, MOMENTS = 1000, 20
-"""Default number of steps between two moments of a history, and the least number of moments of a short run."""
-
-BATCH_SIZE = 100
-"""Default number of functions per step, if there are as many."""
 
 
 def fit(
@@ -100,27 +95,27 @@ def fit(
     - `parameters`: how parameters and optimizer state are laid out on the mesh between steps: replicated, or split by
       `loca.devices.shard_large` or a rule of your own for models that fill a device.
     """
-    batch_size = min(BATCH_SIZE, len(data)) if batch_size is None else batch_size
-    every = default_every(steps) if every is None else every
-    _check(data, validate, steps, every, batch_size)
+    batch_size = min(100, len(data)) if batch_size is None else batch_size
+    every = max(1, min(1000, steps // 20)) if every is None else every
+    mesh = None if mesh is None else shard(model, mesh).mesh  # with all axes
+    _check(data, validate, steps, every, batch_size, mesh)
     adaptation, given = Adaptation.of(model, data), data
     if adaptation.is_unsolved:
         raise ValueError("this data has no outputs to learn from; pass pairs of input and output functions")
     data, weights = adaptation.apply(data), adaptation.weights(weights)
     validate = None if validate is None else adapt(model, validate)
     optimizer = model.wrap_optimizer(default_optimizer(steps) if optimizer is None else optimizer)
-    mesh = _complete_mesh(mesh, model, batch_size)
     processes = ProcessGroup.of(mesh)
     weights = None if weights is None else jnp.asarray(weights, jnp.float32)
     config = StepConfig(optimizer, loss, batch_size, seed, weights, mesh, parameters)
     explain = functools.partial(_why_not_finite, given, batch_size, seed)
 
     with contextlib.ExitStack() as stack:
-        interrupts, run = Interrupts(), None
+        requested, run = [], None
         state = place(State.start(model, optimizer), mesh, parameters)
         recovery, writer, seconds = Recovery(state, is_on=recover, explain=explain), HistoryWriter(), 0.0
         if directory is not None:
-            stack.enter_context(interrupts)
+            requested = stack.enter_context(stop_requests())
             request = {"steps": steps, "recover": recover, **fingerprint(model, data, validate, state, config)}
             checkpoints = Checkpoints(
                 Path(directory) / "checkpoints", every_seconds=checkpoint_seconds, processes=processes
@@ -129,13 +124,15 @@ def fit(
             (state, best), saved = run.resume((state, recovery.best))
             if saved is not None:
                 recovery.resume(best, saved["recovery"])
-                writer, seconds = HistoryWriter.from_json(saved["journal"]), saved["seconds"]
+                writer, seconds = HistoryWriter(saved["journal"]), saved["seconds"]
         error_of = _validation_error(model, validate, config)
-        loop = InMemoryLoop(state, data, config) if isinstance(data, Samples) else StreamingLoop(state, data, config)
-        stack.callback(loop.close)
+        if isinstance(data, Samples):
+            loop = InMemoryLoop(state, data, config)
+        else:
+            loop = stack.enter_context(contextlib.closing(StreamingLoop(state, data, config)))
         listeners = list(callbacks) if processes.is_first else []
         if progress and processes.is_first:
-            listeners.append(stack.enter_context(progress_bar()))
+            listeners.append(stack.enter_context(show_training()))
 
         began, first, length, reported = time.perf_counter() - seconds, int(state.step), 1, -math.inf
         while (step := int(state.step)) < steps:
@@ -159,26 +156,28 @@ def fit(
             if run is not None:
                 last, journal = step == steps, writer.to_json()
                 numbers = {"step": step, "seconds": now - began, "journal": journal, "recovery": recovery.to_json()}
-                stop = interrupts if processes.any(interrupts.requested) and not last else None
+                stop = [*requested, signal.SIGTERM][0] if processes.any(bool(requested)) and not last else None
                 run.update((state, recovery.best), writer.history, numbers, last=last, stop=stop)
     return local_copy(place(trained(state), mesh)), writer.history
 
 
-def _check(data: Samples | Records, validate: Samples | None, steps: int, every: int, batch_size: int) -> None:
-    """Raise `ValueError` if numbers of steps and functions do not fit, or if data in memory is not finite."""
+def _check(
+    data: Samples | Records, validate: Samples | None, steps: int, every: int, batch_size: int, mesh: Mesh | None
+) -> None:
+    """Raise `ValueError` if numbers of steps, functions and devices do not fit, or if data in memory is not finite."""
     if steps < 1 or every < 1 or not 0 < batch_size <= len(data):
         raise ValueError(
             f"expected steps ≥ 1, every ≥ 1 and 1 ≤ batch_size ≤ {len(data)} functions, "
             f"got steps={steps}, every={every}, batch_size={batch_size}"
         )
+    if mesh is not None and batch_size % mesh.shape[FUNCTIONS]:
+        raise ValueError(
+            f"a batch of {batch_size} functions cannot be split evenly over {mesh.shape[FUNCTIONS]} devices; "
+            "choose a multiple as batch_size, or fewer devices"
+        )
     for samples, what in ((data, "the data"), (validate, "the validation data")):
         if isinstance(samples, Samples):
             check_finite(samples, what)
-
-
-def default_every(steps: int) -> int:
-    """The number of steps between two moments unless given: 1000, or fewer for at least 20 moments."""
-    return max(1, min(EVERY, steps // MOMENTS))
 
 
 def _why_not_finite(data: Samples | Records, batch_size: int, seed: int, step: int) -> str:
@@ -194,19 +193,6 @@ def _why_not_finite(data: Samples | Records, batch_size: int, seed: int, step: i
         f"the loss is not finite from step {step} on. Inspect the data with loca.checks.check, lower the learning "
         "rate, or clip gradients as default_optimizer does"
     )
-
-
-def _complete_mesh(mesh: Mesh | None, model: Operator, batch_size: int) -> Mesh | None:
-    """The mesh with all axes; raises `ValueError` if it cannot split the model's work on a batch."""
-    if mesh is None:
-        return None
-    mesh = shard(model, mesh).mesh
-    if batch_size % mesh.shape[FUNCTIONS]:
-        raise ValueError(
-            f"a batch of {batch_size} functions cannot be split evenly over {mesh.shape[FUNCTIONS]} devices; "
-            "choose a multiple as batch_size, or fewer devices"
-        )
-    return mesh
 
 
 def _validation_error(model: Operator, data: Samples | None, config: StepConfig) -> Callable[[Operator], float | None]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,14 +31,6 @@ class Moment:
     seconds: float
     returned_to: int | None = None
 
-    def __str__(self) -> str:
-        if self.returned_to is None:
-            return f"step {self.step}: loss {self.loss:.2e}"
-        return (
-            f"step {self.step}: the loss broke away; training returned to the state after step {self.returned_to} "
-            "with half the learning rate"
-        )
-
 
 @dataclasses.dataclass(frozen=True)
 class History:
@@ -50,12 +44,6 @@ class History:
     def __len__(self) -> int:
         return len(self.moments)
 
-    @property
-    def best(self) -> Moment | None:
-        """The moment with the smallest validation error, or None if none was measured."""
-        measured = [moment for moment in self.moments if moment.validation is not None]
-        return min(measured, key=lambda moment: moment.validation or 0.0, default=None)
-
     def to_lines(self) -> str:
         """One line of JSON per moment, as in the file `history.jsonl` of a run directory."""
         return "".join(json.dumps(row) + "\n" for row in self.to_json())
@@ -67,7 +55,7 @@ class History:
 
     def to_json(self) -> list[dict[str, Any]]:
         """One object per moment. Validation errors that are not finite become null, since JSON cannot hold them."""
-        rows = [{**vars(moment), "validation": finite(moment.validation)} for moment in self.moments]
+        rows = [{**vars(moment), "validation": _finite(moment.validation)} for moment in self.moments]
         return [{name: row[name] for name in row if name != "returned_to" or row[name] is not None} for row in rows]
 
     @classmethod
@@ -79,8 +67,10 @@ class History:
 class HistoryWriter:
     """A history under construction: the moments so far, and the sum and number of the losses since the last."""
 
-    def __init__(self, moments: tuple[Moment, ...] = (), total: float = 0.0, count: int = 0):
-        self.history, self.total, self.count = History(moments), total, count
+    def __init__(self, saved: Mapping[str, Any] | None = None):
+        saved = saved or {"moments": [], "total": 0.0, "count": 0}
+        self.history = History.from_json(saved["moments"])
+        self.total, self.count = saved["total"], saved["count"]
 
     def add(self, losses: np.ndarray) -> float:
         """Add the losses of some steps; return the mean loss since the last moment."""
@@ -102,19 +92,13 @@ class HistoryWriter:
         """Everything that a resumed run needs."""
         return {"moments": self.history.to_json(), "total": self.total, "count": self.count}
 
-    @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> HistoryWriter:
-        """The inverse of `to_json`."""
-        return cls(History.from_json(saved["moments"]).moments, saved["total"], saved["count"])
-
 
 def add_in_order(total: float, losses: np.ndarray) -> float:
     """A sum of losses, added one after the other, so that it does not depend on how a run is divided into calls."""
     return float(np.cumsum([total, *losses], dtype=np.float64)[-1])
 
 
-def finite(value: float | None) -> float | None:
-    """The number, or None if it is NaN or infinite."""
+def _finite(value: float | None) -> float | None:
     return value if value is None or math.isfinite(value) else None
 
 
@@ -133,19 +117,15 @@ class Progress:
     history: History
 
     @property
-    def seconds_left(self) -> float:
-        """The remaining time at the current speed."""
-        return (self.steps - self.step) / self.steps_per_second if self.steps_per_second else float("inf")
-
-    @property
     def texts(self) -> dict[str, str]:
         """Loss, validation error, steps per second and seconds left as text, "-" where unknown."""
         measured = [moment.validation for moment in self.history if moment.validation is not None]
+        rate = self.steps_per_second
         return {
             "loss": f"{self.loss:.2e}",
             "validation": f"{measured[-1]:.4f}" if measured else "-",
-            "rate": f"{self.steps_per_second:.0f}" if self.steps_per_second else "-",
-            "left": f"{self.seconds_left:.0f}" if self.steps_per_second else "-",
+            "rate": f"{rate:.0f}" if rate else "-",
+            "left": f"{(self.steps - self.step) / rate:.0f}" if rate else "-",
         }
 
     def rows(self, after: int) -> Iterator[tuple[int, dict[str, float]]]:
@@ -164,8 +144,8 @@ Callback = Callable[[Progress], object]
 
 
 @contextlib.contextmanager
-def progress_bar() -> Iterator[Callback]:
-    """Provide a callback that shows the run as a bar; without a terminal or notebook it does nothing."""
+def show_training(*, lines: bool = False) -> Iterator[Callback]:
+    """Provide a callback that shows the run as a bar; without a terminal or notebook, as `lines` or not at all."""
     from rich.console import Console
     from rich.errors import LiveError
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -173,26 +153,45 @@ def progress_bar() -> Iterator[Callback]:
 
     console = Console()
     # not `is_terminal`, which environment variables of continuous integration set for log files as well
-    if not (console.is_jupyter or console.file.isatty()):
-        yield lambda progress: None
-        return
+    has_bar = console.is_jupyter or console.file.isatty()
     fields = "loss {task.fields[loss]}  validation {task.fields[validation]}  {task.fields[rate]} steps/s"
     columns = TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn(fields), TimeRemainingColumn()
     bar = Bar(*columns, console=console)
     task = bar.add_task("training", total=None, loss="", validation="", rate="")
-
-    shown = 0
+    due, shown = every_few_seconds(), 0
+    say = bar.console.print if has_bar else functools.partial(print, flush=True)
 
     def show(progress: Progress) -> None:
         nonlocal shown
         for moment in progress.history.moments[shown:]:
             if moment.returned_to is not None:
-                bar.console.print(str(moment))
+                what = f"training returned to the state after step {moment.returned_to} with half the learning rate"
+                say(f"step {moment.step}: the loss broke away; {what}")
         shown = len(progress.history)
-        texts: dict[str, Any] = dict(progress.texts)
-        bar.update(task, completed=progress.step, total=progress.steps, **texts)
+        texts: dict[str, Any] = progress.texts
+        if has_bar:
+            bar.update(task, completed=progress.step, total=progress.steps, **texts)
+        elif due(progress.step == progress.steps):
+            said = "step {}/{}: loss {loss}, validation {validation}, {rate} steps/s, {left} s left"
+            say(said.format(progress.step, progress.steps, **texts))
 
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(LiveError):  # the caller shows another bar, and a terminal shows one at a time
-            stack.enter_context(bar)
-        yield show
+        if has_bar:
+            with contextlib.suppress(LiveError):  # the caller shows another bar, and a terminal shows one at a time
+                stack.enter_context(bar)
+        yield show if has_bar or lines else lambda progress: None
+
+
+def every_few_seconds(seconds: float = 10.0) -> Callable[[bool], bool]:
+    """A function that returns whether to print now: first, last, and every few seconds between."""
+    next_time = 0.0
+
+    def due(is_last: bool) -> bool:
+        nonlocal next_time
+        now = time.monotonic()
+        if now < next_time and not is_last:
+            return False
+        next_time = now + seconds
+        return True
+
+    return due

@@ -51,7 +51,6 @@ def average_weights(inner: optax.GradientTransformation, decay: float = 0.999) -
     At step k, d = min(decay, (1 + k)/(10 + k)): early on the average is short, since early weights are soon outdated.
     `trained` returns the model with the averaged weights.
     """
-
     averaging = Averaging(inner, decay)
     return optax.GradientTransformation(averaging.start, averaging)
 

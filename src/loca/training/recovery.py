@@ -89,7 +89,7 @@ class Recovery:
         assert self.best is not None
         return moved_on(self.best, self.best.step * 0 + step)
 
-    def _return(self, step: int) -> tuple[State, int | None]:
+    def _return(self, step: int) -> tuple[State, int]:
         assert self.best is not None
         self.since, self.total, self.returns = step, 0.0, self.returns + 1
         return self.best_at(step), int(self.best.step)
@@ -117,11 +117,8 @@ def moved_on(state: State, step: jax.Array) -> State:
     passed = step - state.step
 
     def later(path: tuple[Any, ...], leaf: PyTree) -> PyTree:
-        if not eqx.is_array(leaf):
-            return leaf
-        is_count = getattr(path[-1], "name", "") == "count" and jnp.issubdtype(leaf.dtype, jnp.integer)
-        return leaf + passed.astype(leaf.dtype) if is_count else leaf.copy()
+        is_count = eqx.is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.integer)
+        return leaf + passed.astype(leaf.dtype) if is_count and getattr(path[-1], "name", "") == "count" else leaf
 
     optimizer_state = jax.tree_util.tree_map_with_path(later, state.optimizer_state)
-    model = jax.tree.map(lambda leaf: leaf.copy() if eqx.is_array(leaf) else leaf, state.model)
-    return State(model, optimizer_state, step)
+    return _copied(State(state.model, optimizer_state, step))

@@ -5,6 +5,7 @@ What the result of a run depends on is its fingerprint, so that no other run is 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import re
@@ -63,11 +64,11 @@ class RunDirectory:
         return self.checkpoints.restore(like), extras
 
     def update(
-        self, state: PyTree, history: History, extras: Mapping[str, Any], *, last: bool, stop: Interrupts | None
+        self, state: PyTree, history: History, extras: Mapping[str, Any], *, last: bool, stop: int | None
     ) -> None:
         """Write new moments, and a checkpoint with extras, among them `step`, if one is due or this is the last state.
 
-        A request to stop saves at once and raises `StoppedError`.
+        If a signal requests to `stop`, save at once and raise `StoppedError`.
         """
         if len(history) != self._written and self.processes.is_first:
             lines = history.to_lines().encode()
@@ -77,42 +78,32 @@ class RunDirectory:
             self.checkpoints.save(state, extras["step"], extras={"request": self.request, **extras})
         if stop is not None:
             self.checkpoints.wait()
-            raise StoppedError(
-                f"stopped at step {extras['step']} and saved in {self.directory}; repeat the same call to resume",
-                stop.signal or signal.SIGTERM,
-            )
+            place = f"stopped at step {extras['step']} and saved in {self.directory}"
+            raise StoppedError(f"{place}; repeat the same call to resume", stop)
 
 
-class Interrupts:
-    """Turns SIGTERM and Ctrl-C into a flag, so that a loop can finish its step; a second Ctrl-C interrupts at once.
+@contextlib.contextmanager
+def stop_requests() -> Iterator[list[int]]:
+    """Turn SIGTERM and Ctrl-C into entries of a list, so that a loop can finish its step; a second Ctrl-C interrupts.
 
-    Use `with Interrupts() as interrupts:` and check `interrupts.requested` between steps; `interrupts.signal` is the
-    number of the first signal. Previous signal handlers are restored on exit. Outside the main thread, where Python
-    allows no signal handlers, the flag is never set.
+    Previous signal handlers are restored at the end. Outside the main thread, where Python allows no signal handlers,
+    the list stays empty.
     """
+    requested: list[int] = []
 
-    def __init__(self) -> None:
-        self.requested = False
-        self.signal: int | None = None
-        self._before: dict[signal.Signals, Any] = {}
+    def note(number: int, frame: FrameType | None) -> None:
+        if requested and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        requested.append(number)
 
-    def __enter__(self) -> Interrupts:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._before[number] = signal.signal(number, self._request)
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        while self._before:
-            number, handler = self._before.popitem()
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT) if is_main}
+    try:
+        yield requested
+    finally:
+        for number, handler in before.items():
             # None: the handler was not installed by Python, so it cannot be restored
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-    def _request(self, number: int, frame: FrameType | None) -> None:
-        if self.requested and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.signal = self.signal or number
-        self.requested = True
 
 
 # ---- fingerprint -----------------------------------------------------------------------------------------------------
@@ -129,7 +120,7 @@ NAMES = {
     "model": "another model",
     "parameters": "other initial parameters",
 }
-"""What differs, for messages; other entries are arguments."""
+"""What differs, for messages; other entries are settings."""
 
 
 def fingerprint(
@@ -171,16 +162,12 @@ def _difference(saved: Mapping[str, Any], request: Mapping[str, Any], step: int)
             "of steps, so this is another run; only a run with the same optimizer, such as paper_optimizer(), can be "
             "extended"
         )
-    for name in (name for name in request if name != "steps"):
-        if isinstance(request[name], dict):
-            for part in dict.fromkeys([*request[name], *saved[name]]):
-                there, here = saved[name].get(part), request[name].get(part)
-                if not _are_same(there, here):
-                    return f"has {NAMES[name]} ({part} is {there}; got {here})"
-        elif not _are_same(saved[name], request[name]):
-            if name in NAMES:
-                return f"has {NAMES[name]} ({saved[name]}; got {request[name]})"
-            return f"has {name}={saved[name]}, but got {name}={request[name]}"
+    for name, wanted in request.items():
+        there, here = (each if isinstance(each, dict) else {name: each} for each in (saved[name], wanted))
+        for part in [*here, *there]:
+            if name != "steps" and not _are_same(there.get(part), here.get(part)):
+                what = NAMES.get(name, "another setting")
+                return f"has {what} ({part} is {there.get(part)}; got {here.get(part)})"
     if request["steps"] < step:
         return f"has taken {step} steps already, but got steps={request['steps']}"
     return None
@@ -194,7 +181,7 @@ def _are_same(saved: Any, requested: Any) -> bool:
     if isinstance(saved, list) and isinstance(requested, list):
         scale = max(*saved, *requested)
         return all(abs(a - b) <= ROUND_OFF * scale for a, b in zip(saved, requested, strict=True))
-    kinds = [value.rpartition(" ")[0] if isinstance(value, str) else "" for value in (saved, requested)]
+    kinds = [re.findall("^(.+) [0-9a-f]{32}$", str(value)) for value in (saved, requested)]
     return saved == requested or (all(kinds) and kinds[0] != kinds[1])
 
 
@@ -225,8 +212,7 @@ def _summary(array: Array) -> list[float]:
     if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         array = jax.random.key_data(array)
     values = np.asarray(array).reshape(-1)
-    values = np.concatenate([np.real(values), np.imag(values)] if np.iscomplexobj(values) else [values], dtype=float)
-    values = np.nan_to_num(values)
+    values = np.nan_to_num(np.concatenate([np.real(values), np.imag(values)], dtype=float))
     return [float(values @ np.sin(np.arange(1.0, len(values) + 1))), float(np.linalg.norm(values))]
 
 

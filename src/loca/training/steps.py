@@ -199,9 +199,6 @@ class InMemoryLoop:
         variable, losses = self.loop(eqx.filter(state, eqx.is_array), self.encoded, *limits)
         return eqx.combine(variable, self.constant), np.asarray(losses)[:count]
 
-    def close(self) -> None:
-        """Do nothing: there is nothing to release."""
-
 
 class StreamingLoop:
     """Takes steps on batches that are read ahead from disk and encoded on arrival; each step is a compiled program."""
@@ -247,10 +244,7 @@ def _global_batch(batch: Samples, mesh: Mesh | None, size: int) -> Samples:
     """The batch of `size` functions on all devices, from the part that each process has read."""
     if mesh is None:
         return batch
-
-    def joined(rows: PyTree) -> PyTree:
-        return from_process_rows(rows, mesh, size)
-
+    joined = functools.partial(from_process_rows, mesh=mesh, size=size)
     parts = joined(batch.u), batch.y.each(joined), joined(batch.s)
     # Replace leaves instead of creating new Samples, which would check values that other processes hold.
     return place(eqx.tree_at(lambda batch: (batch.u, batch.y, batch.s), batch, parts), mesh)
