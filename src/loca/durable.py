@@ -90,14 +90,15 @@ def read_sealed(directory: Path) -> dict[str, Any]:
         is_whole = _manifest(about=manifest["about"], files=manifest["files"]) == found
     except (ValueError, RecursionError, TypeError, KeyError):
         is_whole = False
+    damaged = "is damaged: its content is not what was written to it"
     if not is_whole:
-        raise _damaged(path)
+        raise CorruptDataError(f"{path} {damaged}")
     for name, sealed in manifest["files"].items():
         path = directory / name
         if not path.is_file():
             raise CorruptDataError(f"{path} is missing")
         if _digest(path) != sealed:
-            raise _damaged(path)
+            raise CorruptDataError(f"{path} {damaged}")
     return manifest["about"]
 
 
@@ -110,10 +111,6 @@ def _manifest(**contents: Any) -> bytes:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _damaged(path: Path) -> CorruptDataError:
-    return CorruptDataError(f"{path} is damaged: its content is not what was written to it")
 
 
 REQUEST = "request.json"
@@ -133,14 +130,11 @@ class Resumable:
 
     Entering the block creates and locks the directory, and stores the request; a directory with another request is
     refused with a message that names the difference. The work consists of pieces, each a file named by its key. A piece
-    appears only when it is completely on the disk; then it is `in` the work, and no later call computes it again. A
-    killed process loses the piece that it was computing and nothing else.
+    appears only when it is completely on the disk; then it is `in` the work, and no later call computes it again.
 
     Only the process that holds the lock looks for missing pieces, but others may write them: a `Resumable` can be sent
     to worker processes, which call `write` without entering the block. A worker may outlive a killed run and compute a
     piece again, so a piece must be a pure function of request and key.
-
-    For work that ends in one file or directory, which appears only when it is complete, see `create`.
 
     **Arguments:**
 
@@ -262,13 +256,7 @@ def _difference(
         if name in ignore or there == here:
             continue
         if not (isinstance(there, dict) and isinstance(here, dict)):
-            return f"{prefix}{name} is {_short(there)}, now requested: {_short(here)}"
+            return f"{prefix}{name} is {json.dumps(there)[:60]}, now requested: {json.dumps(here)[:60]}"
         if inside := _difference(there, here, ignore=ignore, prefix=f"{prefix}{name}."):
             return inside
     return ""
-
-
-def _short(value: Any) -> str:
-    """A value as JSON, at most 60 characters long."""
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from commands import command
-from loca.cli.figures import typical_and_worst
+from loca.cli.models import typical_and_worst
 from loca.data import Store, Variable
 from loca.evaluation import Report
 from loca.problems import Antiderivative, generate
@@ -101,17 +101,6 @@ def test_a_model_file_alone_has_no_curves_and_other_models_no_attention(place, s
     assert list(saved) == ["box_plots.pdf", "fields.pdf"]
     assert len(panels(saved["fields.pdf"])) == 3 * 2
     assert (place / "alone/box_plots.pdf").read_bytes().startswith(b"%PDF")
-
-
-@pytest.mark.full
-def test_models_of_one_name_are_told_apart(place, saved):
-    paths = [place / "loca", place / "copy/loca"]
-    paths[1].mkdir(parents=True)
-    (paths[1] / "model.safetensors").write_bytes((paths[0] / "model.safetensors").read_bytes())
-    command("figures", paths[0], place / "test.zarr", "--beside", paths[1], "--out", place / "twice")
-    (ax,) = saved["box_plots.png"].axes
-    assert [label.get_text() for label in ax.get_xticklabels()] == [str(path) for path in paths]
-    assert len(saved["curves.png"].axes[0].lines) == 1  # the copy has no history
 
 
 def test_what_cannot_be_drawn_is_said(place):

@@ -208,7 +208,7 @@ def test_a_command_line_that_contradicts_itself_is_refused(line, message):
             "transforms",
             "u",
             3,
-            "transforms: input should be 'auto', got {'u': 3}; transforms.u: input should be a valid",
+            "transforms: input should be 'auto', got {'u': 3}; transforms.u: input",
         ),
         ("extra", "a", 1, "extra is unknown; choose one of data, model, training"),
     ],

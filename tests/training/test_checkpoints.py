@@ -28,8 +28,7 @@ from loca.durable import MANIFEST
 from loca.encoders import Sensors
 from loca.models import LOCA
 from loca.training import Encoded, State, advance
-from loca.training.checkpoints import Checkpoints
-from loca.training.run_directory import stop_requests
+from loca.training.checkpoints import Checkpoints, stop_requests
 
 
 def same_bits(one, other) -> bool:

@@ -335,13 +335,6 @@ def test_the_average_is_what_a_run_gives(model, data):
     assert trained(State.start(model, optax.sgd(0.1))) is not None
 
 
-def test_a_history_is_lines_of_json(tmp_path):
-    history = History((Moment(10, 0.5, None, 1.25), Moment(20, 0.25, 0.125, 2.5)))
-    (tmp_path / "history.jsonl").write_text(history.to_lines())
-    assert History.read(tmp_path / "history.jsonl") == history
-    assert '"validation": null' in History((Moment(1, 0.5, float("nan"), 0.0),)).to_lines()
-
-
 @pytest.mark.parametrize("wrong", [{"steps": 0}, {"batch_size": 0}, {"batch_size": 121}, {"every": 0}])
 def test_impossible_runs_are_refused(wrong, model, data):
     with pytest.raises(ValueError, match="expected steps ≥ 1"):

@@ -142,3 +142,4 @@ def test_a_return_is_a_line_of_the_history():
     assert '"returned_to": 20' in first
     assert "returned_to" not in second
     assert History.from_json(history.to_json()) == history
+    assert '"validation": null' in History((Moment(1, 0.5, float("nan"), 0.0),)).to_lines()

@@ -22,8 +22,7 @@ from loca.kernels import Laplacian
 from loca.losses import mean_squared
 from loca.problems import Antiderivative, generate
 from loca.training import History, StoppedError, fit, paper_optimizer
-from loca.training.checkpoints import Checkpoints
-from loca.training.run_directory import _are_same
+from loca.training.checkpoints import Checkpoints, _are_same
 
 KILLS = int(os.environ.get("LOCA_KILLS", "100"))
 """How often the run is killed in the full tier; `--log-cli-level=INFO` prints the record."""

@@ -12,12 +12,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from loca.cli.arguments import with_options
 from loca.cli.data import check, convert, generate, show
 from loca.cli.deployment import export, serve, verify
-from loca.cli.figures import figures
-from loca.cli.inversion import invert
-from loca.cli.models import calibrate, evaluate, inspect, predict
-from loca.cli.options import with_options
+from loca.cli.models import calibrate, evaluate, figures, inspect, invert, predict
 from loca.cli.runs import choose, train
 
 DEBUG = "LOCA_DEBUG"

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from loca.cli.arguments import DataArgument, SeedOption, SetOption, check_suffix, concerning, create_problem, load
-from loca.cli.options import Files
+from loca.cli.arguments import DataArgument, Files, SeedOption, SetOption, check_suffix, create_problem, load
 from loca.cli.output import show_progress
 
 COLORS = {"error": "bold red", "warning": "yellow", "note": "dim"}
@@ -75,8 +74,7 @@ def show(
 
     check_suffix(out, ".png", ".pdf", ".svg")
     samples, _ = load(data, files, rows, seed=seed, arguments=arguments)
-    with concerning(data):
-        figure = sheet(samples, rows)
+    figure = sheet(samples, rows)
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=300)
     typer.echo(f"{len(samples)} functions of {data} in {out}")

@@ -1,8 +1,9 @@
-"""`loca calibrate`, `evaluate`, `predict` and `inspect`: using a trained model."""
+"""`loca calibrate`, `evaluate`, `predict`, `invert`, `figures` and `inspect`: using a trained model."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,9 +12,11 @@ import typer
 from loca.cli.arguments import (
     ClassOption,
     FileArgument,
+    Files,
     LevelOption,
     ModelArgument,
     RegridOption,
+    check_directory,
     check_suffix,
     concerning,
     header_of,
@@ -23,13 +26,17 @@ from loca.cli.arguments import (
     printed_warnings,
     refusing,
 )
-from loca.cli.options import Files
 from loca.cli.output import artifact_table, header_table, show_progress
 
 if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.figure import Figure
+
     from loca.data import Records
+    from loca.evaluation import Report
     from loca.models import Operator
     from loca.prediction import QueryGrid, QueryPoints
+    from loca.training import History
 
 
 def calibrate(
@@ -163,6 +170,230 @@ def choose_queries(
         found = read_points(at, coordinates)
         return dataclasses.replace(found, domain=domain) if isinstance(found, QueryGrid) else found
     return None if counts is None else QueryGrid.even(domain, counts, coordinates)
+
+
+def invert(
+    model: ModelArgument,
+    observations: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="A .csv, .parquet or .nc file with a column for each coordinate and for each measured output.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="POSTERIOR.nc, with mean, standard deviation, mode and draws.")],
+    noise: Annotated[
+        str | None,
+        typer.Option(metavar="STD[,STD...]", help="The standard deviation of the noise: one, or one for each output."),
+    ] = None,
+    prior: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Inputs that are plausible; the data of the run unless given."),
+    ] = None,
+    held: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Functions that were not used for training, for the error of the model."),
+    ] = None,
+    surrogate_error: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="The standard deviation of the error of the model, instead of --held."),
+    ] = None,
+    method: Annotated[
+        str, typer.Option(help="mcmc and nuts draw from the posterior, laplace approximates it.")
+    ] = "mcmc",
+    draws: Annotated[int, typer.Option(min=4, help="The number of draws of each chain.")] = 1000,
+    chains: Annotated[int, typer.Option(min=1, help="The number of chains.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the draws.")] = 0,
+    figure: Annotated[Path | None, typer.Option(help="Also draw mean and standard deviation: .png or .pdf.")] = None,
+    classes: ClassOption = None,
+) -> None:
+    """Find the inputs that explain observations, with their uncertainty, and write them as NetCDF or Zarr.
+
+    The file of observations has one row per location. A value that is empty or NaN was not observed. Columns
+    NAME_noise hold the standard deviation of the noise of single values, instead of --noise.
+
+    The error of the model is part of the noise: pass functions that it was not trained on as --held. A model that knows
+    its error, such as a Gaussian operator, needs none.
+    """
+    import jax
+
+    from loca.inversion import invert as invert_observations
+    from loca.prediction import write_dataset
+
+    check_suffix(out, ".nc", ".zarr")
+    if figure is not None:
+        check_suffix(figure, ".png", ".pdf", hint="--figure")
+    for path in filter(None, (out, figure)):
+        if path.exists():
+            raise typer.BadParameter(f"{path} already exists; choose another name, or delete it first")
+    operator = load_model(model, classes)
+    with concerning(str(observations)):
+        observed, deviations = read_observations(observations, operator, noise)
+    plausible = open_records(prior or training_data(model), {}, model, operator, regrid=False, unsolved=True)
+    errors = None if held is None else open_records(held, {}, model, operator, regrid=False)
+    with printed_warnings():
+        found = invert_observations(
+            operator, observed, noise=deviations, prior=plausible, held=errors, surrogate_error=surrogate_error,
+            method=method, draws=draws, chains=chains, key=jax.random.key(seed),
+        )  # fmt: skip
+    write_dataset(found.to_dataset(), out)
+    typer.echo(f"{found}\n{out}")
+    if figure is not None:
+        from loca.figures import posterior
+
+        posterior(found).savefig(figure, dpi=300)
+        typer.echo(str(figure))
+
+
+def training_data(model: Path) -> str:
+    """The data of the run that made a model."""
+    data = header_of(model).provenance.get("data")
+    path = data.get("path") if isinstance(data, Mapping) else None
+    if not isinstance(path, str) or not Path(path).exists():
+        known = f"{path}, the data of the run, does not exist" if path else "the model does not know its training data"
+        raise typer.BadParameter(f"{known}; pass plausible inputs", param_hint="--prior")
+    return path
+
+
+def read_observations(
+    path: Path, operator: Operator, noise: str | None
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
+    """Observations in a file, and the standard deviation of their noise: `0.1,0.2`, or columns of the file."""
+    import numpy as np
+
+    from loca.prediction import QueryPoints, read_columns, read_points
+
+    if operator.signature is None:
+        raise ValueError("the model does not know its coordinates; use `loca.invert` in Python")
+    names = [variable.name for variable in operator.outputs]
+    columns = {name: values for name, (_, values) in read_columns(path).items()}
+    if not set(names) & set(columns):
+        raise ValueError(f"expected a column {' or '.join(names)}, found {', '.join(columns) or 'none'}")
+    points = read_points(path, operator.signature.query_coordinates)
+    if not isinstance(points, QueryPoints):
+        raise ValueError(f"expected one row for each observation in {path}, found the axes of a grid")
+
+    def stacked(ending: str = "") -> np.ndarray:
+        missing = np.full(len(points.y), np.nan)
+        return np.stack([columns.get(name + ending, missing) for name in names], axis=-1)
+
+    expected = [f"{name}_noise" for name in names if name in columns]
+    if noise is None:
+        if absent := ", ".join(name for name in expected if name not in columns):
+            message = f"give the standard deviation of the noise, or columns {absent}"
+            raise typer.BadParameter(message, param_hint="--noise")
+        return (points.y, stacked()), stacked("_noise")
+    if given := [name for name in expected if name in columns]:
+        raise ValueError(f"the noise was given twice: --noise and the column {given[0]}; leave out one of them")
+    with refusing("--noise"):
+        numbers = [float(text) for text in noise.split(",")]
+    return (points.y, stacked()), np.asarray(numbers if len(numbers) > 1 else numbers[0])
+
+
+def figures(
+    model: ModelArgument,
+    data: FileArgument,
+    files: Files,
+    out: Annotated[Path, typer.Option(help="The directory for the figures.")],
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="MODEL", help="Another model for box plots and curves; repeatable."),
+    ] = None,
+    count: Annotated[int, typer.Option(min=2, help="The number of functions: a typical one, then the worst.")] = 3,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Write .pdf instead of .png.")] = False,
+    regrid: RegridOption = False,
+    classes: ClassOption = None,
+) -> None:
+    """Draw the errors of a model on data, its predictions beside the truth, its training curves, and its attention.
+
+    `box_plots` has the relative errors of all functions; `fields` the input, truth, prediction and error of
+    the function with the median error and of the worst ones; `curves` the loss and the validation error, for a run
+    directory; `attention` the attention weights of a LOCA. For a model that knows its error, `reliability` has the
+    coverage of its bands and `error_bars` the bands of the same functions, or σ beside their errors.
+    """
+    from loca.evaluation import evaluate
+    from loca.models import Uncertain
+
+    check_directory(out)
+    paths = [model, *(beside or [])]
+    names = names_of(paths)
+    operators = [load_model(path, classes) for path in paths]
+    records = open_records(data, files, model, operators[0], regrid=regrid)
+    reports = {}
+    for name, operator in zip(names, operators, strict=True):
+        metrics = ["relative_l2", "coverage"] if isinstance(operator, Uncertain) else ["relative_l2"]
+        with concerning(data):
+            reports[name] = evaluate(operator, records, metrics=metrics, regrid=regrid)
+    out.mkdir(parents=True, exist_ok=True)
+    histories = {name: read for name, path in zip(names, paths, strict=True) if (read := history_of(path))}
+    for name, figure in draw(operators[0], records, reports, histories, count):
+        file = out / f"{name}.{'pdf' if pdf else 'png'}"
+        figure.savefig(file, dpi=300)
+        typer.echo(str(file))
+
+
+def draw(
+    operator: Operator, records: Records, reports: dict[str, Report], histories: dict[str, History], count: int
+) -> Iterator[tuple[str, Figure]]:
+    """Draw every figure that these models have, and yield it with its name."""
+    from loca.figures import attention, box_plots, curves, error_bars, fields, reliability
+    from loca.models import LOCA, Uncertain
+    from loca.uncertainty import Calibrated
+
+    yield "box_plots", box_plots(reports)
+    if histories:
+        yield "curves", curves(histories)
+    captions = typical_and_worst(next(iter(reports.values())), count)
+    samples = records.load(list(captions))
+    yield "fields", fields(operator, samples, rows=len(samples), captions=list(captions.values()))
+    if isinstance(operator, Uncertain):
+        yield "reliability", reliability(reports)
+        yield "error_bars", error_bars(operator, samples, rows=len(samples), captions=list(captions.values()))
+    if isinstance(operator, Calibrated):
+        operator = operator.operator
+    if isinstance(operator, LOCA):
+        yield "attention", attention(operator, samples)
+
+
+def typical_and_worst(report: Report, count: int) -> dict[int, str]:
+    """The numbers of the function with the median error and of the worst ones, with captions.
+
+    The error of a function is the mean over its channels.
+    """
+    import numpy as np
+
+    from loca.evaluation import short
+
+    errors = report.errors["relative_l2"].mean(axis=1)
+    order = np.argsort(np.where(np.isfinite(errors), errors, np.inf), kind="stable")  # from the best to the worst
+    known = order[np.isfinite(errors[order])]
+    typical = [int(known[(len(known) - 1) // 2])] if len(known) else []
+    worst = [int(number) for number in order[::-1] if number not in typical][: count - len(typical)]
+    return {
+        number: f"{kind} (#{number})\nerror {short(float(errors[number]))}"
+        for kind, numbers in (("typical", typical), ("worst", worst))
+        for number in numbers
+    }
+
+
+def names_of(paths: list[Path]) -> list[str]:
+    """The names of models in figures: that of the run or file, or all of the path where names are the same."""
+    from loca.saving import MODEL_FILE
+
+    files = [model_file(path).resolve() for path in paths]
+    names = [file.parent.name if file.name == MODEL_FILE else file.stem for file in files]
+    return names if len(set(names)) == len(names) else [str(path) for path in paths]
+
+
+def history_of(path: Path) -> History | None:
+    """The history of the run that produced a model, if it is in the same directory."""
+    from loca.runs import HISTORY_FILE
+    from loca.saving import MODEL_FILE
+    from loca.training import History
+
+    file = model_file(path)
+    history = file.with_name(HISTORY_FILE)
+    return History.read(history) if file.name == MODEL_FILE and history.exists() else None
 
 
 def inspect(model: ModelArgument, classes: ClassOption = None) -> None:

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from loca.cli.arguments import check_directory
-from loca.cli.options import Data, Model, Training
+from loca.cli.arguments import Data, Model, Training, check_directory
 from loca.configuration import RunConfiguration, option_of, read_configuration
 
 SourceArgument = Annotated[

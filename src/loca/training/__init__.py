@@ -1,7 +1,7 @@
 """Training: `fit`, the pure step behind it, optimizers, checkpoints, histories and loggers."""
 
+from loca.training.checkpoints import StoppedError as StoppedError
 from loca.training.fit import fit as fit
-from loca.training.history import Callback as Callback
 from loca.training.history import History as History
 from loca.training.history import Moment as Moment
 from loca.training.history import Progress as Progress
@@ -12,7 +12,6 @@ from loca.training.optimizers import average_weights as average_weights
 from loca.training.optimizers import default_optimizer as default_optimizer
 from loca.training.optimizers import paper_optimizer as paper_optimizer
 from loca.training.recovery import BrokenLossError as BrokenLossError
-from loca.training.run_directory import StoppedError as StoppedError
 from loca.training.steps import Encoded as Encoded
 from loca.training.steps import Loss as Loss
 from loca.training.steps import State as State

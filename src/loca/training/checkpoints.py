@@ -1,16 +1,26 @@
-"""Checkpoints: states of a training run, written atomically in the background and verified before use."""
+"""The directory of a run: checkpoints, written in the background and verified before use, and the history.
+
+A run stops on request and resumes if it is the same run. What its result depends on is its fingerprint, so that no
+other run is resumed in its directory.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
 import json
 import logging
 import re
 import shutil
+import signal
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import equinox as eqx
@@ -18,8 +28,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from loca.data import Records, Samples, Shared, arrays_digest, data_digest
 from loca.devices import SINGLE_PROCESS, ProcessGroup
-from loca.durable import MANIFEST, CorruptDataError, lock, read_sealed, seal
+from loca.durable import MANIFEST, CorruptDataError, lock, read_sealed, seal, write_atomically
+from loca.models import Operator, Signature
+from loca.parameters import trainable
+from loca.training.history import History
+from loca.training.steps import State, StepConfig
 from loca.typing import Array, PyTree
 
 if TYPE_CHECKING:
@@ -38,14 +53,8 @@ class Checkpoints:
     each of its files, without which it does not count: Orbax detects few of the bits that may change on a disk.
 
     Use `with Checkpoints(directory) as checkpoints:`. This creates and locks the directory, and removes what a killed
-    process left unfinished. Leaving the block waits for the last save.
-
-    **Arguments:**
-
-    - `directory`: for the checkpoints of this run only.
-    - `every_seconds`: time between two saves, for `due`.
-    - `processes`: the processes that save and restore together; all of them must make the same calls. Each writes its
-      part of the arrays, and the first does everything else.
+    process left unfinished. Leaving the block waits for the last save. All `processes` make the same calls; each writes
+    its part of the arrays, and the first does everything else.
     """
 
     _manager: ocp.CheckpointManager
@@ -104,11 +113,7 @@ class Checkpoints:
     def save(self, state: PyTree, step: int, *, extras: Mapping[str, Any] | None = None) -> None:
         """Copy the arrays of a state and write them in the background; `OSError` if that or the previous save failed.
 
-        **Arguments:**
-
-        - `state`: a tree, of which only JAX arrays are written; `restore` takes everything else from its argument.
-        - `step`: the number of the step, larger than that of any checkpoint.
-        - `extras`: a small JSON object to restore with the state, such as the history of the run.
+        Extras are a small JSON object to restore with the state, such as the history of the run.
         """
         import orbax.checkpoint as ocp
 
@@ -154,14 +159,10 @@ class Checkpoints:
         return self._about(steps[-1])["extras"] if steps else None
 
     def restore(self, like: T) -> T:
-        """Load the newest state, and verify every bit on disk.
+        """Load the newest state into a state of the same run, and verify every bit on disk.
 
-        Raises `CorruptDataError` with the name of the file if anything has changed; does not fall back to another step.
-
-        **Arguments:**
-
-        - `like`: a state of the same run, such as its first. Provides everything that is not an array, and the devices
-          and shardings of the arrays, which may differ from those they were saved from.
+        Everything that is no array comes from `like`, and so do the devices and shardings of the arrays, which may
+        differ from those they were saved from. If a file has changed, `CorruptDataError` names it.
         """
         import orbax.checkpoint as ocp
 
@@ -232,3 +233,201 @@ def _kinds(arrays: Mapping[str, Array]) -> dict[str, str]:
 def _is_not_raised(record: logging.LogRecord) -> bool:
     """Whether a record is no traceback of a thread of Orbax: the errors are raised as well."""
     return record.exc_info is None or "orbax" not in Path(record.pathname).parts
+
+
+# ---- run -----------------------------------------------------------------------------------------------------------
+
+
+class StoppedError(Exception):
+    """A run was stopped by a signal, SIGTERM or Ctrl-C, after saving its state. The same call resumes it."""
+
+    def __init__(self, message: str, signal: int = signal.SIGTERM):
+        super().__init__(message)
+        self.signal = signal
+
+
+class RunDirectory:
+    """Saves a run in its open checkpoints, and its history in `history.jsonl`, one line per moment.
+
+    The request is the number of steps and the fingerprint of the run; a directory with another run is refused.
+    """
+
+    def __init__(self, directory: Path, request: Mapping[str, Any], checkpoints: Checkpoints):
+        self.directory, self.request, self.checkpoints = directory, dict(request), checkpoints
+        self.processes, self._written = checkpoints.processes, 0
+
+    def resume(self, like: T) -> tuple[T, dict[str, Any] | None]:
+        """The last saved state, and what `update` was given with it; `like` and None for a new run."""
+        extras = self.checkpoints.extras()
+        if extras is None:
+            return like, None
+        if other := _difference(extras.pop("request"), self.request, extras["step"]):
+            raise ValueError(
+                f"the run in {self.directory} {other}; pass the same to resume it, or choose another directory"
+            )
+        return self.checkpoints.restore(like), extras
+
+    def update(
+        self, state: PyTree, history: History, extras: Mapping[str, Any], *, last: bool, stop: int | None
+    ) -> None:
+        """Write new moments, and a checkpoint with extras, among them `step`, if one is due or this is the last state.
+
+        If a signal requests to `stop`, save at once and raise `StoppedError`.
+        """
+        if len(history) != self._written and self.processes.is_first:
+            lines = history.to_lines().encode()
+            write_atomically(self.directory / "history.jsonl", lambda file: file.write(lines))
+        self._written = len(history)
+        if last or stop is not None or self.processes.broadcast(self.checkpoints.due):
+            self.checkpoints.save(state, extras["step"], extras={"request": self.request, **extras})
+        if stop is not None:
+            self.checkpoints.wait()
+            place = f"stopped at step {extras['step']} and saved in {self.directory}"
+            raise StoppedError(f"{place}; repeat the same call to resume", stop)
+
+
+@contextlib.contextmanager
+def stop_requests() -> Iterator[list[int]]:
+    """Turn SIGTERM and Ctrl-C into entries of a list, so that a loop can finish its step; a second Ctrl-C interrupts.
+
+    Previous signal handlers are restored at the end. Outside the main thread, where Python allows no signal handlers,
+    the list stays empty.
+    """
+    requested: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if requested and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        requested.append(number)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT) if is_main}
+    try:
+        yield requested
+    finally:
+        for number, handler in before.items():
+            # None: the handler was not installed by Python, so it cannot be restored
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+# ---- fingerprint -----------------------------------------------------------------------------------------------------
+
+ROUND_OFF = 1e-4
+"""Initial parameters of relative difference below this are the same: another processor rounds differently."""
+
+NAMES = {
+    "data": "other data",
+    "validation": "other validation data",
+    "weights": "other weights of locations",
+    "loss": "another loss",
+    "optimizer": "another optimizer",
+    "model": "another model",
+    "parameters": "other initial parameters",
+}
+"""What differs, for messages; other entries are settings."""
+
+
+def fingerprint(
+    model: Operator, data: Samples | Records, validate: Samples | None, state: State, config: StepConfig
+) -> dict[str, Any]:
+    """Everything that the result of a run depends on besides the number of steps, as JSON content.
+
+    Data and weights are digests, the model its classes and settings with two numbers per array, loss and optimizer
+    digests of the programs that JAX traces from them, which hold all constants, such as those of a schedule.
+    """
+    learned = _as_shapes(eqx.filter(model, trainable(model)))
+    optimizer_state = _as_shapes(state.optimizer_state)
+    one = data if isinstance(data, Samples) else data.load(slice(0, 1))
+    batch = jax.ShapeDtypeStruct((config.batch_size, one.y.count, one.output_size), one.s.dtype)
+    weights = []
+    if config.weights is not None:
+        shape = batch.shape[1:2] if isinstance(one.y, Shared) else batch.shape[:2]
+        weights.append(jax.ShapeDtypeStruct(shape, config.weights.dtype))
+    return {
+        "batch_size": config.batch_size,
+        "seed": config.seed,
+        "functions": len(data),
+        "precision": jax.config.jax_default_matmul_precision,  # pyright: ignore[reportAttributeAccessIssue]
+        "data": data_digest(data),
+        "validation": "none" if validate is None else data_digest(validate),
+        "weights": "none" if config.weights is None else f"arrays {arrays_digest(config.weights)}",
+        "model": dict(_structure(model)),
+        "parameters": {name: _summary(array) for name, array in arrays_of(model).items()},
+        "loss": _program_digest(config.loss, batch, batch, *weights),
+        "optimizer": _program_digest(config.optimizer.update, learned, optimizer_state, learned),
+    }
+
+
+def _difference(saved: Mapping[str, Any], request: Mapping[str, Any], step: int) -> str | None:
+    """What makes a saved run another one than the requested; None if the request resumes or extends it."""
+    if saved["steps"] != request["steps"] and saved["optimizer"] != request["optimizer"]:
+        return (
+            f"has steps={saved['steps']}, but got steps={request['steps']}. The learning rate may depend on the number "
+            "of steps, so this is another run; only a run with the same optimizer, such as paper_optimizer(), can be "
+            "extended"
+        )
+    for name, wanted in request.items():
+        there, here = (each if isinstance(each, dict) else {name: each} for each in (saved[name], wanted))
+        for part in [*here, *there]:
+            if name != "steps" and not _are_same(there.get(part), here.get(part)):
+                what = NAMES.get(name, "another setting")
+                return f"has {what} ({part} is {there.get(part)}; got {here.get(part)})"
+    if request["steps"] < step:
+        return f"has taken {step} steps already, but got steps={request['steps']}"
+    return None
+
+
+def _are_same(saved: Any, requested: Any) -> bool:
+    """Whether entries of two fingerprints are the same; summaries up to round-off, and digests if they are of one kind.
+
+    Data that was in memory may be streamed when a run resumes, and another version of JAX traces other programs.
+    """
+    if isinstance(saved, list) and isinstance(requested, list):
+        scale = max(*saved, *requested)
+        return all(abs(a - b) <= ROUND_OFF * scale for a, b in zip(saved, requested, strict=True))
+    kinds = [re.findall("^(.+) [0-9a-f]{32}$", str(value)) for value in (saved, requested)]
+    return saved == requested or (all(kinds) and kinds[0] != kinds[1])
+
+
+def _structure(part: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The class of every part and the value of every setting of a model, by path; arrays are left out.
+
+    So are signatures, on which predictions do not depend.
+    """
+    match part:
+        case None | Signature() | jax.Array() | np.ndarray():
+            return
+        case eqx.Module():
+            yield path or "the operator", type(part).__name__
+            for field in dataclasses.fields(part):  # pyright: ignore[reportArgumentType]
+                yield from _structure(getattr(part, field.name), f"{path}.{field.name}")
+        case list() | tuple() if not all(isinstance(each, int | float | str) for each in part):
+            for i, each in enumerate(part):
+                yield from _structure(each, f"{path}[{i}]")
+        case int() | float() | str() | list() | tuple():
+            text = repr(part)
+            yield path, text if len(text) < 60 else hashlib.sha256(text.encode()).hexdigest()[:32]
+        case _:
+            yield path, getattr(part, "__qualname__", type(part).__name__)
+
+
+def _summary(array: Array) -> list[float]:
+    """Σᵢ aᵢ sin(i) and the norm: two numbers that differ between arrays, and vary little with round-off."""
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        array = jax.random.key_data(array)
+    values = np.asarray(array).reshape(-1)
+    values = np.nan_to_num(np.concatenate([np.real(values), np.imag(values)], dtype=float))
+    return [float(values @ np.sin(np.arange(1.0, len(values) + 1))), float(np.linalg.norm(values))]
+
+
+def _program_digest(function: Callable[..., Any], *arguments: PyTree) -> str:
+    """The versions of JAX and Optax, and the SHA-256 of the program that JAX traces from a function."""
+    program = eqx.filter_make_jaxpr(function)(*arguments)[0]
+    text = re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr))  # addresses of Python objects differ between processes
+    digest = hashlib.sha256(f"{text} {arrays_digest(program.consts)}".encode()).hexdigest()[:32]
+    return f"program of jax {version('jax')} and optax {version('optax')} {digest}"
+
+
+def _as_shapes(tree: PyTree) -> PyTree:
+    """A tree with shapes instead of arrays, without their devices: a run may resume on other devices."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf, tree)

@@ -24,11 +24,10 @@ from loca.devices import FUNCTIONS, ProcessGroup, ShardingRule, local_copy, plac
 from loca.losses import mean_squared
 from loca.metrics import relative_l2
 from loca.models import Adaptation, Operator, adapt, predict_encoded, shard
-from loca.training.checkpoints import Checkpoints
+from loca.training.checkpoints import Checkpoints, RunDirectory, fingerprint, stop_requests
 from loca.training.history import Callback, History, HistoryWriter, Progress, show_training
 from loca.training.optimizers import default_optimizer
 from loca.training.recovery import Recovery
-from loca.training.run_directory import RunDirectory, fingerprint, stop_requests
 from loca.training.steps import AT_ONCE, Encoded, InMemoryLoop, Loss, State, StepConfig, StreamingLoop, trained
 
 DISPATCH_SECONDS = 0.5
