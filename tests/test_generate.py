@@ -27,7 +27,7 @@ from crashing import Crash, crash_at, forked
 from loca import durable, workers
 from loca.cli.arguments import create_problem
 from loca.data import Store, Variable
-from loca.data.store import writing
+from loca.data import store as stores
 from loca.domains import Box
 from loca.durable import lock
 from loca.problems import Problem, generate
@@ -79,9 +79,8 @@ class Deadly(Sums):
 
 @pytest.fixture
 def small_shards(monkeypatch):
-    """Seven pieces for 40 samples, and two pieces a shard."""
+    """Seven shards for 40 samples."""
     monkeypatch.setattr("loca.problems.problem.PIECES", 7)
-    monkeypatch.setattr(writing, "SHARD_BYTES", 12 * 64)
 
 
 @pytest.fixture
@@ -139,7 +138,7 @@ def test_workers_that_always_die_end_the_run_and_lose_nothing(tmp_path, undistur
     assert generate(Deadly(sword=str(sword)), 40, path).digest == undisturbed
 
 
-CHANGES = ((writing, "write_rows"), (writing, "sync"), (durable, "sync"), (durable, "sync_tree"), (Store, "open"))
+CHANGES = ((stores, "write_rows"), (durable, "sync"), (durable, "sync_tree"), (Store, "open"))
 """What changes the disk here, besides moving and removing files."""
 
 STRIDE = 1 if os.environ.get("LOCA_FULL") else 11
@@ -166,7 +165,7 @@ def test_crashing_before_any_change_of_the_disk_changes_nothing(tmp_path, undist
         assert not path.with_name(f"{moment}.zarr.partial").exists()
         assert not list(path.rglob("*.partial")) + list(path.rglob("*.__lock"))
         moment += STRIDE
-    assert moment > 40  # pieces, shards, summaries, the last rename, the removal of the partial store
+    assert moment > 30  # shards, digests, the last rename, the removal of the partial store
 
 
 def test_a_crash_before_a_shard_is_written_loses_nothing(tmp_path, undisturbed, monkeypatch):
@@ -175,7 +174,7 @@ def test_a_crash_before_a_shard_is_written_loses_nothing(tmp_path, undisturbed, 
 
     path = tmp_path / "sums.zarr"
     with monkeypatch.context() as patch:
-        patch.setattr(writing, "write_rows", crash)
+        patch.setattr(stores, "write_rows", crash)
         with pytest.raises(Crash):
             generate(Sums(), 40, path)
     store = generate(Sums(), 40, path)

@@ -13,7 +13,6 @@ import xarray
 from loca.data import Free, Variable
 from loca.data import open as open_records
 from loca.domains import Box, Sphere, Torus
-from loca.typing import Measurements
 
 RANDOM = np.random.default_rng(1)
 
@@ -406,64 +405,6 @@ def test_pdebench_official_splits(tmp_path, count, split):
     assert rows("seeds.h5") == (everything[last:] if split == "test" else everything[:last])
 
 
-# ---- camlab ---------------------------------------------------------------------------------------------------------
-
-
-def write_camlab(path, **arrays):
-    """NetCDF 4 without coordinate variables."""
-    dims = {name: [f"{name}_{i}" for i in range(values.ndim)] for name, values in arrays.items()}
-    xarray.Dataset({name: (dims[name], values) for name, values in arrays.items()}).to_netcdf(path, engine="h5netcdf")
-
-
-def test_camlab_on_fixed_nodes(tmp_path):
-    u, x = normal(4, 3, 10, 2), RANDOM.uniform(size=(1, 1, 10, 2)).astype(np.float32)
-    write_camlab(tmp_path / "NS-Gauss.nc", u=u, x=x)
-    samples = open_records(tmp_path / "NS-Gauss.nc").load([2, 0])
-    assert [v.name for v in samples.outputs] == ["u_1", "u_2"]
-    assert np.array_equal(samples.x, x[0, 0])
-    assert np.array_equal(samples.u, u[[2, 0], 0])
-    assert np.array_equal(samples.s, u[[2, 0], 1:].reshape(2, 20, 2))
-    expected = [(t, *point) for t in np.float32([0.5, 1.0]) for point in x[0, 0]]
-    assert np.array_equal(samples.y.points, np.float32(expected))
-
-
-def test_camlab_steady_on_nodes_of_each_sample(tmp_path):
-    u, c, x = normal(4, 1, 10, 1), normal(4, 1, 10, 1), normal(4, 1, 10, 2)
-    write_camlab(tmp_path / "Elasticity.nc", u=u, c=c, x=x)
-    records = open_records(tmp_path / "Elasticity.nc")
-    samples = records.load([3, 1])
-    assert isinstance(samples.u, Measurements)
-    assert isinstance(samples.y, Free)
-    assert (records.inputs, records.outputs) == ((Variable("c"),), (Variable("u"),))
-    assert np.array_equal(samples.u.u, c[[3, 1], 0])
-    assert np.array_equal(samples.u.x, x[[3, 1], 0])
-    assert np.array_equal(samples.y.y, x[[3, 1], 0])
-    assert np.array_equal(samples.s, u[[3, 1], 0])
-    assert samples.u.mask.all()
-    assert records.domain == Box(x.min((0, 1, 2)).tolist(), x.max((0, 1, 2)).tolist())
-    label = records.label(np.asarray(samples.s), [3, 1])
-    assert np.array_equal(label.u, u[[3, 1], 0, :, 0])
-    assert np.array_equal(label.x, x[[3, 1], 0, :, 0])
-
-
-def test_camlab_on_a_grid_with_conditions(tmp_path):
-    u, c = normal(2, 3, 4, 5, 1), normal(2, 1, 4, 5, 1)
-    write_camlab(tmp_path / "Wave-Layer.nc", u=u, c=c)
-    samples = open_records(tmp_path / "Wave-Layer.nc", format="camlab").load()
-    assert [v.name for v in samples.inputs] == ["u", "c"]
-    assert np.array_equal(samples.u, np.concatenate([u[:, 0], c[:, 0]], -1).reshape(2, 20, 2))
-    assert np.array_equal(samples.x, grid(np.linspace(0, 1, 4), np.linspace(0, 1, 5)))
-
-
-def test_wind_in_netcdf_is_not_camlab(tmp_path):
-    dataset = xarray.Dataset(
-        {"u": (("time", "level", "lat", "lon"), normal(2, 3, 4, 5))}, {"lat": np.arange(4.0), "lon": np.arange(5.0)}
-    )
-    dataset.to_netcdf(tmp_path / "wind.nc", engine="h5netcdf")
-    with pytest.raises(ValueError, match=r"\(netcdf\) does not define inputs"):
-        open_records(tmp_path / "wind.nc")
-
-
 # ---- npz and MATLAB -------------------------------------------------------------------------------------------------
 
 
@@ -546,7 +487,7 @@ def test_matlab_rows_of_locations_and_structures(tmp_path):
 
 def test_unknown_files_name_what_is_understood(tmp_path):
     (tmp_path / "a.txt").write_text("1,2\n")
-    with pytest.raises(ValueError, match="none of the known formats: loca, zarr, mesh, table, well, pdebench, camlab"):
+    with pytest.raises(ValueError, match="none of the known formats: loca, zarr, mesh, table, well, pdebench, matlab"):
         open_records(tmp_path / "a.txt")
     with pytest.raises(ValueError, match=r"a\.txt does not have the format 'npz'; omit format="):
         open_records(tmp_path / "a.txt", format="npz")

@@ -129,7 +129,6 @@ def test_what_cannot_be_streamed_is_refused(store, monkeypatch):
     for options, message in (
         ({"process": (0, 5)}, "cannot be divided evenly among 5 processes"),
         ({"process": (2, 2)}, "0 ≤ i < n"),
-        ({"threads": 0}, "at least one thread"),
     ):
         with pytest.raises(ValueError, match=message):
             Stream(store, size=12, seed=0, **options)

@@ -2,11 +2,10 @@
 
 from loca.data.channels import ChannelValues as ChannelValues
 from loca.data.channels import channels as channels
-from loca.data.choices import Recommendation as Recommendation
+from loca.data.channels import check_finite as check_finite
+from loca.data.channels import not_finite as not_finite
 from loca.data.choices import TransformNames as TransformNames
 from loca.data.choices import recommend as recommend
-from loca.data.digest import arrays_digest as arrays_digest
-from loca.data.digest import data_digest as data_digest
 from loca.data.files.labeled import Labeled as Labeled
 from loca.data.files.meshes import write_vtu as write_vtu
 from loca.data.files.opening import open as open  # noqa: A004
@@ -17,8 +16,6 @@ from loca.data.grids import multilinear as multilinear
 from loca.data.grids import nearest as nearest
 from loca.data.normalization import Normalization as Normalization
 from loca.data.normalization import OutputNormalization as OutputNormalization
-from loca.data.normalization import check_finite as check_finite
-from loca.data.normalization import not_finite as not_finite
 from loca.data.queries import Free as Free
 from loca.data.queries import Indexed as Indexed
 from loca.data.queries import Queries as Queries
@@ -35,17 +32,17 @@ from loca.data.records import pieces as pieces
 from loca.data.samples import Samples as Samples
 from loca.data.samples import Variable as Variable
 from loca.data.samples import batch_rows as batch_rows
-from loca.data.store.schema import Arrays as Arrays
-from loca.data.store.schema import StoreSchema as StoreSchema
-from loca.data.store.schema import array_digest as array_digest
-from loca.data.store.schema import samples_from_arrays as samples_from_arrays
-from loca.data.store.schema import samples_to_arrays as samples_to_arrays
-from loca.data.store.store import Store as Store
-from loca.data.store.store import group_attributes as group_attributes
-from loca.data.store.store import is_store as is_store
-from loca.data.store.writing import convert as convert
-from loca.data.store.writing import versions as versions
-from loca.data.store.writing import write_store as write_store
+from loca.data.store import Arrays as Arrays
+from loca.data.store import Store as Store
+from loca.data.store import array_digest as array_digest
+from loca.data.store import arrays_digest as arrays_digest
+from loca.data.store import convert as convert
+from loca.data.store import data_digest as data_digest
+from loca.data.store import group_attributes as group_attributes
+from loca.data.store import is_store as is_store
+from loca.data.store import samples_to_arrays as samples_to_arrays
+from loca.data.store import versions as versions
+from loca.data.store import write_store as write_store
 from loca.data.transforms import Affine as Affine
 from loca.data.transforms import Asinh as Asinh
 from loca.data.transforms import Chain as Chain
@@ -53,7 +50,6 @@ from loca.data.transforms import Identity as Identity
 from loca.data.transforms import Log as Log
 from loca.data.transforms import PerLocation as PerLocation
 from loca.data.transforms import Transform as Transform
-from loca.data.transforms import is_round_off as is_round_off
 from loca.durable import CorruptDataError as CorruptDataError
 
 __all__ = [
@@ -71,7 +67,6 @@ __all__ = [
     "Samples",
     "Shared",
     "Store",
-    "StoreSchema",
     "Stream",
     "Transform",
     "TransformNames",

@@ -1,12 +1,14 @@
-"""The values of one channel of all functions, for statistics."""
+"""The values of one channel of all functions, for statistics, and those that are not finite."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
+import jax
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Bool, Float, Int
 
 from loca.data.queries import Indexed, Shared
@@ -62,18 +64,18 @@ class ChannelValues:
         return bool(is_round_off(self.deviation(), self.mean()))
 
 
-def channels(samples: Samples) -> Iterator[ChannelValues]:
+def channels(samples: Samples, precision: type = np.float64) -> Iterator[ChannelValues]:
     """The channels of u, then those of s."""
     for part in samples.parts:
-        (u,) = values_of(part.u)
+        u = np.asarray(values_of(part.u)[0])
         counted, places, count = np.broadcast_to(True, u.shape[:2]), None, 0
         if isinstance(part.u, Measurements):
             counted = np.asarray(part.u.mask)
         else:
             places, count = np.broadcast_to(np.arange(u.shape[1]), u.shape[:2]), u.shape[1]
         for i, variable in enumerate(part.inputs):
-            yield ChannelValues("input", variable, np.asarray(u[..., i], np.float64), counted, places, count)
-    s, places, count = samples.s, None, 0
+            yield ChannelValues("input", variable, u[..., i].astype(precision, copy=False), counted, places, count)
+    s, places, count = np.asarray(samples.s), None, 0
     match samples.y:
         case Shared(y):
             places, count = np.broadcast_to(np.arange(len(y)), s.shape[:2]), len(y)
@@ -81,4 +83,36 @@ def channels(samples: Samples) -> Iterator[ChannelValues]:
             places, count = np.asarray(index), len(y)
     counted = np.broadcast_to(True, s.shape[:2])
     for i, variable in enumerate(samples.outputs):
-        yield ChannelValues("output", variable, np.asarray(s[..., i], np.float64), counted, places, count)
+        yield ChannelValues("output", variable, s[..., i].astype(precision, copy=False), counted, places, count)
+
+
+LISTED = 4
+"""The number of channels of functions that a message lists."""
+
+
+def check_finite(samples: Samples, what: str = "the data", numbers: Sequence[int] | np.ndarray | None = None) -> None:
+    """Raise `ValueError` with functions and channels if a value is NaN or infinite; for arguments see `not_finite`."""
+    if found := not_finite(samples, numbers):
+        raise ValueError(f"{what} has values that are not finite: {found}; fill them, or leave these functions out")
+
+
+def not_finite(samples: Samples, numbers: Sequence[int] | np.ndarray | None = None) -> str:
+    """The first functions and channels with NaN or infinite values, in words; empty if there are none.
+
+    **Arguments:**
+
+    - `samples`: the functions; they are not checked while JAX traces a program.
+    - `numbers`: the numbers of these functions in messages; from 0 on unless given.
+    """
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(samples)):
+        return ""
+    listed = []
+    for column in channels(samples, np.float32):
+        wrong = ~np.isfinite(column.values) & column.counted
+        for row in np.flatnonzero(wrong.any(axis=1)):
+            kind = "NaN" if np.isnan(column.values[row][wrong[row]]).any() else "infinite"
+            count = f"{int(wrong[row].sum())} of {wrong.shape[1]} values {kind}"
+            number = int(row if numbers is None else numbers[row])
+            listed.append((number, f"{column.side} {column.variable.name!r}: {count}"))
+    texts = [f"function {number}, {text}" for number, text in sorted(listed)[:LISTED]]
+    return "; ".join(texts + [f"and {len(listed) - LISTED} more"] * (len(listed) > LISTED))

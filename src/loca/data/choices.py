@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ from jaxtyping import Float
 
 from loca.data.channels import ChannelValues, channels
 from loca.data.samples import Samples
-from loca.data.transforms import Affine, Asinh, Chain, Identity, Log, PerLocation, Transform, location_moments
+from loca.data.transforms import Asinh, Chain, Identity, Log, PerLocation, Transform, location_moments
 
 TransformNames = str | Mapping[str, str] | None
 """A transform by the name of its variable, such as `{"permeability": "log", "pressure": "per-location"}`.
@@ -56,43 +55,36 @@ def recommend(samples: Samples) -> tuple[Recommendation, ...]:
 
     Functions with NaN or Inf are left out.
     """
-    return tuple(recommended(column.finite()) for column in channels(samples))
+    return tuple(_recommended(column.finite()) for column in channels(samples))
 
 
-def recommended(column: ChannelValues) -> Recommendation:
-    """The transform of one variable."""
+def _recommended(column: ChannelValues) -> Recommendation:
     names, reasons, values = [], [], column.flat()
     if values.size and np.ptp(values) > 0.0:
         low, high = np.quantile(values, [0.01, 0.99])
+        squares = (values - values.mean()) ** 2
+        kurtosis = float(np.mean(squares**2) / np.mean(squares) ** 2)
         transform: Transform = Identity()
         if values.min() > 0.0 and high > SPAN * low:
             transform = Log()
             reasons.append(f"all values are positive and span {np.log10(high / low):.1f} decades")
-        elif low < 0.0 < high and (tail := kurtosis(values)) > KURTOSIS:
+        elif low < 0.0 < high and kurtosis > KURTOSIS:
             transform = Asinh.fit(values)
-            reasons.append(f"values of both signs have a kurtosis of {tail:.3g}")
+            reasons.append(f"values of both signs have a kurtosis of {kurtosis:.3g}")
         names += [transform.name] if reasons else []
-        share = mean_field_share(dataclasses.replace(column, values=transformed(transform, column.values)))
+        share = _mean_field_share(column, _transformed(transform, column.values))
         if share > SHARE:
             names.append(PerLocation.name)
             reasons.append(f"the mean field has {share:.0%} of the variance")
     return Recommendation(column.side, column.variable.name, "+".join(names) or Identity.name, ", and ".join(reasons))
 
 
-def kurtosis(values: Float[np.ndarray, " n"]) -> float:
-    """E[(v − v̄)⁴] / E[(v − v̄)²]²."""
-    squares = (values - values.mean()) ** 2
-    return float(np.mean(squares**2) / np.mean(squares) ** 2)
-
-
-def mean_field_share(column: ChannelValues) -> float:
+def _mean_field_share(column: ChannelValues, values: Float[np.ndarray, "N m"]) -> float:
     """The share of the variance of the mean field; 0 if it cannot be known."""
     if column.places is None or column.locations < 2:
         return 0.0
-    moments, number = location_moments(column.values, column.places, column.locations)
-    if number.min() < LABELS:
-        return 0.0
-    return float(np.var(np.asarray(moments.shift, np.float64)) / np.var(column.values))
+    moments, number = location_moments(values, column.places, column.locations)
+    return float(np.var(np.asarray(moments.shift, np.float64)) / np.var(values)) if number.min() >= LABELS else 0.0
 
 
 def fit_transforms(samples: Samples, names: TransformNames) -> tuple[tuple[Transform, ...], tuple[Transform, ...]]:
@@ -104,69 +96,55 @@ def fit_transforms(samples: Samples, names: TransformNames) -> tuple[tuple[Trans
         return (), ()
     variables = [variable.name for variable in (*samples.inputs, *samples.outputs)]
     given = dict.fromkeys(variables, names) if isinstance(names, str) else dict(names)
-    check_names(given, variables)
+    if unknown := sorted(set(given) - set(variables)):
+        raise ValueError(
+            f"transforms are given for {', '.join(unknown)}, but the variables are {', '.join(variables)}; "
+            "use these names"
+        )
     fitted: dict[str, list[Transform]] = {"input": [], "output": []}
     for column in channels(samples):
         name = given.get(column.variable.name, Identity.name)
+        if name not in KNOWN:
+            raise ValueError(f"the transform of {column.variable.name} is {name!r}; choose one of {', '.join(KNOWN)}")
         if name == "auto":
-            _, _, name, reason = recommended(column.finite())
+            _, _, name, reason = _recommended(column.finite())
             # whoever asks for a choice wants to see it
             print(f"transform of {column}: {name}{reason and f' ({reason})'}")  # noqa: T201
-        fitted[column.side].append(fit_transform(name, column, samples))
+        fitted[column.side].append(_fit_transform(name, column, samples))
     if all(isinstance(transform, Identity) for side in fitted.values() for transform in side):
         return (), ()
     return tuple(fitted["input"]), tuple(fitted["output"])
 
 
-def check_names(given: Mapping[str, str], variables: Sequence[str]) -> None:
-    """Raise unless all variables and all transforms exist."""
-    unknown = sorted(set(given) - set(variables))
-    if unknown:
-        raise ValueError(
-            f"transforms are given for {', '.join(unknown)}, but the variables are {', '.join(variables)}; "
-            "use these names"
-        )
-    for variable, name in given.items():
-        if name not in KNOWN:
-            raise ValueError(f"the transform of {variable} is {name!r}; choose one of {', '.join(KNOWN)}")
-
-
-def fit_transform(name: str, column: ChannelValues, samples: Samples) -> Transform:
+def _fit_transform(name: str, column: ChannelValues, samples: Samples) -> Transform:
     """Fit the transform with this name to the values of a variable."""
-    pointwise, _, rest = name.partition("+")
     transform: Transform = Identity()
-    if pointwise == Log.name:
+    if name.startswith(Log.name):
         transform = Log()
         transform.check(np.where(column.counted, column.values, 1.0), str(column))
-    elif pointwise == Asinh.name:
+    elif name.startswith(Asinh.name):
         transform = Asinh.fit(column.flat())
-    if PerLocation.name not in (pointwise, rest) or (column.side == "input" and column.locations == 1):
+    if PerLocation.name not in name or (column.side == "input" and column.locations == 1):
         return transform  # a number is standardized: it has no other location
-    moments = fit_moments(transformed(transform, column.values), column)
-    # sensors are those of the training data, but queries may be anywhere
-    last = moments if column.side == "input" else PerLocation.on(moments, samples.y.points, samples.domain)
-    return last if isinstance(transform, Identity) else Chain((transform, last))
-
-
-def transformed(transform: Transform, values: Float[np.ndarray, "N m"]) -> Float[np.ndarray, "N m"]:
-    """Transformed values, in double precision where they do not change."""
-    if isinstance(transform, Identity):
-        return values
-    return np.asarray(transform.apply(jnp.asarray(values, jnp.float32)), np.float64)
-
-
-def fit_moments(values: Float[np.ndarray, "N m"], column: ChannelValues) -> Affine:
-    """Means and scales at every location; raise if they cannot be known."""
     if column.places is None:
         raise ValueError(
             f"per-location needs locations that all functions share, but every function has its own for {column}; "
             "interpolate to common locations, or use standardize"
         )
-    moments, number = location_moments(values, column.places, column.locations)
+    moments, number = location_moments(_transformed(transform, column.values), column.places, column.locations)
     if number.min() < 2:
         raise ValueError(
             f"per-location needs at least 2 values at every location, but {column} has "
             f"{int(number.min())} at location {int(np.argmin(number))} ({int((number < 2).sum())} of "
             f"{column.locations} have fewer than 2); keep more labels per function, or use standardize"
         )
-    return moments
+    # sensors are those of the training data, but queries may be anywhere
+    last = moments if column.side == "input" else PerLocation.on(moments, samples.y.points, samples.domain)
+    return last if isinstance(transform, Identity) else Chain((transform, last))
+
+
+def _transformed(transform: Transform, values: Float[np.ndarray, "N m"]) -> Float[np.ndarray, "N m"]:
+    """Transformed values, in double precision where they do not change."""
+    if isinstance(transform, Identity):
+        return values
+    return np.asarray(transform.apply(jnp.asarray(values, jnp.float32)), np.float64)

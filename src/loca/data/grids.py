@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from loca.domains import grid
 from loca.parameters import Fixed
 
 
@@ -25,13 +27,15 @@ def grid_axes(x: Float[Array | np.ndarray, "m d_x"]) -> tuple[Float[np.ndarray, 
     shape = tuple(map(len, values))
     if math.prod(shape) != len(points):
         return None
-    grid = points.reshape(*shape, -1)
-    axes = tuple(np.moveaxis(grid[..., i], i, 0).reshape(n, -1)[:, 0] for i, n in enumerate(shape))
-    for i, (axis, known) in enumerate(zip(axes, values, strict=True)):
-        along = axis.reshape(-1, *[1] * (len(shape) - 1 - i))
-        if not (np.array_equal(np.sort(axis), known) and (grid[..., i] == along).all()):
-            return None
-    return axes
+    axes = axes_of(points, shape)
+    is_grid = np.array_equal(grid(*axes), points) and all(map(np.array_equal, map(np.sort, axes), values))
+    return axes if is_grid else None
+
+
+def axes_of(x: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """The axes of a grid of this shape, whose points in row-major order are the rows of x."""
+    strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    return tuple(x[: n * step : step, i] for i, (n, step) in enumerate(zip(shape, strides, strict=True)))
 
 
 def grid_shape(x: Float[Array | np.ndarray, "m d_x"]) -> tuple[int, ...] | None:

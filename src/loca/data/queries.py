@@ -86,28 +86,23 @@ def as_input(u: Numbers | Measurements | MultiInput, *, many: bool) -> Input:
         fields = tuple(as_input(field, many=many) for field in u.fields)
         shapes = ("(N, k)", "(N,)") if many else ("(k,)",)
         return MultiInput(fields, None if u.scalars is None else as_numbers(u.scalars, "scalars", *shapes))  # pyright: ignore[reportArgumentType]
-    shapes = ("(N, m, {})", "(N, m)") if many else ("(m, {})", "(m,)")
-    if isinstance(u, Measurements):
-        return as_measurements(u, *shapes)
-    given = getattr(u, "shape", ())
-    if not many and len(given) == 3:
+    shapes = ("(N, m, d_u)", "(N, m)") if many else ("(m, d_u)", "(m,)")
+    if not isinstance(u, Measurements):
+        given = getattr(u, "shape", ())
+        if not many and len(given) == 3:
+            raise ValueError(
+                f"expected u of one function, got shape {given}; use `predict` for many functions, or jax.vmap"
+            )
+        return as_numbers(u, "u", *shapes)
+    values = as_numbers(u.u, "the values of Measurements", *shapes)
+    x = as_numbers(u.x, "the locations of Measurements", shapes[0].replace("d_u", "d_x"), shapes[1])
+    mask = jnp.asarray(shared_array(u.mask), dtype=bool)
+    if not values.shape[:-1] == x.shape[:-1] == mask.shape:
         raise ValueError(
-            f"expected u of one function, got shape {given}; use `predict` for many functions, or jax.vmap"
+            f"the values of Measurements have shape {values.shape}, their locations {x.shape} and their mask "
+            f"{mask.shape}; pass one location and one entry of the mask for each value"
         )
-    return as_numbers(u, "u", *(shape.format("d_u") for shape in shapes))
-
-
-def as_measurements(given: Measurements, *shapes: str) -> Measurements:
-    """Measurements with arrays from numbers as users have them; values, locations and mask must agree."""
-    u = as_numbers(given.u, "the values of Measurements", *(shape.format("d_u") for shape in shapes))
-    x = as_numbers(given.x, "the locations of Measurements", *(shape.format("d_x") for shape in shapes))
-    mask = jnp.asarray(shared_array(given.mask), dtype=bool)
-    if not u.shape[:-1] == x.shape[:-1] == mask.shape:
-        raise ValueError(
-            f"the values of Measurements have shape {u.shape}, their locations {x.shape} and their mask {mask.shape}; "
-            "pass one location and one entry of the mask for each value"
-        )
-    return Measurements(u, x, mask)
+    return Measurements(values, x, mask)
 
 
 def shared_array(values: Any) -> Any:
@@ -128,15 +123,17 @@ def shared_array(values: Any) -> Any:
 class Queries(eqx.Module):
     """The query locations of N output functions, P for each function."""
 
+    y: eqx.AbstractVar[Float[Array, "*N M d_y"]]
+
+    @property
+    def points(self) -> Float[Array, "M d_y"]:
+        """All stored locations, one per row."""
+        return self.y.reshape(-1, self.y.shape[-1])
+
     @property
     @abc.abstractmethod
     def count(self) -> int:
         """P, the number of queries per function."""
-
-    @property
-    @abc.abstractmethod
-    def points(self) -> Float[Array, "M d_y"]:
-        """All stored locations, one per row."""
 
     @abc.abstractmethod
     def locations(self, functions: int) -> Float[Array, "N P d_y"]:
@@ -171,10 +168,6 @@ class Shared(Queries):
     def count(self) -> int:
         return self.y.shape[0]
 
-    @property
-    def points(self) -> Float[Array, "M d_y"]:
-        return self.y
-
     def locations(self, functions: int) -> Float[Array, "N P d_y"]:
         return jnp.broadcast_to(self.y, (functions, *self.y.shape))
 
@@ -198,10 +191,6 @@ class Indexed(Queries):
     def count(self) -> int:
         return self.index.shape[1]
 
-    @property
-    def points(self) -> Float[Array, "M d_y"]:
-        return self.y
-
     def locations(self, functions: int) -> Float[Array, "N P d_y"]:
         return self.y[self.index]
 
@@ -223,10 +212,6 @@ class Free(Queries):
     @property
     def count(self) -> int:
         return self.y.shape[1]
-
-    @property
-    def points(self) -> Float[Array, "M d_y"]:
-        return self.y.reshape(-1, self.y.shape[-1])
 
     def locations(self, functions: int) -> Float[Array, "N P d_y"]:
         return self.y

@@ -24,6 +24,21 @@ Rows = slice | Sequence[int] | np.ndarray
 """A selection of the N pairs: a slice or a list of numbers."""
 
 
+def numbered_rows(rows: Rows, count: int) -> Int[np.ndarray, " B"]:
+    """The numbers, out of `count`, of these rows; negative ones count from the end."""
+    if isinstance(rows, slice):
+        return np.arange(count)[rows]
+    chosen = np.asarray(rows)
+    return np.arange(count)[chosen if chosen.size else slice(0)]
+
+
+def as_slice(rows: np.ndarray) -> slice | np.ndarray:
+    """The same rows, as a slice if they are consecutive."""
+    if not len(rows):
+        return slice(0, 0)
+    return slice(int(rows[0]), int(rows[-1]) + 1) if (np.diff(rows) == 1).all() else rows
+
+
 def pieces(rows: range, size: int) -> list[range]:
     """Consecutive ranges of this size; the last may be smaller."""
     return [range(start, min(start + size, rows.stop)) for start in range(rows.start, rows.stop, size)]
@@ -43,6 +58,15 @@ class Records(abc.ABC):
 
     @abc.abstractmethod
     def __len__(self) -> int: ...
+
+    def __repr__(self) -> str:
+        names = ", ".join(v.name for v in self.inputs), ", ".join(v.name for v in self.outputs) or "?"
+        kind = type(self).__name__
+        return f"{kind}({self.source!r}: {len(self)} pairs, {names[0]} → {names[1]}, {self.domain})"
+
+    def select(self, rows: Rows) -> Part:
+        """A subset of the pairs, still in their file."""
+        return Part(self, numbered_rows(rows, len(self)))
 
     @abc.abstractmethod
     def load(self, rows: Rows = slice(None)) -> Samples:
@@ -124,12 +148,7 @@ class Stream(Iterator[Samples]):
         if not 0 <= index < processes:
             raise ValueError(f"expected process=(i, n) with 0 ≤ i < n, got process={process}")
         if size % processes:
-            raise ValueError(
-                f"batches of {size} cannot be divided evenly among {processes} processes; pass a multiple of "
-                f"{processes}"
-            )
-        if start < 0 or threads < 1:
-            raise ValueError(f"expected start ≥ 0 and at least one thread, got start={start}, threads={threads}")
+            raise ValueError(f"batches of {size} cannot be divided evenly among {processes} processes")
         self.records, self.size, self.seed, self.process, self.threads = records, size, seed, process, threads
         self.rows_of = jax.jit(functools.partial(batch_rows, size=size, count=len(records)))
         self.batches: Any = None
@@ -142,10 +161,6 @@ class Stream(Iterator[Samples]):
         with jax.default_device(jax.local_devices(backend="cpu")[0]):  # a few integers are not worth a transfer
             rows = self.rows_of(self.seed, step)
         return np.asarray(rows)[index * part : (index + 1) * part]
-
-    def read(self, step: int) -> Samples:
-        """Read the batch of a step."""
-        return self.records.load(self.rows(step))
 
     def __next__(self) -> Samples:
         batch = next(self.batches)
@@ -165,7 +180,8 @@ class Stream(Iterator[Samples]):
         self.close()
         self.step = state["step"]
         options = grain.ReadOptions(num_threads=self.threads, prefetch_buffer_size=AHEAD * self.threads)
-        self.batches = iter(grain.MapDataset.range(self.step, STEPS).map(self.read).to_iter_dataset(options))
+        batches = grain.MapDataset.range(self.step, STEPS).map(lambda step: self.records.load(self.rows(step)))
+        self.batches = iter(batches.to_iter_dataset(options))
 
     def close(self) -> None:
         """Stop reading ahead."""

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -31,7 +31,7 @@ from loca.typing import (
 )
 
 ROUNDS = 6
-"""Rounds of the Feistel network in `shuffle`. Four make a pseudorandom permutation (Luby & Rackoff 1988); two more are
+"""Rounds of the Feistel network in `_shuffle`. Four make a pseudorandom permutation (Luby & Rackoff 1988); two more are
 a margin."""
 
 
@@ -51,7 +51,7 @@ VariableNames = str | Sequence[str | tuple[str, ...]]
 """One name or several; each may be a pair of a name and a unit, such as a `Variable`."""
 
 
-def as_variables(given: VariableNames) -> tuple[Variable, ...]:
+def _as_variables(given: VariableNames) -> tuple[Variable, ...]:
     """Variables, from a name, several names, or pairs of a name and a unit."""
     names = [given] if isinstance(given, str) else given
     return tuple(Variable(each) if isinstance(each, str) else Variable(*each) for each in names)
@@ -106,13 +106,16 @@ class Samples(eqx.Module):
         self.u = as_input(u, many=True)
         self.y = as_queries(y)
         self.s = s = as_numbers(s, "s", "(N, P, d_s)", "(N, P)")
-        self.x = as_sensors(self.u, x)
-        self.domain = domain if domain is not None else bounding_box(self.y.points)
+        self.x = _as_sensors(self.u, x)
+        if domain is None:
+            low, high = np.min(self.y.points, axis=0), np.max(self.y.points, axis=0)
+            domain = Box(low.tolist(), high.tolist())
+        self.domain = domain
         channels = sum(values.shape[-1] for values in values_of(self.u))
-        self.inputs = as_variables(inputs or [f"u{i + 1}" for i in range(channels)])
-        self.outputs = as_variables(outputs or [f"s{i + 1}" for i in range(s.shape[-1])])
-        self.sensor_coordinates = as_variables(sensor_coordinates)
-        self.query_coordinates = as_variables(query_coordinates)
+        self.inputs = _as_variables(inputs or [f"u{i + 1}" for i in range(channels)])
+        self.outputs = _as_variables(outputs or [f"s{i + 1}" for i in range(s.shape[-1])])
+        self.sensor_coordinates = _as_variables(sensor_coordinates)
+        self.query_coordinates = _as_variables(query_coordinates)
         self._check(channels)
 
     def _check(self, channels: int) -> None:
@@ -125,14 +128,14 @@ class Samples(eqx.Module):
         if self.s.shape[1] != P:
             raise ValueError(
                 f"s has {self.s.shape[1]} values per function but y has {P} locations; pass one value per location"
-                f"{flattening(self.s, P, 's')}"
+                f"{_flattening(self.s, P, 's')}"
             )
         for field, x in self.fields:
             (values,) = values_of(field)
             if x is not None and x.shape[0] != values.shape[1]:
                 raise ValueError(
                     f"x has {x.shape[0]} sensors but u has {values.shape[1]} values per function; pass one value "
-                    f"per sensor{flattening(values, x.shape[0], 'u')}"
+                    f"per sensor{_flattening(values, x.shape[0], 'u')}"
                 )
         if len(self.inputs) != channels or len(self.outputs) != self.s.shape[-1]:
             raise ValueError(
@@ -179,17 +182,12 @@ class Samples(eqx.Module):
         ]
         if self.u.scalars is not None:
             inputs.append((self.u.scalars[:, None], None, 0))
-        names, coordinates = iter(self.inputs), iter(self.sensor_coordinates)
-        return tuple(
-            dataclasses.replace(
-                self,
-                u=u,
-                x=x,
-                inputs=list(itertools.islice(names, values_of(u)[0].shape[-1])),
-                sensor_coordinates=list(itertools.islice(coordinates, columns)),
-            )
-            for u, x, columns in inputs
-        )
+        names, coordinates, parts = iter(self.inputs), iter(self.sensor_coordinates), []
+        for u, x, columns in inputs:
+            own = list(itertools.islice(names, values_of(u)[0].shape[-1]))
+            placed = list(itertools.islice(coordinates, columns))
+            parts.append(dataclasses.replace(self, u=u, x=x, inputs=own, sensor_coordinates=placed))
+        return tuple(parts)
 
     @property
     def _columns(self) -> tuple[int, ...]:
@@ -239,33 +237,22 @@ class Samples(eqx.Module):
         return tuple(self.take(order[end - part : end]) for end, part in zip(ends, counts, strict=True))
 
 
-def as_sensors(u: Input, x: Numbers | Sequence[Numbers | None] | None) -> SensorLocations:
+def _as_sensors(u: Input, x: Any) -> SensorLocations:
     """Locations of sensors as arrays: one, or for a `MultiInput` one for each field."""
     if not isinstance(u, MultiInput):
-        return None if x is None else as_locations(x)  # pyright: ignore[reportArgumentType]
+        return None if x is None else check_locations(as_numbers(x, "x", "(m, d_x)", "(m,)"), "x")
     places = [None] * len(u.fields) if x is None else list(x) if isinstance(x, tuple | list) else [x]
     if len(places) != len(u.fields):
         raise ValueError(
             f"x holds the sensors of {len(places)} fields but u holds {len(u.fields)}; pass one array per field"
         )
-    return tuple(None if each is None else as_locations(each) for each in places)
+    return tuple(_as_sensors(field, each) for field, each in zip(u.fields, places, strict=True))  # pyright: ignore[reportReturnType]
 
 
-def as_locations(x: Numbers) -> Float[Array, "m d_x"]:
-    """Locations of sensors as an array without missing coordinates."""
-    return check_locations(as_numbers(x, "x", "(m, d_x)", "(m,)"), "x")
-
-
-def flattening(values: Float[Array, "N m d"], count: int, name: str) -> str:
+def _flattening(values: Float[Array, "N m d"], count: int, name: str) -> str:
     """Advice for fields on a two-dimensional grid that were passed as they are: N images of one channel."""
     N, *shape = values.shape
     return f". Fields on a grid are flattened: {name}.reshape({N}, {count})" if np.prod(shape) == count else ""
-
-
-def bounding_box(y: Float[Array, "M d_y"]) -> Box:
-    """The smallest box that contains all locations."""
-    low, high = np.min(y, axis=0), np.max(y, axis=0)
-    return Box(low.tolist(), high.tolist())
 
 
 def batch_rows(seed: int | Int[Array, ""], step: int | Int[Array, ""], size: int, count: int) -> Int[Array, " size"]:
@@ -282,11 +269,11 @@ def batch_rows(seed: int | Int[Array, ""], step: int | Int[Array, ""], size: int
     whole, part = step // count, step % count
     offset = part * size + jnp.arange(size, dtype=jnp.uint32)
     epoch = whole * size + offset // count
-    return shuffle(offset % count, epoch, jnp.asarray(seed).astype(jnp.uint32), count).astype(jnp.int32)
+    return _shuffle(offset % count, epoch, jnp.asarray(seed).astype(jnp.uint32), count).astype(jnp.int32)
 
 
 @functools.partial(jax.jit, static_argnames="count")
-def shuffle(
+def _shuffle(
     place: UInt32[Array, " B"], epoch: UInt32[Array, " B"], seed: UInt32[Array, ""], count: int
 ) -> UInt32[Array, " B"]:
     """The functions at these positions of an epoch: a permutation of 0 … count − 1, evaluated elementwise.
@@ -296,12 +283,12 @@ def shuffle(
     """
     half = max(1, ((count - 1).bit_length() + 1) // 2)
     mask = jnp.uint32((1 << half) - 1)
-    key = mix(epoch ^ mix(seed))
+    key = _mix(epoch ^ _mix(seed))
 
     def permute(value: UInt32[Array, " B"]) -> UInt32[Array, " B"]:
         left, right = value >> half, value & mask
         for i in range(ROUNDS):
-            left, right = right, left ^ (mix(right ^ mix(key + jnp.uint32(i))) & mask)
+            left, right = right, left ^ (_mix(right ^ _mix(key + jnp.uint32(i))) & mask)
         return (left << half) | right
 
     def walk(value: UInt32[Array, " B"]) -> UInt32[Array, " B"]:
@@ -310,7 +297,7 @@ def shuffle(
     return jax.lax.while_loop(lambda value: jnp.any(value >= count), walk, permute(place))
 
 
-def mix(h: UInt32[Array, "*B"]) -> UInt32[Array, "*B"]:
+def _mix(h: UInt32[Array, "*B"]) -> UInt32[Array, "*B"]:
     """A bijective 32-bit hash: multiplications and shifts with constants of low measured bias (Wellons 2018)."""
     h = (h ^ (h >> 16)) * jnp.uint32(0x7FEB352D)
     h = (h ^ (h >> 15)) * jnp.uint32(0x846CA68B)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from loca.data.grids import Interpolation, grid_shape, multilinear, nearest
+from loca.data.grids import Interpolation, axes_of, grid_shape, multilinear, nearest
 from loca.data.queries import Queries
 from loca.domains import Domain, embed
 from loca.parameters import Fixed
@@ -89,8 +89,7 @@ class Asinh(Transform):
     @classmethod
     def fit(cls, v: Float[np.ndarray, " n"]) -> Asinh:
         """Fit the width to some values."""
-        width = float(np.mean(np.abs(v), dtype=np.float64))
-        return cls(jnp.asarray(width if width > 0.0 else 1.0, jnp.float32))
+        return cls(jnp.asarray(float(np.mean(np.abs(v), dtype=np.float64)) or 1.0, jnp.float32))
 
     def apply(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
         return jnp.arcsinh(v / self.width)
@@ -157,19 +156,16 @@ class PerLocation(Transform):
     def at(self, queries: Queries) -> Affine:
         """Means and scales at some queries."""
         values = self._near(queries.points)(jnp.stack([self.shift, self.scale], axis=-1))
-        return Affine(queries.gather(values[:, 0]), queries.gather(values[:, 1]))
+        return Affine(*(queries.gather(each) for each in values.T))
 
     def apply(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
-        raise ValueError("this transform depends on the location; evaluate it first: `transform.at(queries).apply(v)`")
+        raise ValueError("this transform depends on the location; evaluate it first: `transform.at(queries)`")
 
-    def invert(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
-        raise ValueError("this transform depends on the location; evaluate it first: `transform.at(queries).invert(v)`")
+    invert = apply
 
     def _near(self, y: Float[Array, "P d_y"]) -> Interpolation:
         if self.shape is not None:
-            grid = self.y.reshape(*self.shape, -1)
-            axes = [jnp.moveaxis(grid[..., i], i, 0).reshape(n, -1)[:, 0] for i, n in enumerate(self.shape)]
-            return multilinear(axes, self.periods, y)
+            return multilinear(axes_of(self.y, self.shape), self.periods, y)
         index = nearest(*(embed(points, self.periods, self.is_geographic) for points in (y, self.y)))
         return Interpolation(index[None], jnp.ones((1, y.shape[0])))
 
@@ -200,11 +196,11 @@ def location_moments(
     v: Float[np.ndarray, "N m"], places: Int[np.ndarray, "N m"], count: int
 ) -> tuple[Affine, Float[np.ndarray, " M"]]:
     """Mean and standard deviation of the values at each of `count` locations, and the number of values there."""
-    where = places.reshape(-1)
+    where, v = places.reshape(-1), v.reshape(-1)
     number = np.bincount(where, minlength=count).astype(np.float64)
     known = np.maximum(number, 1.0)
-    mean = np.bincount(where, v.reshape(-1), count) / known
-    deviation = np.sqrt(np.bincount(where, (v.reshape(-1) - mean[where]) ** 2, count) / known)
+    mean = np.bincount(where, v, count) / known
+    deviation = np.sqrt(np.bincount(where, (v - mean[where]) ** 2, count) / known)
     typical = float(np.sqrt(np.mean(deviation**2)))
     constant = is_round_off(typical, float(np.abs(mean).max()))
     scale = np.ones(count) if constant else np.maximum(deviation, SCALE_FLOOR * typical)

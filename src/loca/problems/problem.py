@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from loca.data import Arrays, Samples, Store, StoreSchema, Variable, versions, write_store
+from loca.data import Arrays, Samples, Store, Variable, versions, write_store
 from loca.domains import Domain
 from loca.typing import Key
 from loca.workers import one_thread
@@ -150,16 +150,7 @@ def generate(
     if count < 1 or workers < 1:
         raise ValueError(f"count and workers must be at least 1, got count={count}, workers={workers}")
     m, M, d_u, d_s = len(problem.x), len(problem.y), len(problem.inputs), len(problem.outputs)
-    schema = StoreSchema(
-        count,
-        problem.domain,
-        problem.inputs,
-        problem.outputs,
-        once={"x": np.asarray(problem.x), "y": np.asarray(problem.y)},
-        each={"u": np.empty((m, d_u), np.float32), "s": np.empty((M, d_s), np.float32)},
-        sensor_coordinates=problem.sensor_coordinates,
-        query_coordinates=problem.query_coordinates,
-    )
+    example = problem._samples(np.zeros((1, m, d_u)), np.zeros((1, M, d_s)))
     provenance = {
         "problem": type(problem).__qualname__,
         "arguments": problem.arguments,
@@ -169,7 +160,8 @@ def generate(
     }
     return write_store(
         path,
-        schema,
+        example,
+        count,
         functools.partial(_arrays, problem, seed),
         provenance=provenance,
         block=min(problem.block, -(-count // PIECES)),

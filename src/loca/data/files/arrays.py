@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import xarray
 
-from loca.data.files.datasets import HDF5Array, Layout, Roles, first_bytes, hdf5, hdf5_root, is_hdf5, numbered
+from loca.data.files.datasets import HDF5Array, Layout, Roles, hdf5, hdf5_root, numbered
 
 PAIRS = (("u", "s"), ("coeff", "sol"), ("a", "u"))
 """Common names of inputs and outputs: those of loca, and those of FNO's Darcy and Navier–Stokes files."""
@@ -28,7 +28,7 @@ MOST_EXPANDED, RATIO = 2**28, 100
 and a small file could fill the memory."""
 
 
-def check_size(path: Path, name: str, shape: tuple[int, ...], item_bytes: int, stored: int) -> None:
+def _check_size(path: Path, name: str, shape: tuple[int, ...], item_bytes: int, stored: int) -> None:
     """Raise if an array that a file declares would take unreasonably much memory; `stored` is its size in the file."""
     size = int(np.prod(shape, dtype=object)) * item_bytes
     declared = f"{name!r} of {path} declares {size / 1e9:.3g} GB (shape {shape}) but takes {stored / 1e6:.3g} MB there"
@@ -38,65 +38,42 @@ def check_size(path: Path, name: str, shape: tuple[int, ...], item_bytes: int, s
         raise ValueError(f"{declared}, and is more than the memory; save it as NetCDF or Zarr, which are read in parts")
 
 
-def is_npz(path: Path) -> bool:
-    """Whether the file is an archive of .npy files."""
-    if first_bytes(path)[:4] != b"PK\x03\x04":
-        return False
-    with zipfile.ZipFile(path) as archive:
-        return all(name.endswith(".npy") for name in archive.namelist())
-
-
 def read_npz(path: Path, roles: Roles) -> Layout:
     """The selected arrays of an .npz file; only these are read, but completely."""
-    shapes, sizes = {}, {}
+    shapes, about = {}, {}
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
             with archive.open(info) as member:
-                version = np.lib.format.read_magic(member)
-                header = (
-                    np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                )
-                shape, _, dtype = header(member)
-            name = info.filename.removesuffix(".npy")
-            shapes[name], sizes[name] = shape, (dtype.itemsize, info.compress_size)
+                is_first = np.lib.format.read_magic(member) == (1, 0)
+                read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+                name = info.filename.removesuffix(".npy")
+                shapes[name], _, dtype = read(member)
+                about[name] = dtype, info.compress_size
 
     def get(name: str, dims: Sequence[str]) -> xarray.Variable:
-        check_size(path, name, shapes[name], *sizes[name])
+        dtype, stored = about[name]
+        _check_size(path, name, shapes[name], dtype.itemsize, stored)
+        if dtype.hasobject:
+            raise ValueError(
+                f"{name!r} of {path} holds Python objects, which are not read because reading them can run code. "
+                "If you trust the file, load it yourself and save its numbers as one array: "
+                f"np.savez(path, {name}=np.stack(list({name}))); pad parts of different lengths with NaN first"
+            )
         with np.load(path, allow_pickle=False) as archive:
-            try:
-                array = archive[name]
-            except ValueError as error:
-                if "Object arrays" not in str(error):
-                    raise
-                raise ValueError(
-                    f"{name!r} of {path} holds Python objects, which are not read because reading them can run code. "
-                    "If you trust the file, load it yourself and save its numbers as one array: "
-                    f"np.savez(path, {name}=np.stack(list({name}))); pad parts of different lengths with NaN first"
-                ) from error
-        return xarray.Variable(dims, array)
+            return xarray.Variable(dims, archive[name])
 
-    return layout(path, shapes, get, roles)
-
-
-def is_matlab(path: Path) -> bool:
-    """Whether the file starts with MATLAB's header, or is HDF5 whose arrays have MATLAB's classes."""
-    if first_bytes(path)[:10] in (b"MATLAB 5.0", b"MATLAB 7.3"):
-        return True
-    if not is_hdf5(path):
-        return False
-    with hdf5_root(path) as root:
-        return any("MATLAB_class" in root[name].attrs for name in root)
+    return _layout(path, shapes, get, roles)
 
 
 def read_matlab(path: Path, roles: Roles) -> Layout:
     """The selected arrays of a .mat file; version 7.3 is read row by row, version 5 completely."""
-    if first_bytes(path)[:10] == b"MATLAB 5.0":
+    if not h5py.is_hdf5(path):
         from scipy import io
 
         shapes = {name: tuple(shape) for name, shape, _ in io.whosmat(path)}
 
         def get(name: str, dims: Sequence[str]) -> xarray.Variable:
-            check_size(path, name, shapes[name], 1, path.stat().st_size)
+            _check_size(path, name, shapes[name], 1, path.stat().st_size)
             array = io.loadmat(path, variable_names=[name])[name]
             if array.dtype.kind not in "fiub":
                 raise ValueError(
@@ -104,15 +81,15 @@ def read_matlab(path: Path, roles: Roles) -> Layout:
                 )
             return xarray.Variable(dims, array)
 
-        return layout(path, shapes, get, roles)
+        return _layout(path, shapes, get, roles)
     # HDF5 stores axes in C order, MATLAB in Fortran order: the bytes are the same, the axes reversed
     with hdf5_root(path) as root:
         shapes = {name: stored.shape[::-1] for name, stored in root.items() if isinstance(stored, h5py.Dataset)}
     file = hdf5(path)
-    return layout(path, shapes, lambda name, dims: HDF5Array(file, name, reverse=True).variable(dims), roles)
+    return _layout(path, shapes, lambda name, dims: HDF5Array(file, name, reverse=True).variable(dims), roles)
 
 
-def layout(path: Path, shapes: Mapping[str, tuple[int, ...]], get: Get, roles: Roles) -> Layout:
+def _layout(path: Path, shapes: Mapping[str, tuple[int, ...]], get: Get, roles: Roles) -> Layout:
     """Named arrays as a labeled data set.
 
     Values have shape (N, m) or (N, m, channels) if their locations, of shape (m, d) or (N, m, d), are given as well.
@@ -139,7 +116,7 @@ def layout(path: Path, shapes: Mapping[str, tuple[int, ...]], get: Get, roles: R
     for names, where, dim, letter in ((inputs, sensors, "sensor", "x"), (outputs, queries, "query", "y")):
         count = None
         if where is not None:
-            coords |= locations(get, where, shapes[where], [sample, dim], letter)
+            coords |= _locations(get, where, shapes[where], [sample, dim], letter)
             count = coords[f"{letter}1"].sizes[dim]
         for name in names:
             shape = shapes[name]
@@ -158,8 +135,9 @@ def layout(path: Path, shapes: Mapping[str, tuple[int, ...]], get: Get, roles: R
     return dataclasses.replace(found, inputs=found.named(inputs), outputs=found.named(outputs))
 
 
-def locations(get: Get, where: str, shape: tuple[int, ...], dims: list[str], letter: str) -> dict[str, xarray.Variable]:
-    """The columns of an array of locations as coordinates."""
+def _locations(
+    get: Get, where: str, shape: tuple[int, ...], dims: list[str], letter: str
+) -> dict[str, xarray.Variable]:
     axes = ["a", "b", "c"][: len(shape)]
     points = get(where, axes).transpose(*axes).to_numpy()
     points = points.T if points.ndim == 2 and points.shape[0] == 1 else points  # a row vector of MATLAB

@@ -1,9 +1,10 @@
-"""Data sets in files, read when indexed: what every reader returns, arrays of HDF5, and several data sets as one."""
+"""Data sets in files, read when indexed: what readers return, NetCDF, Zarr, arrays of HDF5, several files as one."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from xarray.backends import BackendArray, CachingFileManager
 # the module that xarray's guide to writing backends names; tests/data/test_formats.py reads through all of it
 from xarray.core import indexing
 
+from loca.data.records import as_slice
 from loca.domains import Domain
 
 
@@ -71,12 +73,33 @@ class Layout:
         return tuple(part for name in names for part in self.parts.get(name, (name,)))
 
 
-def first_bytes(path: Path) -> bytes:
-    """The first 32 bytes of a file; empty for a folder."""
-    if not path.is_file():
-        return b""
-    with path.open("rb") as file:
-        return file.read(32)
+# ---- NetCDF and Zarr -------------------------------------------------------------------------------------------------
+
+
+def read_netcdf(path: Path, roles: Roles) -> Layout:
+    """The variables of NetCDF 3 or 4, or any other HDF5, decoded by the CF conventions: packing, fill values, dates."""
+    if h5py.is_hdf5(path):
+        return Layout(_decoded(path, engine="h5netcdf", phony_dims="sort"))
+    return Layout(_decoded(path, engine="scipy"))
+
+
+def read_zarr(path: Path, roles: Roles) -> Layout:
+    """The variables of a Zarr group written by xarray."""
+    return Layout(_decoded(path, engine="zarr", consolidated=False))
+
+
+def _decoded(path: Path, **backend: object) -> xarray.Dataset:
+    """Open a data set without reading it; times in calendars that cannot be decoded stay numbers."""
+    options = {"chunks": None, "cache": False, "decode_timedelta": False, **backend}
+    with warnings.catch_warnings():
+        # old files define two fill values; xarray masks both and warns
+        warnings.filterwarnings("ignore", message=".*multiple fill values", category=xarray.SerializationWarning)
+        try:
+            return xarray.open_dataset(path, **options)
+        except ValueError as error:
+            if "decode time" not in str(error):
+                raise
+            return xarray.open_dataset(path, decode_times=False, **options)
 
 
 # ---- arrays that are read when indexed -------------------------------------------------------------------------------
@@ -98,11 +121,6 @@ class FileArray(BackendArray):
     def variable(self, dims: Sequence[Hashable], attrs: Mapping | None = None) -> xarray.Variable:
         """The array with named axes, still in its file."""
         return xarray.Variable(dims, indexing.LazilyIndexedArray(self), attrs)
-
-
-def is_hdf5(path: Path) -> bool:
-    """Whether the file is HDF5, possibly behind the header of another format."""
-    return path.is_file() and h5py.is_hdf5(path)
 
 
 @contextmanager
@@ -136,7 +154,7 @@ class HDF5Array(FileArray):
         # for scattered rows of a chunked array, HDF5's own selection is five times slower than reading run by run
         runs = np.split(key[axis], np.flatnonzero(np.diff(key[axis]) != 1) + 1)
         blocks = [stored[(*key[:axis], as_slice(run), *key[axis + 1 :])] for run in runs]
-        return np.concatenate(blocks, remaining_axis(key, axis))
+        return np.concatenate(blocks, _remaining_axis(key, axis))
 
 
 class Concatenated(FileArray):
@@ -153,7 +171,7 @@ class Concatenated(FileArray):
     def _read(self, key: tuple) -> Any:
         selected = key[self.axis]
         rows = np.atleast_1d(np.arange(self.shape[self.axis])[selected])
-        axis = remaining_axis(key, self.axis)
+        axis = _remaining_axis(key, self.axis)
         blocks, places = [], []
         for part, start, stop in zip(self.parts, self.starts, self.starts[1:], strict=False):
             here = np.flatnonzero((start <= rows) & (rows < stop))
@@ -166,16 +184,9 @@ class Concatenated(FileArray):
         return np.take(values, 0, axis) if isinstance(selected, int | np.integer) else values
 
 
-def remaining_axis(key: tuple, axis: int) -> int:
+def _remaining_axis(key: tuple, axis: int) -> int:
     """The number of an axis after indexing, which removes the axes indexed by a single number."""
     return sum(not isinstance(k, int | np.integer) for k in key[:axis])
-
-
-def as_slice(rows: np.ndarray) -> slice | np.ndarray:
-    """The same rows, as a slice if they are consecutive: files read slices in one go."""
-    if not len(rows):
-        return slice(0, 0)
-    return slice(int(rows[0]), int(rows[-1]) + 1) if (np.diff(rows) == 1).all() else rows
 
 
 def numbered(name: str, field: xarray.Variable, dim: str = "channel") -> dict[str, xarray.Variable]:
@@ -196,21 +207,20 @@ def concatenate(datasets: Sequence[xarray.Dataset], sample: str, files: Sequence
     not depend on the sample but differ between files, such as parameters, become variables that do. Variables that
     are missing in some files are dropped.
     """
-    if len(datasets) == 1:
-        return datasets[0]
     first = datasets[0]
+    if len(datasets) == 1:
+        return first
     variables: dict[str, xarray.Variable] = {}
     for name, kept in first.variables.items():
         if name in first.data_vars and not all(name in other for other in datasets):
             continue
-        parts = [
-            check_same(first, other, str(name), sample, files[0], file)
-            for other, file in zip(datasets, files, strict=True)
-        ]
-        if sample not in kept.dims and all(kept.equals(part) for part in parts[1:]):
-            variables[str(name)] = kept
-            continue
+        for other, file in zip(datasets, files, strict=True):
+            _check_same(first, other, str(name), sample, files[0], file)
+        parts = [dataset.variables[name] for dataset in datasets]
         if sample not in kept.dims:
+            if all(kept.equals(part) for part in parts[1:]):
+                variables[str(name)] = kept
+                continue
             counts = [dataset.sizes[sample] for dataset in datasets]
             parts = [part.set_dims({sample: n, **part.sizes}) for part, n in zip(parts, counts, strict=True)]
         dims = parts[0].dims
@@ -220,15 +230,14 @@ def concatenate(datasets: Sequence[xarray.Dataset], sample: str, files: Sequence
     return xarray.Dataset(variables, coords, first.attrs)
 
 
-def check_same(
+def _check_same(
     first: xarray.Dataset, other: xarray.Dataset, name: str, sample: str, first_file: Path, file: Path
-) -> xarray.Variable:
-    """The variable of the other file; raises unless it can be concatenated with that of the first file."""
+) -> None:
     if name not in other.variables:
         raise ValueError(f"{file} has no variable {name!r}, but {first_file} has; open only files of one kind together")
     here, there = first.variables[name], other.variables[name]
-    sizes = {dim: size for dim, size in here.sizes.items() if dim != sample}
-    same = here.dims == there.dims and sizes == {dim: size for dim, size in there.sizes.items() if dim != sample}
+    sizes = [[item for item in each.sizes.items() if item[0] != sample] for each in (here, there)]
+    same = here.dims == there.dims and sizes[0] == sizes[1]
     if same and name in first.coords and sample not in here.dims:
         same = here.equals(there)
     if not same:
@@ -236,4 +245,3 @@ def check_same(
             f"{name!r} differs between {first_file} {dict(here.sizes)} and {file} {dict(there.sizes)}; "
             f"files that are opened together may differ only along {sample!r}"
         )
-    return there

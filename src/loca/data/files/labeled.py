@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import functools
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from loca.data.queries import single
-from loca.data.records import Records, Rows
+from loca.data.records import Records, Rows, as_slice, numbered_rows
 from loca.data.samples import Samples, Variable
 from loca.domains import Box, Domain, Sphere, Torus
 from loca.typing import Measurements, MultiInput, values_of
@@ -94,84 +94,66 @@ class Labeled(Records):
         source: str = "xarray.Dataset",
     ):
         input_names, output_names = as_names(inputs), as_names(outputs)
-        check_names(dataset, [*input_names, *output_names], sample, source)
+        _check_names(dataset, [*input_names, *output_names], sample, source)
         self.dataset, self.sample, self.source = dataset, sample, source
         if time is None and (input_times is not None or output_times is not None):
-            time = time_dimension(dataset, output_names or input_names, sample, source)
+            time = _time_dimension(dataset, output_names or input_names, sample, source)
         for times in (input_times, output_times):
             if times is not None and not len(np.arange(dataset.sizes[time])[times]):
                 raise ValueError(
                     f"{times} selects none of the {dataset.sizes[time]} steps of {source} along {time!r}; "
                     f"pass numbers from 0 to {dataset.sizes[time] - 1}"
                 )
-        placed = with_locations(dataset, [*input_names, *output_names], sample)
-        measured = with_numbers(placed, sample, time)
+        placed = _with_locations(dataset, [*input_names, *output_names], sample)
+        measured = _with_numbers(placed, sample, time)
         before, channels, after = measured, input_names, measured[list(output_names)]
-        self._labels = placed[list(output_names)] if output_names else sample_coordinates(placed, sample)
+        self._labels = placed[list(output_names)] if output_names else _sample_coordinates(placed, sample)
         if input_times is not None and time is not None:
-            before, channels = steps_as_channels(measured, input_names, time, input_times)
+            before, channels = _steps_as_channels(measured, input_names, time, input_times)
         if output_times is not None and time is not None:
-            after, self._labels = (
-                part.isel({time: output_times}, missing_dims="ignore") for part in (after, self._labels)
-            )
-        fields, scalars = by_grid(before, channels, sample)
+            after = after.isel({time: output_times}, missing_dims="ignore")
+            self._labels = self._labels.isel({time: output_times}, missing_dims="ignore")
+        fields, scalars = _by_grid(before, channels, sample)
         self._u = tuple(Functions(before, names, sample) for names in fields)
         self._scalars = Functions(before, scalars, sample) if scalars else None
         self._s = Functions(after, output_names, sample) if output_names else None
-        self.inputs = tuple(Variable(name, unit(before[name])) for names in (*fields, scalars) for name in names)
-        self.outputs = tuple(Variable(name, unit(after[name])) for name in output_names)
-        if self._s is not None:
-            self._check_outputs(self._s)
+        self.inputs = tuple(Variable(name, _unit(before[name])) for names in (*fields, scalars) for name in names)
+        self.outputs = tuple(Variable(name, _unit(after[name])) for name in output_names)
         found = (self._s or self._u[0]).columns
-        self.domain = domain or (domain_of(found, sample, periods or {}) if found else Box.unit(1))
+        for name in output_names:
+            expected = (sample, *(self._s.dims if self._s else ()))
+            if set(expected) - set(dataset[name].dims):
+                raise ValueError(
+                    f"output {name!r} of {source} has dimensions {dataset[name].dims}; every output must have the "
+                    f"dimensions {expected}"
+                )
+            if not found:
+                raise ValueError(
+                    f"output {name!r} of {source} is a single number per sample; pass functions as outputs"
+                )
+        self.domain = domain or (_domain_of(found, sample, periods or {}) if found else Box.unit(1))
         if self._s is not None and self.domain.dimension != len(found):
             raise ValueError(
                 f"{self.domain} is {self.domain.dimension}-dimensional but outputs {output_names} of {source} have the "
                 f"coordinates {[str(column.name) for column in found]}; pass the domain of these coordinates"
             )
 
-    def _check_outputs(self, s: Functions) -> None:
-        for name in s.names:
-            if set(s.dims) - set(self.dataset[name].dims) or self.sample not in self.dataset[name].dims:
-                raise ValueError(
-                    f"output {name!r} of {self.source} has dimensions {self.dataset[name].dims}; every output must "
-                    f"have the dimensions {(self.sample, *s.dims)}"
-                )
-        if not s.columns:
-            raise ValueError(
-                f"outputs {s.names} of {self.source} are single numbers; pass outputs with a further dimension"
-            )
-
     def __len__(self) -> int:
         return self.dataset.sizes[self.sample]
-
-    def __repr__(self) -> str:
-        names = ", ".join(v.name for v in self.inputs), ", ".join(v.name for v in self.outputs) or "?"
-        return f"Labeled({self.source!r}: {len(self)} pairs, {names[0]} → {names[1]}, {self.domain})"
-
-    def select(self, rows: Rows) -> Labeled:
-        """A subset of the pairs, still in their file."""
-        rows = as_rows(rows, len(self))
-        chosen = copy.copy(self)  # the domain and the kept points stay those of the complete set
-        chosen.dataset, chosen._labels = (whole.isel({self.sample: rows}) for whole in (self.dataset, self._labels))
-        chosen._u = tuple(field.select(rows) for field in self._u)
-        chosen._scalars, chosen._s = (part and part.select(rows) for part in (self._scalars, self._s))
-        return chosen
 
     def load(self, rows: Rows = slice(None)) -> Samples:
         rows = as_rows(rows, len(self))
         with naming(self.source, DAMAGE):
-            fields = [load_field(field, rows) for field in self._u]
+            fields = [_load_field(field, rows) for field in self._u]
             scalars = None if self._scalars is None else jnp.asarray(self._scalars.values(rows)[:, 0])
-            s = None if self._s is None else jnp.asarray(self._s.values(rows))
-            y = jnp.zeros((0, self.domain.dimension)) if self._s is None else jnp.asarray(self._s.points(rows))
+            s, y = (None, None) if self._s is None else (self._s.values(rows), self._s.points(rows))
         u, x = fields[0]
         if scalars is not None or len(fields) > 1:
             u, x = MultiInput(tuple(u for u, _ in fields), scalars), tuple(x for _, x in fields)
         return Samples(
             u,
-            y,
-            jnp.zeros((len(values_of(u)[0]), 0, 0)) if s is None else s,
+            np.zeros((0, self.domain.dimension)) if y is None else y,
+            np.zeros((len(values_of(u)[0]), 0, 0)) if s is None else s,
             x=x,
             domain=self.domain,
             inputs=self.inputs,
@@ -184,19 +166,19 @@ class Labeled(Records):
         import xarray
 
         labels = self._labels.isel({self.sample: as_rows(rows, len(self))})
-        if self._s is None:
-            if s.shape[1:] != (0, 0):
-                raise ValueError(f"{self.source} has no outputs, so values of shape {s.shape} have no locations")
-            return labels
-        count = int(np.prod(self._s.shape)) if self._s.kept is None else int(self._s.kept.sum())
-        expected = (labels.sizes[self.sample], count, len(self.outputs))
+        size = 0 if self._s is None else math.prod(self._s.shape)
+        kept = slice(None) if self._s is None else self._s.kept
+        expected = (labels.sizes[self.sample], len(np.arange(size)[kept]), len(self.outputs))
         if s.shape != expected:
             raise ValueError(f"expected values of shape (rows, queries, outputs) = {expected}, got {s.shape}")
-        values = self._s.scatter(np.asarray(s)).reshape(expected[0], *self._s.shape, expected[2])
-        dims = (self.sample, *self._s.dims)
+        if self._s is None:
+            return labels
+        everywhere = np.full((expected[0], size, expected[2]), np.nan, np.asarray(s).dtype)
+        everywhere[:, kept] = s
+        values = everywhere.reshape(expected[0], *self._s.shape, expected[2])
         variables = {}
         for i, (name, label) in enumerate(labels.data_vars.items()):
-            variable = xarray.Variable(dims, values[..., i], label.attrs)
+            variable = xarray.Variable((self.sample, *self._s.dims), values[..., i], label.attrs)
             variables[name] = variable.set_dims(dict(label.sizes)).transpose(*label.dims)
         return xarray.Dataset(variables, labels.coords, labels.attrs)
 
@@ -211,7 +193,7 @@ class Functions:
     def __init__(self, dataset: xarray.Dataset, names: Sequence[str], sample: str):
         self.dataset, self.names, self.sample = dataset, tuple(names), sample
         widest = dataset[max(names, key=lambda name: len(spanned(dataset[name], sample)))]
-        self.columns = location_columns(widest, spanned(widest, sample), sample)
+        self.columns = _location_columns(widest, spanned(widest, sample), sample)
         # points are in the order of the columns, the last one varying fastest
         along = (str(dim) for column in self.columns for dim in column.dims)
         self.dims = tuple(dict.fromkeys(dim for dim in along if dim in spanned(widest, sample)))
@@ -230,7 +212,7 @@ class Functions:
     @property
     def coordinates(self) -> tuple[Variable, ...]:
         """Names and units of the coordinates of the locations."""
-        return tuple(Variable(str(column.name), unit(column)) for column in self.columns)
+        return tuple(Variable(str(column.name), _unit(column)) for column in self.columns)
 
     @property
     def moving(self) -> bool:
@@ -238,59 +220,40 @@ class Functions:
         return any(self.sample in column.dims for column in self.columns)
 
     @functools.cached_property
-    def kept(self) -> Bool[np.ndarray, " M"] | None:
-        """Which locations have values in the first, the middle or the last sample; None if all have."""
+    def kept(self) -> slice | Bool[np.ndarray, " M"]:
+        """The locations that have values in the first, the middle or the last sample."""
         if self.moving:
-            return None
+            return slice(None)
         count = self.dataset.sizes[self.sample]
-        probes = np.unique([0, count // 2, count - 1])
-        present = np.asarray(~np.isnan(self.all_values(probes)).any(-1).all(0))
+        present = np.asarray(~np.isnan(self.all_values(np.unique([0, count // 2, count - 1]))).any(-1).all(0))
         if not present.any():
             raise ValueError(
                 f"{', '.join(self.names)}: the first, the middle and the last sample are missing (NaN) everywhere; "
                 "select other samples"
             )
-        return None if present.all() else present
-
-    def select(self, rows: Rows) -> Functions:
-        """A subset of the functions, at the locations that are kept in the complete set."""
-        chosen = copy.copy(self)
-        chosen.kept = self.kept
-        chosen.dataset = self.dataset.isel({self.sample: rows})
-        chosen.columns = [c.isel({self.sample: rows}) if self.sample in c.dims else c for c in self.columns]
-        return chosen
+        return slice(None) if present.all() else present
 
     def values(self, rows: Rows) -> Float[np.ndarray, "B m d"]:
         """The values of these functions at the locations that are kept, in single precision."""
         values = self.all_values(rows)
-        if self.kept is None:
-            return values
-        lost = np.asarray(np.isfinite(values[:, ~self.kept]).any(axis=(1, 2)))
-        if lost.any():
+        lost = 0 if isinstance(self.kept, slice) else int(np.isfinite(values[:, ~self.kept]).any(axis=(1, 2)).sum())
+        if lost:
             warnings.warn(
-                f"{int(lost.sum())} of {len(lost)} functions have values of {', '.join(self.names)} at locations that "
-                "are missing (NaN) in the first, the middle and the last sample; these locations are left out. Fill "
-                "the gaps to keep them",
+                f"{lost} of {len(values)} functions have values of {', '.join(self.names)} at locations that are "
+                "missing (NaN) in the first, the middle and the last sample; these locations are left out. Fill the "
+                "gaps to keep them",
                 stacklevel=4,
             )
         return values[:, self.kept]
 
     def points(self, rows: Rows) -> Float[np.ndarray, "m d"] | Float[np.ndarray, "B m d"]:
         """The locations of these functions, in single precision: one set for all, or one per function if `moving`."""
-        return self.all_points(rows) if self.moving else self._fixed_points
-
-    def scatter(self, values: Float[np.ndarray, "B m d"]) -> Float[np.ndarray, "B M d"]:
-        """The values at every location of the file, NaN at those that are not kept."""
-        if self.kept is None:
-            return values
-        everywhere = np.full((len(values), len(self.kept), values.shape[-1]), np.nan, values.dtype)
-        everywhere[:, self.kept] = values
-        return everywhere
+        return self.all_points(rows) if self.moving else self.fixed_points
 
     @functools.cached_property
-    def _fixed_points(self) -> Float[np.ndarray, "m d"]:
-        points = self.all_points(slice(None))
-        return points if self.kept is None else points[self.kept]
+    def fixed_points(self) -> Float[np.ndarray, "m d"]:
+        """The locations that all functions share."""
+        return self.all_points(slice(None))[self.kept]
 
     def all_points(self, rows: Rows) -> Float[np.ndarray, "*B M d"]:
         """All locations, also those without values."""
@@ -303,7 +266,6 @@ class Functions:
         return np.stack([self._flat(self.dataset[name], rows, True) for name in self.names], axis=-1)
 
     def _flat(self, array: xarray.DataArray, rows: Rows, by_sample: bool) -> Float[np.ndarray, "*B M"]:
-        """An array broadcast to all locations and flattened."""
         if self.sample in array.dims:
             array = array.isel({self.sample: rows})
         sizes = dict(zip(self.dims, self.shape, strict=True))
@@ -312,10 +274,10 @@ class Functions:
         array = array.isel({dim: 0 for dim in array.dims if dim not in sizes}, drop=True)
         stored = array.variable.copy(deep=False, data=single(array.to_numpy(), repr(array.name)))
         full = stored.set_dims(sizes).transpose(*sizes)
-        return np.ascontiguousarray(full.to_numpy()).reshape(*full.shape[:by_sample], int(np.prod(self.shape)))
+        return np.ascontiguousarray(full.to_numpy()).reshape(*full.shape[:by_sample], math.prod(self.shape))
 
 
-def load_field(field: Functions, rows: Rows) -> tuple[Array | Measurements, Array | None]:
+def _load_field(field: Functions, rows: Rows) -> tuple[Array | Measurements, Array | None]:
     """The values of one input field, and its sensors unless every function has its own."""
     values, x = field.values(rows), field.points(rows)
     if not field.moving:
@@ -327,7 +289,7 @@ def load_field(field: Functions, rows: Rows) -> tuple[Array | Measurements, Arra
     return Measurements(jnp.asarray(u), jnp.asarray(x), jnp.asarray(present)), None
 
 
-def by_grid(
+def _by_grid(
     dataset: xarray.Dataset, names: Sequence[str], sample: str
 ) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
     """The names of the variables of each field, and those of the scalars beside them.
@@ -336,16 +298,11 @@ def by_grid(
     with the others. Numbers alone are a field with one sensor.
     """
     spans = {name: set(spanned(dataset[name], sample)) for name in names}
-    scalars = tuple(name for name in names if not spans[name])
-    left = [name for name in names if spans[name]]
-    if not left:
-        return [scalars], ()
-    fields = []
-    while left:
-        widest = max(left, key=lambda name: len(spans[name]))
-        fields.append(tuple(name for name in left if spans[name] <= spans[widest]))
-        left = [name for name in left if not spans[name] <= spans[widest]]
-    return fields, scalars
+    scalars, fields = tuple(name for name in names if not spans[name]), []
+    while left := [name for name in names if spans[name] and not any(name in field for field in fields)]:
+        widest = max((spans[name] for name in left), key=len)
+        fields.append(tuple(name for name in left if spans[name] <= widest))
+    return (fields, scalars) if fields else ([scalars], ())
 
 
 def as_names(names: str | Sequence[str]) -> tuple[str, ...]:
@@ -354,19 +311,18 @@ def as_names(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def as_rows(rows: Rows, count: int) -> slice | np.ndarray:
-    """The same rows as a slice or as non-negative numbers."""
-    return rows if isinstance(rows, slice) else np.arange(count)[np.asarray(rows, dtype=np.intp)]
+    """The same rows as a slice or as non-negative numbers; files read consecutive rows in one go."""
+    return rows if isinstance(rows, slice) else as_slice(numbered_rows(rows, count))
 
 
-def sample_coordinates(dataset: xarray.Dataset, sample: str) -> xarray.Dataset:
+def _sample_coordinates(dataset: xarray.Dataset, sample: str) -> xarray.Dataset:
     """The coordinates of the samples alone; they are numbered if they have none."""
     own = {str(name): c.variable for name, c in dataset.coords.items() if c.dims == (sample,)}
     numbers = {} if sample in own else {sample: np.arange(dataset.sizes[sample])}
     return dataset.drop_vars(list(dataset.variables)).assign_coords({**own, **numbers})
 
 
-def check_names(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> None:
-    """Raise unless these variables exist and hold numbers, and there are samples."""
+def _check_names(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> None:
     missing = [name for name in names if name not in dataset.variables]
     if missing:
         raise ValueError(f"{source} has no variable {', '.join(missing)}; it holds\n{contents(dataset)}")
@@ -384,37 +340,31 @@ def check_names(dataset: xarray.Dataset, names: Sequence[str], sample: str, sour
 def contents(dataset: xarray.Dataset) -> str:
     """A summary of a data set, one line per variable: name, dimensions with sizes, unit."""
     lines = []
-    for name, array in dataset.variables.items():
-        sizes = ", ".join(f"{dim}: {size}" for dim, size in array.sizes.items())
-        measured = unit(dataset[name])
-        lines.append(f"  {name}({sizes})" + (f" [{measured}]" if measured else ""))
+    for name in dataset.variables:
+        sizes, unit = ", ".join(f"{dim}: {size}" for dim, size in dataset[name].sizes.items()), _unit(dataset[name])
+        lines.append(f"  {name}({sizes})" + (f" [{unit}]" if unit else ""))
     return "\n".join(lines)
 
 
-def unit(array: xarray.DataArray) -> str:
-    """The unit of an array, from its attributes."""
+def _unit(array: xarray.DataArray) -> str:
     return str(array.attrs.get("units", array.attrs.get("unit", "")))
 
 
 # ---- times -----------------------------------------------------------------------------------------------------------
 
 
-def time_dimension(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> str:
-    """The time dimension of these variables."""
+def _time_dimension(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> str:
     for dim in dict.fromkeys(str(dim) for name in names for dim in dataset[name].dims if dim != sample):
-        dates = dim in dataset.coords and (
-            dataset[dim].dtype.kind in "mM"
-            or dataset[dim].attrs.get("standard_name") == "time"
-            or dataset[dim].attrs.get("axis") == "T"
-        )
-        if dates or dim.lower() in {"time", "t"}:
+        attributes = dataset[dim].attrs
+        is_time = attributes.get("standard_name") == "time" or attributes.get("axis") == "T"
+        if is_time or dataset[dim].dtype.kind in "mM" or dim.lower() in {"time", "t"}:
             return dim
     raise ValueError(
         f"times were given, but no dimension of {', '.join(names)} in {source} is time; it holds\n" + contents(dataset)
     )
 
 
-def with_numbers(dataset: xarray.Dataset, sample: str, time: str | None) -> xarray.Dataset:
+def _with_numbers(dataset: xarray.Dataset, sample: str, time: str | None) -> xarray.Dataset:
     """The data set with times as days since the first time, or as steps from 0 to 1 if it has no times.
 
     Called before time steps are selected, so that times do not depend on the selection.
@@ -426,22 +376,19 @@ def with_numbers(dataset: xarray.Dataset, sample: str, time: str | None) -> xarr
     }
     dataset = dataset.assign_coords(days)
     timed = any(set(c.dims) - {sample} == {time} for c in dataset.coords.values())
-    return dataset if time is None or timed else dataset.assign_coords({time: unit_steps(dataset, time)})
+    return dataset if time is None or timed else dataset.assign_coords({time: _unit_steps(dataset, time)})
 
 
-def steps_as_channels(
+def _steps_as_channels(
     dataset: xarray.Dataset, names: Sequence[str], time: str, times: Rows
 ) -> tuple[xarray.Dataset, tuple[str, ...]]:
     """The data set with one variable for each time step, and the names of these variables."""
     steps = np.arange(dataset.sizes[time])[times]
     arrays = {}
     for name in names:
-        if time not in dataset[name].dims:
-            arrays[name] = dataset[name].variable
-            continue
-        for step in steps:
-            channel = name if len(steps) == 1 else f"{name}@t{step}"
-            arrays[channel] = dataset[name].variable.isel({time: int(step)})
+        for step in steps if time in dataset[name].dims else steps[:1]:
+            channel = name if len(steps) == 1 or time not in dataset[name].dims else f"{name}@t{step}"
+            arrays[channel] = dataset[name].variable.isel({time: int(step)}, missing_dims="ignore")
     # sensors that move in time stay where they are at the first of these steps
     channels = dataset.drop_vars(list(dataset.data_vars)).isel({time: int(steps[0])}, drop=True, missing_dims="ignore")
     return channels.assign(arrays), tuple(arrays)
@@ -450,19 +397,15 @@ def steps_as_channels(
 # ---- locations -------------------------------------------------------------------------------------------------------
 
 
-def with_locations(dataset: xarray.Dataset, names: Sequence[str], sample: str) -> xarray.Dataset:
+def _with_locations(dataset: xarray.Dataset, names: Sequence[str], sample: str) -> xarray.Dataset:
     """The data set with all variables that are locations, except those in `names`, as coordinates."""
-    stored = [
-        name
-        for name, array in dataset.data_vars.items()
-        if name not in names
-        and (
-            is_latitude(array)
-            or is_longitude(array)
-            or (name in SPATIAL and array.ndim == 1 and sample not in array.dims)
-        )
-    ]
-    return dataset.set_coords(stored)
+
+    def is_location(array: xarray.DataArray) -> bool:
+        is_spatial = array.name in SPATIAL and array.ndim == 1 and sample not in array.dims
+        return is_spatial or _is_geographic(array, "latitude") or _is_geographic(array, "longitude")
+
+    others = dataset.drop_vars(names, errors="ignore").data_vars
+    return dataset.set_coords([name for name, array in others.items() if is_location(array)])
 
 
 def spanned(array: xarray.DataArray, sample: str) -> list[str]:
@@ -470,7 +413,7 @@ def spanned(array: xarray.DataArray, sample: str) -> list[str]:
     return [str(dim) for dim in array.dims if dim != sample and array.sizes[dim] > 1]
 
 
-def location_columns(array: xarray.DataArray, dims: Sequence[str], sample: str) -> list[xarray.DataArray]:
+def _location_columns(array: xarray.DataArray, dims: Sequence[str], sample: str) -> list[xarray.DataArray]:
     """The coordinates of the locations of an array, in the order of its dimensions.
 
     Latitude and longitude are found both as two dimensions of a grid and along one dimension of points, and come in
@@ -481,59 +424,58 @@ def location_columns(array: xarray.DataArray, dims: Sequence[str], sample: str) 
     within = [c for c in coordinates if set() < set(spanned(c, sample)) <= set(dims)]
     found: list[xarray.DataArray] = []
     covered: set[str] = set()
-    geographic = [c for known in (is_latitude, is_longitude) for c in list(filter(known, within))[:1]]
+    named = [[c for c in within if _is_geographic(c, name)] for name in ("latitude", "longitude")]
+    geographic = [candidates[0] for candidates in named] if all(named) else []
     for dim in dims:
         if dim in covered:
             continue
-        if len(geographic) == 2 and any(dim in c.dims for c in geographic):
+        if any(dim in c.dims for c in geographic):
             chosen = geographic
         elif any(c.name == dim and c.dims == (dim,) for c in within):
             chosen = [array.coords[dim]]
         else:
             taken = {c.name for c in found} | set(dims)
             along = [c for c in within if dim in c.dims and c.name not in taken]
-            chosen = sorted(along, key=lambda c: str(c.name)) or [unit_steps(array, dim)]
+            chosen = sorted(along, key=lambda c: str(c.name)) or [_unit_steps(array, dim)]
         found += chosen
         covered |= {str(d) for c in chosen for d in c.dims}
     return found
 
 
-def unit_steps(array: xarray.DataArray | xarray.Dataset, dim: str) -> xarray.DataArray:
+def _unit_steps(array: xarray.DataArray | xarray.Dataset, dim: str) -> xarray.DataArray:
     """Equal steps from 0 to 1, for a dimension without coordinates."""
     import xarray
 
     return xarray.DataArray(np.linspace(0.0, 1.0, array.sizes[dim]), dims=dim, name=dim)
 
 
-def is_latitude(coordinate: xarray.DataArray) -> bool:
-    """Whether a coordinate is degrees north, by the CF conventions or by its name."""
-    return is_named(coordinate, "latitude", "north", "n")
-
-
-def is_longitude(coordinate: xarray.DataArray) -> bool:
-    """Whether a coordinate is degrees east, by the CF conventions or by its name."""
-    return is_named(coordinate, "longitude", "east", "e")
-
-
-def is_named(coordinate: xarray.DataArray, name: str, direction: str, letter: str) -> bool:
-    """Whether the units, the standard name or the name of a coordinate identify it as `name`."""
+def _is_geographic(coordinate: xarray.DataArray, name: str) -> bool:
+    """Whether a coordinate is a latitude, or a longitude, by the CF conventions or by its name."""
+    direction = {"latitude": "north", "longitude": "east"}[name]
     units = str(coordinate.attrs.get("units", "")).lower().replace("_", "").replace("degrees", "degree")
     return (
-        units in {f"degree{direction}", f"degree{letter}"}
+        units in {f"degree{direction}", f"degree{direction[0]}"}
         or coordinate.attrs.get("standard_name") == name
         or str(coordinate.name).lower() in {name, name[:3]}
     )
 
 
-def domain_of(found: Sequence[xarray.DataArray], sample: str, periods: Mapping[str, float]) -> Domain:
+def _is_longitude_around(coordinate: xarray.DataArray) -> bool:
+    if not _is_geographic(coordinate, "longitude"):
+        return False
+    around = np.unique(np.asarray(coordinate) % 360.0)
+    return bool(np.diff(around, append=around[0] + 360.0).max() <= WIDEST_GAP)
+
+
+def _domain_of(found: Sequence[xarray.DataArray], sample: str, periods: Mapping[str, float]) -> Domain:
     """The domain of these coordinates.
 
     Latitudes and longitudes around the globe are a sphere, or a zone of it if they do not reach both polar regions.
     Other coordinates are a torus if some are periodic, as longitudes around the globe are, and a box otherwise.
     """
-    low, high = (list(side) for side in zip(*[extent(column, sample) for column in found], strict=True))
-    known = {**{str(c.name): 360.0 for c in found if is_longitude(c) and goes_around(c)}, **periods}
-    if len(found) == 2 and is_latitude(found[0]) and is_longitude(found[1]) and goes_around(found[1]):
+    low, high = (list(side) for side in zip(*[_extent(column, sample) for column in found], strict=True))
+    known = {**{str(c.name): 360.0 for c in found if _is_longitude_around(c)}, **periods}
+    if len(found) == 2 and _is_geographic(found[0], "latitude") and _is_longitude_around(found[1]):
         reaches_both = low[0] < -POLAR and high[0] > POLAR
         return Sphere() if reaches_both else Sphere(low[0], high[0])
     lengths = [known.get(str(column.name)) for column in found]
@@ -543,13 +485,7 @@ def domain_of(found: Sequence[xarray.DataArray], sample: str, periods: Mapping[s
     return Torus(low, high, [length is not None for length in lengths])
 
 
-def goes_around(longitude: xarray.DataArray) -> bool:
-    """Whether longitudes leave no wide gap."""
-    around = np.unique(np.asarray(longitude) % 360.0)
-    return bool(np.diff(around, append=around[0] + 360.0).max() <= WIDEST_GAP)
-
-
-def extent(column: xarray.DataArray, sample: str, block: int = 256) -> tuple[float, float]:
+def _extent(column: xarray.DataArray, sample: str, block: int = 256) -> tuple[float, float]:
     """The smallest and the largest value of a coordinate, in single precision, read in blocks of samples."""
     parts: Iterable[xarray.DataArray] = [column]
     if sample in column.dims:

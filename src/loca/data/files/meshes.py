@@ -22,11 +22,6 @@ SUFFIXES = (".vtu", ".vtk", ".msh", ".xdmf")
 """Endings of the names of these files, by which meshio recognizes them as well."""
 
 
-def is_mesh(path: Path) -> bool:
-    """Whether the name of the file is that of a mesh."""
-    return path.is_file() and path.suffix.lower() in SUFFIXES
-
-
 def read_mesh(path: Path, roles: Roles) -> Layout:
     """One sample: s is all point data, unless the user says otherwise, on the nodes of the mesh, which is the domain.
 
@@ -91,7 +86,9 @@ def write_vtu(found: xarray.Dataset, path: Path, domain: Domain, sample: str) ->
         values, points = functions.all_values(slice(i, i + 1))[0], functions.all_points(slice(i, i + 1))
         points = points[0] if functions.moving else points
         cells: list[tuple[str, ArrayLike] | meshio.CellBlock] = [("vertex", np.arange(len(points))[:, None])]
-        if isinstance(domain, Mesh) and same(points, np.asarray(domain.vertices)):
+        vertices = np.asarray(domain.vertices) if isinstance(domain, Mesh) else np.empty(0)
+        is_meshed = points.shape == vertices.shape and np.allclose(points, vertices, atol=1e-6 * np.ptp(vertices))
+        if isinstance(domain, Mesh) and is_meshed:
             kind = {2: "line", 3: "triangle", 4: "tetra"}[domain.cells.shape[1]]
             cells = [(kind, np.asarray(domain.cells))]
         space = np.pad(points.astype(np.float64), ((0, 0), (0, 3 - points.shape[1])))
@@ -99,8 +96,3 @@ def write_vtu(found: xarray.Dataset, path: Path, domain: Domain, sample: str) ->
         mesh = meshio.Mesh(space, cells, point_data=data)
         write_atomically(file, lambda opened, mesh=mesh: meshio.write(opened.name, mesh, file_format="vtu"))
     return paths
-
-
-def same(points: np.ndarray, vertices: np.ndarray) -> bool:
-    """Whether the points are the vertices, up to rounding."""
-    return points.shape == vertices.shape and np.allclose(points, vertices, atol=1e-6 * np.ptp(vertices))

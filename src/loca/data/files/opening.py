@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import glob
 import os
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loca.data.files.labeled import DAMAGE, Labeled, as_names, contents, naming
+from loca.data.files.meshes import SUFFIXES
 from loca.data.records import Records, Rows
+from loca.data.store import Store, is_store
 from loca.domains import Domain
 
 if TYPE_CHECKING:
@@ -18,8 +21,20 @@ if TYPE_CHECKING:
 
     from loca.data.files.datasets import Layout, Roles
 
-FORMATS = ("loca", "zarr", "mesh", "table", "well", "pdebench", "camlab", "matlab", "npz", "netcdf")
+FORMATS = ("loca", "zarr", "mesh", "table", "well", "pdebench", "matlab", "npz", "netcdf")
 """The formats that `open` reads, in the order in which it tries to recognize them."""
+
+ENDINGS = {**dict.fromkeys(SUFFIXES, "mesh"), ".csv": "table"}
+"""Formats that are recognized by the name."""
+
+SIGNATURES = {
+    b"MATLAB 5.0": "matlab",
+    b"MATLAB 7.3": "matlab",
+    b"PK\x03\x04": "npz",
+    b"CDF\x01": "netcdf",
+    b"CDF\x02": "netcdf",
+}
+"""Formats that are recognized by the first bytes."""
 
 AnyPath = str | os.PathLike[str]
 
@@ -63,26 +78,25 @@ def open(  # noqa: A001
     - `unsolved`: whether to accept files that hold inputs only; see `Labeled`.
     """
     from loca.data.files.datasets import Roles
-    from loca.data.files.netcdf import is_zarr
 
-    files = expand(path)
+    files = _expand(path)
     if format is not None and format not in FORMATS:
         raise ValueError(f"there is no format {format!r}; choose one of {', '.join(FORMATS)}")
-    if len(files) == 1 and files[0].is_dir() and not is_zarr(files[0]):
-        files, split = files_of(files[0], split)
-    kinds = [recognize(file, format) for file in files]
+    if len(files) == 1 and files[0].is_dir() and not _is_zarr(files[0]):
+        files, split = _files_of(files[0], split)
+    kinds = [_recognize(file, format) for file in files]
     if kinds[0] == "loca":
-        from loca.data.store.store import Store
-
         given = (inputs, outputs, sample, input_times, output_times, split, domain)
-        if any(option is not None for option in given):
-            raise ValueError(f"{files[0]} is a store of loca, whose roles are fixed; open it without further arguments")
+        if len(files) > 1 or any(option is not None for option in given):
+            raise ValueError(
+                f"{files[0]} is a store of loca, whose roles are fixed; open it without further files and arguments"
+            )
         return Store.open(files[0])
     if split is not None and kinds[0] != "pdebench":
         raise ValueError(f"{files[0]} ({kinds[0]}) has no official split {split!r}; open it and use select(rows)")
 
     names = as_names(inputs or ()), as_names(outputs or ())
-    layout = read(files, kinds, Roles(*names, sample, sensors, queries, unsolved))
+    layout = _read(files, kinds, Roles(*names, sample, sensors, queries, unsolved))
     source = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
     if layout.sample is None or not layout.inputs or not (layout.outputs or unsolved):
         raise ValueError(
@@ -111,15 +125,15 @@ def open(  # noqa: A001
         )
     if split is None:
         return records
-    from loca.data.files.pdebench import split_rows
+    from loca.data.files.benchmarks import split_rows
 
     return records.select(split_rows(files[0], len(records), split))
 
 
-def expand(path: AnyPath | Sequence[AnyPath]) -> list[Path]:
+def _expand(path: AnyPath | Sequence[AnyPath]) -> list[Path]:
     """All files that a path, a pattern or several paths stand for, in the order of their names or as given."""
     if not isinstance(path, str | os.PathLike):
-        found = [file for one in path for file in expand(one)]
+        found = [file for one in path for file in _expand(one)]
     elif glob.has_magic(str(path)) and not Path(path).exists():
         found = [Path(match) for match in sorted(glob.glob(str(path)))]  # noqa: PTH207
     else:
@@ -132,50 +146,70 @@ def expand(path: AnyPath | Sequence[AnyPath]) -> list[Path]:
     return found
 
 
-def files_of(folder: Path, split: str | None) -> tuple[list[Path], str | None]:
+def _files_of(folder: Path, split: str | None) -> tuple[list[Path], str | None]:
     """The files of a folder of meshes and tables, or of one of the Well, and the split that is left to apply."""
-    from loca.data.files import meshes, tables, well
+    from loca.data.files.benchmarks import well_files
 
-    found = sorted(file for file in folder.iterdir() if meshes.is_mesh(file) or tables.is_table(file))
-    return (found, split) if found else (well.split_files(folder, split), None)
+    found = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix.lower() in ENDINGS)
+    return (found, split) if found else (well_files(folder, split), None)
 
 
-def recognize(file: Path, format: str | None = None) -> str:  # noqa: A002
+def _recognize(file: Path, format: str | None = None) -> str:  # noqa: A002
     """The format of a file, recognized by its content; raise if it is another than the given one."""
-    from loca.data.store.store import is_store
-
     if file.is_file() and not file.stat().st_size:
         raise ValueError(f"{file} is empty (0 bytes); write it again")
-    if is_store(file):
-        return "loca"
-    for name, (recognizes, _) in readers().items():
-        with naming(file):
-            # only "camlab" cannot always be recognized: its fields on grids have no locations
-            if format in (None, name) and (format == "camlab" or recognizes(file)):
-                return name
-    if format is not None:
+    with naming(file):
+        known = _formats_of(file)
+    if not known:
+        raise ValueError(f"{file} has none of the known formats: {', '.join(FORMATS)}; convert it, or pass format=")
+    if format not in (None, *known):
         raise ValueError(f"{file} does not have the format {format!r}; omit format= to have it recognized")
-    raise ValueError(f"{file} has none of the known formats: {', '.join(FORMATS)}; convert it, or pass format=")
+    return format or known[0]
 
 
-def readers() -> dict[str, tuple[Callable[[Path], bool], Callable[[Path, Roles], Layout]]]:
-    """Whether a file has a format, and its labeled contents, left in the file; in the order of `FORMATS`."""
-    from loca.data.files import arrays, camlab, meshes, netcdf, pdebench, tables, well
+def _formats_of(file: Path) -> list[str]:
+    """The formats that a file has, in the order of `FORMATS`."""
+    if file.is_dir():
+        return ["loca"] if is_store(file) else ["zarr"] if _is_zarr(file) else []
+    with file.open("rb") as opened:
+        start = opened.read(10)
+    found = [ENDINGS[file.suffix.lower()]] if file.suffix.lower() in ENDINGS else []
+    found += [name for signature, name in SIGNATURES.items() if start.startswith(signature)]
+    if found == ["npz"]:
+        with zipfile.ZipFile(file) as archive:
+            return found if all(name.endswith(".npy") for name in archive.namelist()) else []
+    import h5py
+
+    if h5py.is_hdf5(file):  # possibly behind the header of another format
+        from loca.data.files import benchmarks
+
+        with h5py.File(file, "r") as root:
+            found += [name for name, recognizes in benchmarks.RECOGNIZES.items() if recognizes(root)]
+            found += ["matlab"] if any("MATLAB_class" in root[name].attrs for name in root) else []
+        found.append("netcdf")
+    return found
+
+
+def _is_zarr(path: Path) -> bool:
+    return any((path / name).is_file() for name in ("zarr.json", ".zgroup", ".zmetadata"))
+
+
+def _readers() -> dict[str, Callable[[Path, Roles], Layout]]:
+    from loca.data.files import arrays, benchmarks, datasets, meshes, tables
 
     return {
-        "zarr": (netcdf.is_zarr, netcdf.read_zarr),
-        "mesh": (meshes.is_mesh, meshes.read_mesh),
-        "table": (tables.is_table, tables.read_table),
-        "well": (well.is_well, well.read_well),
-        "pdebench": (pdebench.is_pdebench, pdebench.read_pdebench),
-        "camlab": (camlab.is_camlab, camlab.read_camlab),
-        "matlab": (arrays.is_matlab, arrays.read_matlab),
-        "npz": (arrays.is_npz, arrays.read_npz),
-        "netcdf": (netcdf.is_netcdf, netcdf.read_netcdf),
+        "zarr": datasets.read_zarr,
+        "mesh": meshes.read_mesh,
+        "table": tables.read_table,
+        "well": benchmarks.read_well,
+        "pdebench": benchmarks.read_pdebench,
+        "matlab": arrays.read_matlab,
+        "npz": arrays.read_npz,
+        "netcdf": datasets.read_netcdf,
     }
 
 
-def read(files: Sequence[Path], kinds: Sequence[str], roles: Roles) -> Layout:
+def _read(files: Sequence[Path], kinds: Sequence[str], roles: Roles) -> Layout:
     """Read all files as one data set, with the roles that their formats define unless others are given.
 
     Files of one kind that hold the same variables are concatenated along the sample. Files of different kinds, such as
@@ -187,7 +221,7 @@ def read(files: Sequence[Path], kinds: Sequence[str], roles: Roles) -> Layout:
     groups: dict[tuple[str, ...], list[tuple[Path, Layout]]] = {}
     for file, kind in sorted(zip(files, kinds, strict=True), key=lambda each: each[1] == "table"):
         with naming(file):
-            layout = readers()[kind][1](file, roles)
+            layout = _readers()[kind](file, roles)
         present = [name for name in given if name in layout.dataset.variables or name in layout.parts]
         if kind == "table" and not present:
             present = [str(name) for name in layout.dataset.data_vars]
@@ -207,7 +241,7 @@ def read(files: Sequence[Path], kinds: Sequence[str], roles: Roles) -> Layout:
             concatenate([layout.dataset for _, layout in members], sample, [file for file, _ in members])
             for members in groups.values()
         ]
-        dataset = merge(wholes, list(groups), sample)
+        dataset = _merge(wholes, list(groups), sample)
     differing = tuple(name for name in heads[0].parameters if sample in dataset[name].dims)
     parts = {name: each for head in heads for name, each in head.parts.items()}
     domain = next((head.domain for head in heads if head.domain is not None), None)
@@ -219,13 +253,13 @@ def read(files: Sequence[Path], kinds: Sequence[str], roles: Roles) -> Layout:
     return dataclasses.replace(layout, inputs=inputs, outputs=outputs)
 
 
-def merge(wholes: Sequence[xarray.Dataset], groups: Sequence[tuple[str, ...]], sample: str) -> xarray.Dataset:
+def _merge(wholes: Sequence[xarray.Dataset], groups: Sequence[tuple[str, ...]], sample: str) -> xarray.Dataset:
     """One data set with the variables of all, which must have the same samples and grids."""
     import xarray
 
     first, *others = wholes
     others = [
-        in_order(other, first, sample) if kind == "table" else other
+        _in_order(other, first, sample) if kind == "table" else other
         for other, (kind, *_) in zip(others, groups[1:], strict=True)
     ]
     if not others:
@@ -240,13 +274,11 @@ def merge(wholes: Sequence[xarray.Dataset], groups: Sequence[tuple[str, ...]], s
         ) from error
 
 
-def in_order(table: xarray.Dataset, first: xarray.Dataset, sample: str) -> xarray.Dataset:
+def _in_order(table: xarray.Dataset, first: xarray.Dataset, sample: str) -> xarray.Dataset:
     """The rows of a table in the order of the other files: by its column `file` or that of the samples, if it has one.
 
     Names of files may be given with or without folder and ending.
     """
-    from loca.data.files.meshes import SUFFIXES
-
     key = next((key for key in ("file", sample) if key in table.coords and key in first.coords), None)
     if key is None:
         return table

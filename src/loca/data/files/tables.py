@@ -15,11 +15,6 @@ FILE = "file"
 """The column that names the file of a sample; without it, rows are in the order of the files."""
 
 
-def is_table(path: Path) -> bool:
-    """Whether the name of the file is that of a table."""
-    return path.is_file() and path.suffix.lower() == ".csv"
-
-
 def read_table(path: Path, roles: Roles) -> Layout:
     """The columns by their names in the first row; the file is read completely.
 
@@ -29,11 +24,11 @@ def read_table(path: Path, roles: Roles) -> Layout:
     Several rows per sample, if the column `sample` repeats: the outputs are functions. Columns that are constant
     within every sample are numbers, and all others the coordinates of the locations.
     """
-    table = columns(path)
+    table = _columns(path)
     sample = roles.sample or "sample"
     if sample in table and len(np.unique(table[sample])) < len(table[sample]):
-        return of_locations(path, table, sample, roles)
-    at = [name for name in table if is_number(name)]
+        return _of_locations(path, table, sample, roles)
+    at = [name for name in table if _is_number(name)]
     numbers = tuple(name for name, c in table.items() if c.dtype.kind == "f" and name not in (sample, *at))
     dataset = xarray.Dataset({name: (sample, c) for name, c in table.items() if name not in at})
     dataset = dataset.set_coords([name for name in (sample, FILE) if name in dataset])
@@ -45,7 +40,7 @@ def read_table(path: Path, roles: Roles) -> Layout:
     return Layout(dataset, sample, tuple(name for name in numbers if name not in outputs), outputs)
 
 
-def of_locations(path: Path, table: dict[str, np.ndarray], sample: str, roles: Roles) -> Layout:
+def _of_locations(path: Path, table: dict[str, np.ndarray], sample: str, roles: Roles) -> Layout:
     """The functions in a table with one row for each sample and location."""
     keys, first, owner, counts = np.unique(table[sample], return_index=True, return_inverse=True, return_counts=True)
     if len(set(counts)) > 1:
@@ -73,7 +68,7 @@ def of_locations(path: Path, table: dict[str, np.ndarray], sample: str, roles: R
     return Layout(xarray.Dataset(variables, coords), sample, numbers, roles.outputs)
 
 
-def columns(path: Path) -> dict[str, np.ndarray]:
+def _columns(path: Path) -> dict[str, np.ndarray]:
     """The columns by name: numbers, NaN where a cell is empty, or text."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         first = file.readline()
@@ -89,12 +84,12 @@ def columns(path: Path) -> dict[str, np.ndarray]:
     for line, row in rows:
         if len(row) != len(names):
             raise ValueError(f"{path}, line {line}: {len(row)} cells for {len(names)} columns")
-    return {name: parsed(path, name, [(line, row[i]) for line, row in rows]) for i, name in enumerate(names)}
+    return {name: _parsed(path, name, [(line, row[i]) for line, row in rows]) for i, name in enumerate(names)}
 
 
-def parsed(path: Path, name: str, cells: list[tuple[int, str]]) -> np.ndarray:
+def _parsed(path: Path, name: str, cells: list[tuple[int, str]]) -> np.ndarray:
     """The cells of a column as numbers, or as text if none of them is a number."""
-    wrong = [(line, cell) for line, cell in cells if cell and not is_number(cell)]
+    wrong = [(line, cell) for line, cell in cells if cell and not _is_number(cell)]
     if len(wrong) == sum(bool(cell) for _, cell in cells) or name == FILE:
         return np.array([cell for _, cell in cells])
     if wrong:
@@ -106,8 +101,7 @@ def parsed(path: Path, name: str, cells: list[tuple[int, str]]) -> np.ndarray:
     return np.array([float(cell or "nan") for _, cell in cells])
 
 
-def is_number(cell: str) -> bool:
-    """Whether the text is a number."""
+def _is_number(cell: str) -> bool:
     try:
         float(cell)
     except ValueError:

@@ -1,1 +1,0 @@
-"""Stores: pairs in a Zarr group that is written piece by piece and checked bit by bit."""
