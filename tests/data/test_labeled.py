@@ -252,7 +252,7 @@ def test_periods_make_a_torus():
         ({"outputs": ["pres", "other"]}, "'other' has dimensions .* interpolate"),
         ({"outputs": ["pres", "mean"]}, r"output 'mean' .* every output must have the dimensions"),
         ({"sample": "lat", "outputs": "still", "output_times": slice(1, 2)}, "no dimension of still .* is time"),
-        ({"outputs": "mean"}, "is a single number per sample; pass functions"),
+        ({"outputs": "mean"}, "is a single number; pass functions"),
         ({"inputs": "void"}, "missing .* everywhere"),
     ],
 )

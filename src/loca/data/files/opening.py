@@ -160,10 +160,10 @@ def _recognize(file: Path, format: str | None = None) -> str:  # noqa: A002
         raise ValueError(f"{file} is empty (0 bytes); write it again")
     with naming(file):
         known = _formats_of(file)
+    if format is not None and format not in known:
+        raise ValueError(f"{file} does not have the format {format!r}; omit format= to have it recognized")
     if not known:
         raise ValueError(f"{file} has none of the known formats: {', '.join(FORMATS)}; convert it, or pass format=")
-    if format not in (None, *known):
-        raise ValueError(f"{file} does not have the format {format!r}; omit format= to have it recognized")
     return format or known[0]
 
 
