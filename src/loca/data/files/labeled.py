@@ -128,9 +128,7 @@ class Labeled(Records):
                     f"dimensions {expected}"
                 )
             if not found:
-                raise ValueError(
-                    f"output {name!r} of {source} is a single number; pass functions as outputs"
-                )
+                raise ValueError(f"output {name!r} of {source} is a single number; pass functions as outputs")
         self.domain = domain or (_domain_of(found, sample, periods or {}) if found else Box.unit(1))
         if self._s is not None and self.domain.dimension != len(found):
             raise ValueError(
