@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import loca
-from loca.data import Indexed, Samples, StoreSchema, samples_to_arrays, write_store
+from loca.data import Indexed, Samples, samples_to_arrays, write_store
 from loca.domains import Box
 from loca.gaussian import Hyperparameters
 from loca_reproduction.machine import commit, hardware
@@ -51,11 +51,8 @@ def functions(rows: slice) -> Samples:
 
 def write(path: Path, count: int) -> loca.data.Records:
     """A store with so many functions."""
-    once, each = samples_to_arrays(functions(slice(0, 1)))
-    example = {name: array[0] for name, array in each.items()}
-    data = functions(slice(0, 1))
-    schema = StoreSchema(count, data.domain, data.inputs, data.outputs, once, example)
-    return write_store(path, schema, lambda rows: samples_to_arrays(functions(rows))[1], provenance={}, block=1000)
+    read = lambda rows: samples_to_arrays(functions(rows))[1]  # noqa: E731
+    return write_store(path, functions(slice(0, 1)), count, read, provenance={}, block=1000)
 
 
 def peak() -> float:
