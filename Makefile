@@ -116,5 +116,5 @@ format:  ## Rewrite the code in the house format
 	$(BIN)/ruff format .
 
 clean:  ## Remove everything that can be built again, except .venv
-	rm -rf site dist .ci/env .ci/wheel-env .jax-cache .pytest_cache .ruff_cache .hypothesis .venv-*
+	rm -rf site dist .ci/env .ci/wheel-env .jax-cache .pytest_cache .ruff_cache .rumdl_cache .hypothesis .venv-*
 	find src tests tools reproduction -name __pycache__ -type d -prune -exec rm -rf {} +
