@@ -6,12 +6,10 @@ import time
 import numpy as np
 import orjson
 import pytest
-from servers import binary_request, rods, save_model, tensor
+from servers import binary_request, save_model, tensor
 from starlette.exceptions import HTTPException
 
-import loca
 from commands import command, words
-from loca.models import Regression, count_sensors
 from loca.serving.application import Server, Settings
 from loca.serving.model import Repository, find_models
 from loca.serving.protocol import Tensor, parse_request
@@ -126,9 +124,3 @@ def test_tokens_may_be_replaced(tmp_path):
     with pytest.raises(ValueError, match="must hold one token"):
         server.refresh_tokens()
     assert is_accepted(second)  # those before stay
-
-
-def test_sensors_that_a_model_does_not_know_are_counted():
-    whole = rods().load()
-    bare = loca.Samples(whole.u, whole.y, whole.s)
-    assert count_sensors(Regression.fit(bare)) == 7

@@ -159,17 +159,12 @@ def test_a_defective_request_is_refused_with_the_reason(server, case):
 
 
 @pytest.mark.parametrize("length", ["0", "-1", "x", "9" * 30, "5", "100000"])
-def test_a_wrong_header_length_is_refused(server, length):
-    body, _ = binary_request({"u": np.ones((1, 7, 1))})
-    status, _, text = server.call("POST", "/v2/models/rods/infer", body, {"Inference-Header-Content-Length": length})
-    assert status == 400, text
-
-
-@pytest.mark.parametrize("difference", [-4, 4])
-def test_a_wrong_number_of_bytes_is_refused(server, difference):
-    body, headers = binary_request({"u": np.ones((1, 7, 1))})
-    body = body[:difference] if difference < 0 else body + b"1234"
-    assert server.call("POST", "/v2/models/rods/infer", body, headers)[0] == 400
+def test_a_wrong_length_is_refused(server, length):
+    body, right = binary_request({"u": np.ones((1, 7, 1))})
+    wrong = {"Inference-Header-Content-Length": length}
+    for sent, headers in ((body, wrong), (body[:-4], right), (body + b"1234", right)):
+        status, _, text = server.call("POST", "/v2/models/rods/infer", sent, headers)
+        assert status == 400, text
 
 
 @pytest.mark.parametrize("given", [None, "Bearer wrong", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x", TOKEN, "Basic a"])
