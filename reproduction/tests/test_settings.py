@@ -66,5 +66,5 @@ def test_a_setting_takes_the_grid_of_the_data(kind):
     [(on_a_grid((64,)), r"1 channels on a grid \(64,\)"), (on_a_grid((16, 16), 2), "has 2 channels")],
 )
 def test_a_setting_refuses_data_of_another_kind(kind, samples, said):
-    with pytest.raises(ValueError, match=f"1 input channels on a grid of 2 dimensions.*{said}"):
+    with pytest.raises(ValueError, match=f"1 input channels on a grid such as .*{said}"):
         getattr(SETTINGS["darcy"], kind)(samples, key=jax.random.key(1))
