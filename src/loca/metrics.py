@@ -13,16 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from jaxtyping import Array, Float
 
-__all__ = [
-    "crps",
-    "max_absolute",
-    "overall_skill",
-    "relative_l2",
-    "relative_l2_squared",
-    "rmse",
-    "skill",
-    "spectral",
-]
+__all__ = ["crps", "max_absolute", "overall_skill", "relative_l2", "relative_l2_squared", "rmse", "skill", "spectral"]
 
 Values: TypeAlias = Float[Array, "N P d_s"] | Float[np.ndarray, "N P d_s"]
 """Output functions at their queries."""
@@ -37,11 +28,11 @@ BAND_EDGES = (5, 13)
 """Waves across the grid at which the middle and the high band begin, as in PDEBench (Takamoto et al. 2022)."""
 
 
-def mean_square(values: Values, weights: Weights | None = None) -> Errors:
-    """Σ w s² / Σ w over the queries; equal weights unless given."""
+def mean(values: Values, weights: Weights | None = None) -> Errors:
+    """Σ w s / Σ w over the queries; equal weights unless given."""
     if weights is None:
-        return (values**2).mean(axis=1)
-    return (weights[..., None] * values**2).sum(axis=1) / weights.sum(axis=-1)[..., None]
+        return values.mean(axis=1)
+    return (weights[..., None] * values).sum(axis=1) / weights.sum(axis=-1)[..., None]
 
 
 def ratio(a: Errors, b: Errors) -> Errors:
@@ -64,7 +55,7 @@ def relative_l2(prediction: Values, truth: Values, weights: Weights | None = Non
 
 def relative_l2_squared(prediction: Values, truth: Values, weights: Weights | None = None) -> Errors:
     """‖s* − s‖₂² / ‖s‖₂², the formula printed in the paper; its tables report the square root."""
-    return ratio(mean_square(prediction - truth, weights), mean_square(truth, weights))
+    return ratio(mean((prediction - truth) ** 2, weights), mean(truth**2, weights))
 
 
 def spectral(prediction: Values, truth: Values, shape: Sequence[int]) -> Errors:
@@ -96,7 +87,7 @@ def spectral(prediction: Values, truth: Values, shape: Sequence[int]) -> Errors:
 
 def rmse(prediction: Values, truth: Values, weights: Weights | None = None) -> Errors:
     """(Σ w (s* − s)² / Σ w)^½: the root of the mean squared error."""
-    return mean_square(prediction - truth, weights) ** 0.5
+    return mean((prediction - truth) ** 2, weights) ** 0.5
 
 
 def max_absolute(prediction: Values, truth: Values) -> Errors:
@@ -114,9 +105,7 @@ def crps(prediction: Values, std: Values, truth: Values, weights: Weights | None
     s, m, sigma = (np.asarray(each) for each in (truth, prediction, std))
     z = (s - m) / np.maximum(sigma, np.finfo(sigma.dtype).tiny)
     scores = sigma * (z * (2.0 * norm.cdf(z) - 1.0) + 2.0 * norm.pdf(z) - 1.0 / math.sqrt(math.pi))
-    if weights is None:
-        return scores.mean(axis=1)
-    return (np.asarray(weights)[..., None] * scores).sum(axis=1) / np.asarray(weights).sum(axis=-1)[..., None]
+    return mean(scores, None if weights is None else np.asarray(weights))
 
 
 class Bands(NamedTuple):
@@ -166,13 +155,12 @@ def wavenumbers(shape: Sequence[int]) -> Float[np.ndarray, " M"]:
 
 def skill(prediction: Values, truth: Values, reference: Values, weights: Weights | None = None) -> Errors:
     """1 − Σ w (s* − s)² / Σ w (s̄ − s)² for every function: 1 is perfect, 0 no better than the reference s̄."""
-    return 1.0 - ratio(mean_square(prediction - truth, weights), mean_square(reference - truth, weights))
+    return 1.0 - ratio(mean((prediction - truth) ** 2, weights), mean((reference - truth) ** 2, weights))
 
 
 def overall_skill(
     prediction: Values, truth: Values, reference: Values, weights: Weights | None = None
 ) -> Float[Array, " d_s"] | Float[np.ndarray, " d_s"]:
     """The skill with both sums over all functions: one number per channel, in which hard functions count for more."""
-    departures = (prediction - truth, reference - truth)
-    error, spread = (mean_square(each, weights).mean(axis=0, keepdims=True) for each in departures)
-    return 1.0 - ratio(error, spread)[0]
+    error, spread = (mean((each - truth) ** 2, weights).mean(axis=0) for each in (prediction, reference))
+    return 1.0 - ratio(error, spread)

@@ -11,12 +11,7 @@ from jaxtyping import Array, Float
 from loca.domains import Domain, unit_vectors
 from loca.parameters import Fixed
 
-__all__ = [
-    "Harmonic",
-    "Periodic",
-    "Position",
-    "Spherical",
-]
+__all__ = ["Harmonic", "Periodic", "Position", "Spherical"]
 
 
 class Position(Fixed):

@@ -38,16 +38,6 @@ def half(a: Array, b: Array, axis: int) -> Array:
     return jax.lax.dot_general(*factors, (((a.ndim - 1,), (axis,)), ((), ())), preferred_element_type=jnp.float32)
 
 
-def tall(a: Float[Array, "*N q"]) -> Float[Array, "rows q"]:
-    """All leading axes merged into rows."""
-    return a.reshape(-1, a.shape[-1])
-
-
-def written_out(a: Float[Array, "q rows"]) -> Float[Array, "q rows"]:
-    """A transposed matrix in bfloat16, in row-major layout."""
-    return with_layout_constraint(a.astype(jnp.bfloat16), Layout((0, 1)))
-
-
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def rounded(a: Float[Array, "*N q"], b: Float[Array, "_ _"], axis: int) -> Float[Array, "*N r"]:
     """A B (`axis` 0 of B is summed over) or A Bᵀ (`axis` 1), from rounded factors."""
@@ -62,8 +52,9 @@ def forward(a: Array, b: Array, axis: int) -> tuple[Array, tuple[Array, Array]]:
 def backward(axis: int, factors: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
     """Of A B: dA = G Bᵀ and dB = Aᵀ G; of A Bᵀ: dA = G B and dB = Gᵀ A."""
     a, b = factors
-    left, right = (a, g) if axis == 0 else (g, a)
-    return half(g, b, 1 - axis), half(written_out(tall(left).T), tall(right), axis=0)
+    left, right = (each.reshape(-1, each.shape[-1]) for each in ((a, g) if axis == 0 else (g, a)))
+    row_major = with_layout_constraint(left.T.astype(jnp.bfloat16), Layout((0, 1)))
+    return half(g, b, 1 - axis), half(row_major, right, axis=0)
 
 
 rounded.defvjp(forward, backward)

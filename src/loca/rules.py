@@ -45,10 +45,17 @@ class Rule(Fixed):
 
 
 class FixedRule(Rule):
-    """A rule whose nodes do not depend on the queries."""
+    """A rule whose nodes do not depend on the queries.
 
-    z: eqx.AbstractVar[Float[Array, "Q d_y"]]
-    w: eqx.AbstractVar[Float[Array, " Q"]]
+    **Arguments:**
+
+    - `domain`: Y.
+    - `z`, `w`: the nodes and their weights.
+    """
+
+    domain: Domain
+    z: Float[Array, "Q d_y"]
+    w: Float[Array, " Q"]
 
     def __call__(self, y: Float[Array, "P d_y"]) -> tuple[Float[Array, "Q d_y"], Float[Array, " Q"]]:
         return self.z, self.w
@@ -102,14 +109,8 @@ class CellRule(FixedRule):
         2·`count` nodes. Good values: 256 to 1024.
     """
 
-    domain: Domain
-    z: Float[Array, "Q d_y"]
-    w: Float[Array, " Q"]
-
     def __init__(self, domain: Domain, count: int):
-        nodes, weights = domain.partition(count)
-        self.domain = domain
-        self.z, self.w = jnp.asarray(nodes, dtype=float), jnp.asarray(weights, dtype=float)
+        super().__init__(domain, *(jnp.asarray(each, dtype=float) for each in domain.partition(count)))
 
 
 class GaussLegendre(FixedRule):
@@ -121,13 +122,8 @@ class GaussLegendre(FixedRule):
     - `counts`: nodes per dimension, one number for all or one each. Good values: 100 in 1-D, 14 to 20 in 2-D.
     """
 
-    domain: Domain
-    z: Float[Array, "Q d_y"]
-    w: Float[Array, " Q"]
-
     def __init__(self, domain: Domain, counts: int | Sequence[int]):
-        self.domain = domain
-        self.z, self.w = product(domain, [gauss(c) for c in counts_per_dimension(counts, domain.dimension)])
+        super().__init__(domain, *product(domain, [gauss(c) for c in counts_per_dimension(counts, domain.dimension)]))
 
 
 class Trapezoid(FixedRule):
@@ -139,17 +135,12 @@ class Trapezoid(FixedRule):
     - `counts`: nodes per dimension, one number for all or one each.
     """
 
-    domain: Domain
-    z: Float[Array, "Q d_y"]
-    w: Float[Array, " Q"]
-
     def __init__(self, domain: Domain, counts: int | Sequence[int]):
         if None in domain.periods:
             raise ValueError(
                 f"`Trapezoid` needs a domain with only periodic coordinates, got {domain}; use `GaussLegendre`"
             )
-        self.domain = domain
-        self.z, self.w = product(domain, [uniform(c) for c in counts_per_dimension(counts, domain.dimension)])
+        super().__init__(domain, *product(domain, [uniform(c) for c in counts_per_dimension(counts, domain.dimension)]))
 
 
 class SphereProduct(FixedRule):
@@ -163,15 +154,10 @@ class SphereProduct(FixedRule):
     - `latitudes`, `longitudes`: nodes along each; with twice as many longitudes as latitudes both limits are equal.
     """
 
-    domain: Domain
-    z: Float[Array, "Q d_y"]
-    w: Float[Array, " Q"]
-
     def __init__(self, domain: Domain, latitudes: int, longitudes: int | None = None):
         if not covers_all_longitudes(domain):
             raise ValueError(f"`SphereProduct` needs a domain such as `Sphere`, got {domain}; use `QuasiMonteCarlo`")
-        self.domain = domain
-        self.z, self.w = product(domain, [gauss(latitudes), uniform(longitudes or 2 * latitudes)])
+        super().__init__(domain, *product(domain, [gauss(latitudes), uniform(longitudes or 2 * latitudes)]))
 
 
 def covers_all_longitudes(domain: Domain) -> bool:
@@ -189,14 +175,8 @@ class MonteCarlo(FixedRule):
     - `key`: randomness of the nodes.
     """
 
-    domain: Domain
-    z: Float[Array, "Q d_y"]
-    w: Float[Array, " Q"]
-
     def __init__(self, domain: Domain, count: int, *, key: Key):
-        self.domain = domain
-        self.z = domain.sample(key, count)
-        self.w = jnp.full(count, domain.volume / count)
+        super().__init__(domain, domain.sample(key, count), jnp.full(count, domain.volume / count))
 
 
 class QuasiMonteCarlo(FixedRule):
@@ -209,10 +189,6 @@ class QuasiMonteCarlo(FixedRule):
     - `key`: randomness of the scrambling.
     """
 
-    domain: Domain
-    z: Float[Array, "Q d_y"]
-    w: Float[Array, " Q"]
-
     def __init__(self, domain: Domain, count: int, *, key: Key):
         from scipy.stats import qmc  # slow to import, and only needed here
 
@@ -221,9 +197,8 @@ class QuasiMonteCarlo(FixedRule):
             raise ValueError(f"a Sobol sequence needs a power of two, got count={count}; use {below} or {2 * below}")
         seed = np.random.default_rng(np.asarray(jax.random.key_data(key)))
         t = qmc.Sobol(domain.dimension, scramble=True, rng=seed).random(count)
-        self.domain = domain
-        self.z = domain.from_unit(jnp.asarray(t, dtype=float))
-        self.w = jnp.full(count, domain.volume / count)
+        z = domain.from_unit(jnp.asarray(t, dtype=float))
+        super().__init__(domain, z, jnp.full(count, domain.volume / count))
 
 
 class OwnQueries(Rule):

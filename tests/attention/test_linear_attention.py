@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax.test_util import check_grads
 
-from loca.attention import Dense, Nystrom
-from loca.attention.linear import CANDIDATES, cholesky, landmarks
+from loca.attention import CANDIDATES, Dense, Nystrom, cholesky, landmarks
 from loca.kernels import RBF
 from loca.nets import MLP
 

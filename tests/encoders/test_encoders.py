@@ -8,7 +8,6 @@ import pytest
 
 from loca.domains import Box
 from loca.encoders import (
-    Fourier,
     Projection,
     Scattering1D,
     Scattering2D,
@@ -22,7 +21,6 @@ CHANNELS = 2
 MAKERS = {
     "Sensors": lambda d_u: (Sensors(16, d_u), 16),
     "harmonics": lambda d_u: (Sensors(16, d_u, num_frequencies=2), 16),
-    "Fourier": lambda d_u: (Fourier.create((6, 8), 2, channels=d_u), 48),
     "Projection": lambda d_u: (
         Projection.create(Box.unit(1), 4, sensors=jnp.linspace(0, 1, 20)[:, None], channels=d_u),
         20,

@@ -19,14 +19,23 @@ import loca
 from loca.attention import Attention, Blocked, Dense, Nystrom, Sharded, Uncoupled
 from loca.data import Normalization, Transform, Variable
 from loca.domains import Box, Domain, Mesh, Sphere, Torus
-from loca.encoders import Encoder, Fourier, Projection, Scattering1D, Scattering2D, Sensors
+from loca.encoders import Encoder, Projection, Scattering1D, Scattering2D, Sensors
 from loca.gaussian import Hyperparameters, solve
 from loca.kernels import RBF, Kernel, Laplacian, Matern, RationalQuadratic
 from loca.models import FNO, LOCA, DeepONet, Operator, Proportional, Regression
 from loca.nets import MLP
 from loca.parameters import Held, count
 from loca.positions import Harmonic, Position
-from loca.rules import GaussLegendre, MonteCarlo, OwnQueries, QuasiMonteCarlo, Rule, SphereProduct, Trapezoid
+from loca.rules import (
+    FixedRule,
+    GaussLegendre,
+    MonteCarlo,
+    OwnQueries,
+    QuasiMonteCarlo,
+    Rule,
+    SphereProduct,
+    Trapezoid,
+)
 from loca.saving import Entry, Header, ModelFileError, describe, inspect, load, save
 from loca.saving.structure import FUNCTIONS, PARTS, builtin_class, classes_in, name_of
 from loca.sensitivity import tangents
@@ -101,7 +110,6 @@ GAUSSIAN = Hyperparameters(location_lengths=(0.5, 0.5))
 MODELS = {
     "Sensors": lambda: loca_with(),
     "harmonics": lambda: loca_with(encoder=Sensors(64, num_frequencies=2)),
-    "Fourier": lambda: loca_with(encoder=Fourier.create((8, 8), (3, 2))),
     "Projection": lambda: loca_with(encoder=Projection.create(Box.unit(2), 3, sensors=samples(BOX).x)),
     "Scattering1D": lambda: loca_with(Box.unit(1), (64,), encoder=Scattering1D.create(64, scales=3)),
     "Scattering2D": lambda: loca_with(encoder=Scattering2D.create((8, 8), scales=2, angles=2)),
@@ -110,6 +118,7 @@ MODELS = {
     "Matern": lambda: loca_with(kernel=Matern(0.5)),
     "RationalQuadratic": lambda: loca_with(kernel=RationalQuadratic(0.5, Held(2.0))),
     "combined": lambda: loca_with(kernel=(RBF() + 0.5 * Matern(1.5)) * Laplacian(0.1)),
+    "FixedRule": lambda: loca_with(rule=FixedRule(BOX, jnp.full((1, 2), 0.5), jnp.ones(1))),
     "GaussLegendre": lambda: loca_with(rule=GaussLegendre(BOX, (3, 4))),
     "MonteCarlo": lambda: loca_with(rule=MonteCarlo(BOX, 11, key=key())),
     "QuasiMonteCarlo": lambda: loca_with(rule=QuasiMonteCarlo(BOX, 16, key=key())),

@@ -1,10 +1,9 @@
 """𝒟: from an input function to a vector."""
 
-from loca.encoders.composed import Joined as Joined
-from loca.encoders.composed import Standardized as Standardized
 from loca.encoders.encoder import Encoder as Encoder
+from loca.encoders.encoder import Joined as Joined
 from loca.encoders.encoder import Sensors as Sensors
-from loca.encoders.fourier import Fourier as Fourier
+from loca.encoders.encoder import Standardized as Standardized
 from loca.encoders.principal import PrincipalComponents as PrincipalComponents
 from loca.encoders.projection import Projection as Projection
 from loca.encoders.scattering import Scattering1D as Scattering1D
@@ -12,7 +11,6 @@ from loca.encoders.scattering import Scattering2D as Scattering2D
 
 __all__ = [
     "Encoder",
-    "Fourier",
     "Joined",
     "PrincipalComponents",
     "Projection",

@@ -13,8 +13,8 @@ S. Mallat, *Group invariant scattering*, CPAM 2012. J. Bruna and S. Mallat, *Inv
 networks*, PAMI 2013 (images). J. Andén and S. Mallat, *Deep scattering spectrum*, IEEE TSP 2014 (time series).
 """
 
-import dataclasses
 import math
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -109,8 +109,7 @@ ALIASING = 5.0  # standard deviations above ξ beyond which a wavelet is negligi
 HIGHEST_CENTER = 0.35  # cycles per sample; the highest wavelet is centered here, or higher when octaves are fine
 
 
-@dataclasses.dataclass(frozen=True)
-class Rung:
+class Rung(NamedTuple):
     """One wavelet of a ladder: center ξ and bandwidth σ in cycles per sample, and j if every 2ʲ-th sample suffices."""
 
     center: float

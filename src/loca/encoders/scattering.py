@@ -16,7 +16,7 @@ from jax.export import is_symbolic_dim
 from jaxtyping import Array, Complex, Float
 
 from loca.encoders import morlet
-from loca.encoders.encoder import Encoder, check_positive, fields
+from loca.encoders.encoder import Encoder, check_positive, check_values
 from loca.typing import Input
 
 Batch = Float[Array, "B ..."]
@@ -71,10 +71,7 @@ def batched(f: Callable[[Any, Batch], Batch]) -> Callable[[Any, Batch], Batch]:
 
 
 def in_chunks(f: Callable[[Batch], Batch], u: Batch, size: int) -> Batch:
-    """f(u), `size` functions at a time: memory stays bounded and a chunk stays in the cache.
-
-    All at once if their number is free, as in `loca.export`.
-    """
+    """f(u), `size` functions at a time, so that a chunk stays in the cache; all at once if their number is free."""
     count = u.shape[0]
     if is_symbolic_dim(count) or count <= size:
         return f(u)
@@ -124,7 +121,8 @@ class Scattering(Encoder):
         return s.reshape(*u.shape[:leading], *s.shape[1:])
 
     def __call__(self, u: Input) -> Float[Array, " d"]:
-        return self.transform(fields(u, self.shape, self.channels, type(self).__name__)).reshape(-1)
+        values = check_values(u, math.prod(self.shape), self.channels, type(self).__name__)
+        return self.transform(values.T.reshape(self.channels, *self.shape)).reshape(-1)
 
 
 @batched
@@ -346,14 +344,15 @@ class Scattering2D(Scattering):
         check_scales(shape, scales, order)
         padded = _padded_axis(shape[0], scales), _padded_axis(shape[1], scales)
         psi = morlet.bank_2d(padded, scales, angles)
-        levels = range(scales if order == 2 else 1)
+
+        def factors(j: int, level: int) -> Float[Array, "4 _ L _"]:
+            kept_x, kept_y = (morlet.lowest(n, level) for n in padded)
+            return jnp.asarray(_factors(psi[j][:, kept_x[:, None], kept_y]), dtype=float)
+
         return cls(
             rows=Axis.create(shape[0], scales),
             columns=Axis.create(shape[1], scales),
-            wavelets=tuple(
-                tuple(jnp.asarray(_factors(_coarsened(psi[j], r)), dtype=float) for j in range(r, scales))
-                for r in levels
-            ),
+            wavelets=tuple(tuple(factors(j, r) for j in range(r, scales)) for r in range(scales if order == 2 else 1)),
             shape=shape,
             scales=scales,
             angles=angles,
@@ -406,11 +405,6 @@ class Scattering2D(Scattering):
 def _padded_axis(length: int, scales: int) -> int:
     """A multiple of 2ᴶ with room for one output point beyond either end."""
     return ((length >> scales) + 2) << scales
-
-
-def _coarsened(psi: Float[np.ndarray, "L n_x n_y"], level: int) -> Float[np.ndarray, "L k_x k_y"]:
-    kept_x, kept_y = (morlet.lowest(n, level) for n in psi.shape[1:])
-    return psi[:, kept_x[:, None], kept_y]
 
 
 def _factors(psi: Float[np.ndarray, "L n_x n_y"]) -> Float[np.ndarray, "4 n_x L n_y"]:
