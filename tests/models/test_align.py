@@ -202,7 +202,7 @@ def test_scattered_sensors_are_interpolated(dimension):
 def test_other_coordinates_are_refused():
     data = plane()
     model = weighted(labeled(data).load())
-    with pytest.raises(ValueError, match="coordinates of the sensors are a, y in the data, but x, y in the model"):
+    with pytest.raises(ValueError, match="has the coordinates of the sensors a, y, but the model was made for x, y"):
         adapt(model, labeled(data.rename(x="a")))
     line = Samples(jnp.zeros((1, 20, 2)), jnp.zeros((3, 1)), jnp.zeros((1, 3, 2)), domain=Box.unit(1))
     with pytest.raises(ValueError, match=r"queries have 1 coordinates.*made for 2, x, y"):

@@ -141,13 +141,9 @@ class Adaptation:
                 "dimension"
             )
         expected = known.query_coordinates if known.query_coordinate_names else ()
-        columns = column_order(first.query_coordinates, expected, "queries")
-        shape = None if columns is None or not isinstance(first.y, Shared) else grid_shape(first.y.y)
-        queries = (
-            None
-            if shape is None or columns is None
-            else np.arange(first.y.count).reshape(shape).transpose(*columns).ravel()
-        )
+        columns, queries = column_order(first.query_coordinates, expected, "queries"), None
+        if columns is not None and isinstance(first.y, Shared) and (shape := grid_shape(first.y.y)) is not None:
+            queries = np.arange(first.y.count).reshape(shape).transpose(*columns).ravel()
         longitude, turns = longitude_column(known), False
         if longitude is not None and known.domain.periods[longitude] is None:
             low, high = known.domain.bounds[longitude]
@@ -263,21 +259,16 @@ class AdaptedRecords(Records):
 def channel_order(given: Sequence[Variable], expected: Sequence[Variable], what: str, letter: str) -> Order | None:
     """Which channel of the data is each channel of the operator; None if they have the same order, or no names."""
     both = f"the data has the {what} {listed(given)}, but the model was made for {listed(expected)}"
-    if len(given) != len(expected):
-        raise ValueError(f"{both}; open the data with the model's {what}")
     names, wanted = [variable.name for variable in given], [variable.name for variable in expected]
-    is_same_set = sorted(names) == sorted(wanted) and len(set(names)) == len(names)
-    if is_numbered(given, letter) and is_same_set and names != wanted:
-        raise ValueError(f"{both}; open the data with the model's {what}, in its order")  # or is it an array's order?
-    if not is_same_set and (is_numbered(given, letter) or is_numbered(expected, letter)):
-        return None
-    if not is_same_set:
-        raise ValueError(f"{both}; open the data with the model's {what}, or rename them in the file")
-    order = np.array([names.index(name) for name in wanted])
-    differing = [v.name for i, v in zip(order, expected, strict=True) if v.unit and given[i].unit not in ("", v.unit)]
-    if differing:
+    is_permuted = sorted(names) == sorted(wanted) and names != wanted
+    if len(given) != len(expected) or (is_permuted and is_numbered(given, letter)):  # or is it an array's order?
+        raise ValueError(f"{both}; open the data with the model's {what}, in its order")
+    order = order_by_name(names, wanted, is_numbered(given, letter) or is_numbered(expected, letter), both)
+    matched = zip(reordered(tuple(given), order), expected, strict=True)
+    differing = [theirs.name for mine, theirs in matched if theirs.unit and mine.unit not in ("", theirs.unit)]
+    if differing and sorted(names) == sorted(wanted):
         raise ValueError(f"{both}: the units of {', '.join(differing)} differ; convert the values")
-    return changed(order)
+    return order
 
 
 def column_order(given: Sequence[Variable], expected: Sequence[Variable], what: str) -> Order | None:
@@ -285,15 +276,18 @@ def column_order(given: Sequence[Variable], expected: Sequence[Variable], what: 
     if not given or not expected or len(given) == len(expected) == 1:
         return None
     names, wanted = ([canonical_name(variable.name) for variable in each] for each in (given, expected))
-    is_same_set = sorted(names) == sorted(wanted) and len(set(names)) == len(names)
-    if not is_same_set and any(is_numbered(each, letter) for each in (given, expected) for letter in "xy"):
+    without_names = any(is_numbered(each, letter) for each in (given, expected) for letter in "xy")
+    both = f"the data has the coordinates of the {what} {listed(given)}, but the model was made for {listed(expected)}"
+    return order_by_name(names, wanted, without_names, both)
+
+
+def order_by_name(names: list[str], wanted: list[str], without_names: bool, both: str) -> Order | None:
+    """The place of each wanted name; None if they are in order, or if names that differ are those of arrays."""
+    if sorted(names) == sorted(wanted) and len(set(names)) == len(names):
+        return changed(np.array([names.index(name) for name in wanted]))
+    if without_names:
         return None
-    if not is_same_set:
-        raise ValueError(
-            f"the coordinates of the {what} are {listed(given)} in the data, but {listed(expected)} in the model; "
-            "rename them in the file"
-        )
-    return changed(np.array([names.index(name) for name in wanted]))
+    raise ValueError(f"{both}; rename them in the file, or open the data with those of the model")
 
 
 def changed(order: Order) -> Order | None:

@@ -40,33 +40,24 @@ def named_arrays(u: Input, number: str = "") -> Iterator[tuple[str, Array, tuple
 def example_of(signature: Signature, sensors: int = 0) -> Input:
     """An input function of zeros in the form that an operator with this signature takes.
 
-    **Arguments:**
-
-    - `signature`: of the operator.
-    - `sensors`: the number of sensors of a field whose sensors are the same for all functions, but unknown.
+    `sensors` is the number of sensors of a field whose sensors are the same for all functions, but unknown.
     """
-
-    def zeros(*shape: int) -> Array:
-        return jnp.zeros(shape, float)
-
     fields = []
     for part in signature.fields:
         if part.x is None and part.has_own_sensors:
-            x = zeros(1, len(part.coordinate_names) or signature.domain.dimension)
-            fields.append(Measurements(zeros(1, part.channels), x, jnp.ones(1, bool)))
+            x = jnp.zeros((1, len(part.coordinate_names) or signature.domain.dimension))
+            fields.append(Measurements(jnp.zeros((1, part.channels)), x, jnp.ones(1, bool)))
         else:
-            fields.append(zeros(sensors if part.x is None else len(part.x), part.channels))
+            fields.append(jnp.zeros((sensors if part.x is None else len(part.x), part.channels)))
     if not signature.is_several:
         return fields[0]
     scalars = len(signature.input_names) - sum(part.channels for part in signature.fields)
-    return MultiInput(tuple(fields), zeros(scalars) if scalars else None)
+    return MultiInput(tuple(fields), jnp.zeros(scalars) if scalars else None)
 
 
 def knows_sensors(signature: Signature) -> bool:
     """Whether the number of sensors of every field is known, or the dimension of its locations if it is free."""
-    return all(
-        part.x is not None or (part.has_own_sensors and len(part.coordinate_names) > 0) for part in signature.fields
-    )
+    return all(part.x is not None or (part.has_own_sensors and part.coordinate_names) for part in signature.fields)
 
 
 def count_sensors(operator: Operator) -> int:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
-from loca.data import Indexed, Normalization, OutputNormalization, Queries, Samples, Shared, TransformNames, nearest
-from loca.models.operator import Halves, Operator
+from loca.data import Indexed, Interpolation, Normalization, Queries, Samples, Shared, TransformNames, nearest
+from loca.models.operator import FieldOperator
 from loca.models.signature import Signature
 from loca.parameters import Fixed
 from loca.typing import Input, Measurements, MultiInput, values_of
 from loca.workers import one_thread
 
 
-class Regression(Operator, Fixed):
+class Regression(FieldOperator, Fixed):
     """s(yⱼ) = s̄(yⱼ) + Σ_c B_c(yⱼ) ⟨e_c, u⟩: ridge regression on the principal components of u, at each location alone.
 
     Each location is fitted to the functions that are labeled there. Without components the prediction is the mean
@@ -66,7 +67,7 @@ class Regression(Operator, Fixed):
         e = np.linalg.svd(flat, full_matrices=False)[2][: max(components)].T
         z = np.concatenate([np.ones((len(data), 1)), flat @ e], axis=1)
         s, labeled = tabulated(data.y, np.asarray(normalization.at(data.y).standardize(data.s), np.float64))
-        choices = [(min(k, e.shape[1]), strength) for k in components for strength in strengths]
+        choices = list(itertools.product((min(k, e.shape[1]) for k in components), strengths))
         responses = [np.zeros((k + 1, *s.shape[1:])) for k, _ in choices]
         with one_thread():
             every = np.arange(labeled.shape[1]), np.arange(len(labeled))
@@ -79,43 +80,24 @@ class Regression(Operator, Fixed):
                     penalty = np.full(k + 1, strength * np.sum(z[:, 1:2] ** 2))
                     penalty[0] = 1e-9  # the mean is not shrunk; a location without labels has mean 0
                     matrix = normal[: k + 1, : k + 1] + np.diag(penalty)
-                    response[:, places] = np.linalg.solve(matrix, right[: k + 1].reshape(k + 1, -1)).reshape(
-                        k + 1, len(places), -1
-                    )
-        return [
-            cls(
-                normalization,
-                jnp.asarray(e[:, :k], jnp.float32),
-                jnp.asarray(response, jnp.float32),
-                data.y.points,
-                signature=Signature.of(data),
-            )
-            for response, (k, _) in zip(responses, choices, strict=True)
-        ]
+                    found = np.linalg.solve(matrix, right[: k + 1].reshape(k + 1, -1))
+                    response[:, places] = found.reshape(k + 1, len(places), -1)
+        parts = [(jnp.asarray(e[:, : len(s) - 1], jnp.float32), jnp.asarray(s, jnp.float32)) for s in responses]
+        return [cls(normalization, *part, data.y.points, signature=Signature.of(data)) for part in parts]
 
     def encode(self, u: Input) -> Float[Array, " K"]:
         values = values_of(self.normalization.standardize_input(u))
         flat = jnp.concatenate([each.ravel() for each in values])
         return jnp.concatenate([jnp.ones(1), flat @ self.components])
 
-    def respond(self, codes: Float[Array, "N K"], queries: Queries) -> Float[Array, "N P d_s"]:
-        fields = jnp.einsum("nk,kmd->nmd", codes, self.responses)
-        return at_nearest(fields, queries, self.y)
+    def fields(self, codes: Float[Array, "N K"]) -> Float[Array, "N M d_s"]:
+        return jnp.tensordot(codes, self.responses, axes=1)
 
-    def halves(self, y: Float[Array, "P d_y"]) -> Halves:
-        return Halves(self._encode_many, self._of_queries, self._together)
-
-    def _of_queries(self, y: Float[Array, "P d_y"]) -> tuple[Float[Array, "K P d_s"], OutputNormalization]:
-        return self.responses[:, nearest(y, self.y)], self.normalization.at(Shared(y))
-
-    def _together(
-        self, codes: Float[Array, "N K"], of_queries: tuple[Float[Array, "K P d_s"], OutputNormalization]
-    ) -> Float[Array, "N P d_s"]:
-        responses, outputs = of_queries
-        return outputs.restore(jnp.tensordot(codes, responses, axes=1))
+    def interpolation(self, y: Float[Array, "P d_y"]) -> Interpolation:
+        return to_nearest(y, self.y)
 
 
-class Proportional(Operator, Fixed):
+class Proportional(FieldOperator, Fixed):
     """s(y) = c ⊙ u(y): the input at the nearest sensor times one factor per channel."""
 
     normalization: Normalization
@@ -125,44 +107,32 @@ class Proportional(Operator, Fixed):
     @classmethod
     def fit(cls, data: Samples) -> Proportional:
         """Fit by least squares over all labels; inputs and outputs must have the same channels."""
-        x, u = data.x, data.u
-        if (
-            isinstance(u, Measurements | MultiInput)
-            or x is None
-            or isinstance(x, tuple)
-            or data.input_size != data.output_size
-        ):
+        x, u, d_u, d_s = data.x, data.u, data.input_size, data.output_size
+        if isinstance(u, Measurements | MultiInput) or x is None or isinstance(x, tuple) or d_u != d_s:
             raise ValueError(
-                "s = c·u needs one field on shared sensors, and as many input as output channels; "
-                f"got {data.input_size} inputs and {data.output_size} outputs"
-                f"{'' if x is not None else ', and no sensor locations `x`'}"
+                f"s = c·u needs one field on shared sensors, and as many input as output channels; got {d_u} inputs "
+                f"and {d_s} outputs{'' if x is not None else ', and no sensor locations `x`'}"
             )
-        u = at_nearest(u, data.y, x)
+        identity = Normalization.identity(d_u, d_s)
+        u = cls(identity, jnp.ones(d_u), x).respond(u, data.y)
         factors = jnp.sum(u * data.s, axis=(0, 1)) / jnp.sum(u * u, axis=(0, 1))
-        identity = Normalization.identity(data.input_size, data.output_size)
         return cls(identity, factors, x, signature=Signature.of(data))
 
     def encode(self, u: Input) -> Float[Array, "m d"]:
         assert not isinstance(u, Measurements | MultiInput)
         return u * self.factors
 
-    def respond(self, codes: Float[Array, "N m d"], queries: Queries) -> Float[Array, "N P d"]:
-        return at_nearest(codes, queries, self.x)
+    def fields(self, codes: Float[Array, "N m d"]) -> Float[Array, "N m d"]:
+        return codes
 
-    def halves(self, y: Float[Array, "P d_y"]) -> Halves:
-        return Halves(self._encode_many, self._nearest, self._together)
-
-    def _nearest(self, y: Float[Array, "P d_y"]) -> Int[Array, " P"]:
-        return nearest(y, self.x)
-
-    def _together(self, codes: Float[Array, "N m d"], rows: Int[Array, " P"]) -> Float[Array, "N P d"]:
-        return codes[:, rows]
+    def interpolation(self, y: Float[Array, "P d_y"]) -> Interpolation:
+        return to_nearest(y, self.x)
 
 
-def at_nearest(fields: Float[Array, "N M d"], queries: Queries, y: Float[Array, "M d_y"]) -> Float[Array, "N P d"]:
-    """The values of fields, known at locations y, at the location that is nearest to each query."""
-    rows = queries.gather(nearest(queries.points, y))
-    return fields[:, rows] if rows.ndim == 1 else jnp.take_along_axis(fields, rows[:, :, None], axis=1)
+def to_nearest(y: Float[Array, "P d_y"], locations: Float[Array, "M d_y"]) -> Interpolation:
+    """From some locations to queries, each of which gets the value at the nearest location."""
+    rows = nearest(y, locations)[None]
+    return Interpolation(rows, jnp.ones(rows.shape))
 
 
 def tabulated(

@@ -11,19 +11,9 @@ import jax.numpy as jnp
 from jax.export import is_symbolic_dim
 from jaxtyping import Array, Float
 
-from loca.data import (
-    Free,
-    Indexed,
-    Interpolation,
-    Normalization,
-    OutputNormalization,
-    Queries,
-    Samples,
-    Shared,
-    TransformNames,
-)
+from loca.data import Free, Indexed, Interpolation, Normalization, Queries, Samples, TransformNames
 from loca.models.grid import Grid, SpectralLayer, at_every_point
-from loca.models.operator import Halves, Operator
+from loca.models.operator import FieldOperator
 from loca.models.signature import Signature
 from loca.nets import MLP
 from loca.typing import Input, Key, Measurements, MultiInput, values_of
@@ -35,7 +25,7 @@ PROJECTION_WIDTH = 128
 """Hidden channels of P."""
 
 
-class FNO(Operator):
+class FNO(FieldOperator):
     """F(u) = P ∘ L_T ∘ σ ∘ … ∘ σ ∘ L₁ ∘ Q (u, y) on a grid, and by multilinear interpolation elsewhere.
 
     Q lifts values and coordinates to `width` channels at each point, L are spectral layers, P is a projection. If the
@@ -63,19 +53,7 @@ class FNO(Operator):
         signature: Signature | None = None,
         key: Key,
     ):
-        """An operator on a grid.
-
-        **Arguments:**
-
-        - `normalization`: of inputs and outputs; it determines the numbers of channels.
-        - `grid`: the points at which the operator computes.
-        - `modes`: frequencies m kept along each axis, one number for all axes or one for each.
-        - `width`: number of hidden channels w.
-        - `depth`: T, the number of spectral layers.
-        - `padding`: zeros appended along each axis, for functions that are not periodic.
-        - `signature`: of the data that the operator is made for, if known.
-        - `key`: random key for the initial weights.
-        """
+        """An operator on a grid; see `create`."""
         dimension = len(grid.shape)
         modes = (modes,) * dimension if isinstance(modes, int) else tuple(modes)
         self.padding = (padding,) * dimension if isinstance(padding, int) else tuple(padding)
@@ -102,18 +80,26 @@ class FNO(Operator):
         padding: int | Sequence[int] = 0,
         transforms: TransformNames = None,
     ) -> FNO:
-        """A model for training data whose sensors form a grid; the other arguments are those of the constructor.
+        """A model for training data whose sensors form a grid.
 
-        `modes` are 12 along each axis unless given, or as many as the grid has. `transforms` are those of variables, by
-        name; see `TransformNames`.
+        **Arguments:**
+
+        - `data`: training samples, from which grid, channels and normalization are inferred.
+        - `key`: random key for the initial weights.
+        - `modes`: frequencies m kept along each axis, one number for all axes or one for each; by default 12, or all.
+        - `width`: number of hidden channels w.
+        - `depth`: T, the number of spectral layers.
+        - `padding`: zeros appended along each axis, for functions that are not periodic.
+        - `transforms`: of variables, by name, or "auto"; see `loca.data.TransformNames`.
         """
         grid = Grid.of(data)
         if modes is None:
             last = len(grid.shape) - 1
             modes = [max(1, min(MODES, n // 2 + (axis == last))) for axis, n in enumerate(grid.shape)]
-        sizes = {"modes": modes, "width": width, "depth": depth, "padding": padding}
-        normalization = Normalization.fit(data, transforms)
-        return cls(normalization, grid, **sizes, signature=Signature.of(data), key=key)
+        normalization, signature = Normalization.fit(data, transforms), Signature.of(data)
+        return cls(
+            normalization, grid, modes=modes, width=width, depth=depth, padding=padding, signature=signature, key=key
+        )
 
     def encode(self, u: Input) -> Float[Array, "*grid c"]:
         sensors = self.grid.sensor_shape
@@ -121,17 +107,13 @@ class FNO(Operator):
         known = self.signature
         if isinstance(u, MultiInput) and known is not None and known.is_several and len(known.fields) == 1:
             field, scalars = u.fields[0], 0 if u.scalars is None else len(u.scalars)
-        if isinstance(field, MultiInput):
-            raise ValueError(
-                "this FNO was made for one field alone, got a MultiInput; pass one array with all channels in the "
-                "order of the training data, or use `loca.models.adapt`, which matches them by name"
-            )
         expected = (math.prod(sensors), len(self.normalization.u_shift) - scalars)
-        if isinstance(field, Measurements) or field.shape != expected:
+        if isinstance(field, Measurements | MultiInput) or field.shape != expected:
+            given = type(field).__name__ if isinstance(field, Measurements | MultiInput) else field.shape
             raise ValueError(
-                f"expected u of shape {expected}, the values on the model's grid {sensors} in row-major order, "
-                f"got {'Measurements' if isinstance(field, Measurements) else field.shape}; "
-                "interpolate to that grid first, and use `predict` for many functions"
+                f"expected u of shape {expected}, the values of one field on the model's grid {sensors} in row-major "
+                f"order, got {given}; interpolate to that grid first, use `predict` for many functions, and "
+                "`loca.models.adapt` for channels in another form"
             )
         values, *numbers = values_of(self.normalization.standardize_input(u))
         parts = [values.reshape(*sensors, -1), *numbers, self.grid.coordinates()]
@@ -171,25 +153,13 @@ class FNO(Operator):
             h = self.activation(layer(h))
         return self.layers[-1](h)[(..., *(slice(0, n) for n in self.grid.shape))]
 
-    def field(self, code: Float[Array, "*grid c"]) -> Float[Array, "*grid d_s"]:
-        """The standardized output of one function on the whole grid."""
-        return jnp.moveaxis(at_every_point(self.project, self.hidden(code[None]))[:, 0], 0, -1)
+    def fields(self, codes: Float[Array, "N *grid c"]) -> Float[Array, "N *grid d_s"]:
+        """The standardized outputs on the whole grid."""
+        return jnp.moveaxis(at_every_point(self.project, self.hidden(codes)), 0, -1)
 
-    def halves(self, y: Float[Array, "P d_y"]) -> Halves:
-        """The field on the grid of the operator, and the interpolation from this grid to the queries."""
-        return Halves(self._fields, self._at, self._interpolate)
-
-    def _fields(self, u: Input) -> Float[Array, "N *grid d_s"]:
-        return jax.vmap(lambda u: self.field(self.encode(u)))(u)
-
-    def _at(self, y: Float[Array, "P d_y"]) -> tuple[Interpolation, OutputNormalization]:
-        return self.grid.interpolation(y), self.normalization.at(Shared(y))
-
-    def _interpolate(
-        self, fields: Float[Array, "N *grid d_s"], at: tuple[Interpolation, OutputNormalization]
-    ) -> Float[Array, "N P d_s"]:
-        interpolation, outputs = at
-        return outputs.restore(jax.vmap(interpolation)(fields))
+    def interpolation(self, y: Float[Array, "P d_y"]) -> Interpolation:
+        """From the grid to the queries."""
+        return self.grid.interpolation(y)
 
 
 def check_modes(modes: tuple[int, ...], shape: tuple[int, ...], padding: tuple[int, ...]) -> None:
@@ -197,9 +167,8 @@ def check_modes(modes: tuple[int, ...], shape: tuple[int, ...], padding: tuple[i
     if not len(modes) == len(padding) == len(shape):
         raise ValueError(f"modes {modes} and padding {padding} need one number for each axis of the grid {shape}")
     for axis, (m, n, p) in enumerate(zip(modes, shape, padding, strict=True)):
-        available = (n + p) // 2 + (axis == len(modes) - 1)
-        if not 1 <= m <= available:
+        if not 1 <= m <= (most := (n + p) // 2 + (axis == len(modes) - 1)):
             raise ValueError(
-                f"axis {axis} of the grid has {n} points and {p} of padding, which resolve {available} frequencies; "
-                f"got modes={m}: keep at most {available} or pad more"
+                f"axis {axis} of the grid has {n} points and {p} of padding, which resolve {most} frequencies; got "
+                f"modes={m}: keep at most {most} or pad more"
             )

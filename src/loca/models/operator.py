@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from loca.attention import Channels, expectation
 from loca.data import (
     Indexed,
+    Interpolation,
     Normalization,
     OutputNormalization,
     Queries,
@@ -53,19 +54,12 @@ class Halves(NamedTuple):
     """F(u)(y) = together(of_functions(u), of_queries(y)): predictions at many queries compute neither half twice.
 
     The three functions are pure; the caller compiles them.
-
-    **Arguments:**
-
-    - `of_functions`: what depends on u alone, from B functions to one row each.
-    - `of_queries`: what depends on y alone, from locations (P, d_y).
-    - `together`: the predictions (B, P, d_s) in the units of the data.
-    - `block`: the number of queries that `of_queries` takes at once; None for any number.
     """
 
-    of_functions: Callable[[Input], Array]
-    of_queries: Callable[[Array], PyTree]
-    together: Callable[[Array, PyTree], Array]
-    block: int | None = None
+    of_functions: Callable[[Input], Array]  # what depends on u alone, from B functions to one row each
+    of_queries: Callable[[Array], PyTree]  # what depends on y alone, from locations (P, d_y)
+    together: Callable[[Array, PyTree], Array]  # the predictions (B, P, d_s) in the units of the data
+    block: int | None = None  # the number of queries that `of_queries` takes at once; None for any number
 
 
 class Function(eqx.Module):
@@ -155,13 +149,9 @@ class Operator(Function):
         return AtQueries(halves.of_functions, halves.together, halves.of_queries(y))
 
     def halves(self, y: Float[Array, "P d_y"]) -> Halves:
-        """What depends on u alone, and what depends on y alone.
+        """What depends on u alone, and what depends on y alone: all queries, or any of them if it is pointwise.
 
         By default these are the encoded functions and the queries themselves, and `respond` does everything else.
-
-        **Arguments:**
-
-        - `y`: all queries; any of them suffice if the operator is pointwise.
         """
         return Halves(self._encode_many, unchanged, self._respond_at)
 
@@ -281,10 +271,9 @@ class Operator(Function):
 
     def _warn_outside(self, y: Float[Array, "P d_y"]) -> None:
         """Warn if queries lie outside the domain, where both are known: not in a compiled function."""
-        if self.signature is None:
-            return
-        if not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((y, self.signature.domain))):
-            warn_outside(self.signature.domain, y, self.signature.query_coordinate_names)
+        known = self.signature
+        if known is not None and not any(isinstance(each, Tracer) for each in jax.tree.leaves((y, known.domain))):
+            warn_outside(known.domain, y, known.query_coordinate_names)
 
     def _encode_many(self, u: Input) -> Float[Array, "N ..."]:
         return jax.vmap(self.encode)(u)
@@ -317,6 +306,40 @@ class AtQueries(Function):
         return self.together(self.of_functions(jax.tree.map(lambda array: array[None], u)), self.of_queries)[0]
 
 
+class FieldOperator(Operator):
+    """An operator that computes the output at locations of its own, from which it interpolates."""
+
+    @abc.abstractmethod
+    def fields(self, codes: Float[Array, "N ..."]) -> Float[Array, "N *grid d_s"]:
+        """Standardized outputs at all locations of the operator."""
+
+    @abc.abstractmethod
+    def interpolation(self, y: Float[Array, "P d_y"]) -> Interpolation:
+        """From the locations of the operator to the queries."""
+
+    def respond(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
+        near = self.interpolation(queries.points)
+        index, weight = (jax.vmap(queries.gather)(part) for part in (near.index, near.weight))
+        own = None if index.ndim == 2 else 1  # each function has its own queries
+        interpolate = jax.vmap(lambda index, weight, field: Interpolation(index, weight)(field), (own, own, 0))
+        return interpolate(index, weight, self.fields(codes))
+
+    def halves(self, y: Float[Array, "P d_y"]) -> Halves:
+        return Halves(self._fields_of_many, self._at, self._interpolate)
+
+    def _fields_of_many(self, u: Input) -> Float[Array, "N *grid d_s"]:
+        return self.fields(self._encode_many(u))
+
+    def _at(self, y: Float[Array, "P d_y"]) -> tuple[Interpolation, OutputNormalization]:
+        return self.interpolation(y), self.normalization.at(Shared(y))
+
+    def _interpolate(
+        self, fields: Float[Array, "N *grid d_s"], at: tuple[Interpolation, OutputNormalization]
+    ) -> Float[Array, "N P d_s"]:
+        interpolation, outputs = at
+        return outputs.restore(jax.vmap(interpolation)(fields))
+
+
 def unchanged(y: Float[Array, "P d_y"]) -> Float[Array, "P d_y"]:
     """The queries themselves."""
     return y
@@ -332,25 +355,14 @@ class SeparableOperator(Operator):
 
     @abc.abstractmethod
     def basis(self, y: Float[Array, "P d_y"], nodes: PyTree) -> Channels:
-        """φ(y).
-
-        **Arguments:**
-
-        - `y`: queries, or some of them.
-        - `nodes`: what `nodes` has returned for all queries.
-        """
+        """φ at some of the queries; `nodes` is what the method of this name has returned for all of them."""
 
     @abc.abstractmethod
     def read(self, codes: Float[Array, "*N d"]) -> Float[Array, "*N d_s n"]:
         """v of encoded functions."""
 
     def nodes(self, y: Float[Array, "P d_y"]) -> PyTree:
-        """All work for φ that does not depend on single queries, such as that at the nodes of an integral.
-
-        **Arguments:**
-
-        - `y`: all queries; any of them suffice if the operator is pointwise.
-        """
+        """All work for φ that does not depend on single queries, such as that at the nodes of an integral."""
         return None
 
     def weights(self, y: Float[Array, "P d_y"]) -> Channels:
@@ -375,12 +387,10 @@ class SeparableOperator(Operator):
                 return jnp.take_along_axis(self._respond_shared(v, y), index[:, :, None], axis=1)
             case _:
                 y = queries.locations(codes.shape[0])
-                if self.is_pointwise:
-                    phi = self.weights(y.reshape(-1, y.shape[-1]))
-                    phi = tuple(phi_s.reshape(*y.shape[:2], -1) for phi_s in phi)
-                else:
-                    phi = jax.vmap(self.weights)(y)
-                return jax.vmap(expectation)(phi, v)
+                if not self.is_pointwise:
+                    return jax.vmap(expectation)(jax.vmap(self.weights)(y), v)
+                phi = self.weights(y.reshape(-1, y.shape[-1]))
+                return jax.vmap(expectation)(tuple(phi_s.reshape(*y.shape[:2], -1) for phi_s in phi), v)
 
     def halves(self, y: Float[Array, "P d_y"]) -> Halves:
         """v(u) and φ(y); all work at the nodes is done here, once."""

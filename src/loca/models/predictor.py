@@ -130,12 +130,9 @@ def mean_error(operator: Operator, data: Samples) -> float:
 class TilePredictor:
     """Predictions for tiles of functions × queries, in which each half of the operator is computed once.
 
-    **Arguments:**
-
-    - `operator`: any.
-    - `y`: all queries; any of them suffice if the operator is pointwise.
-    - `level`: of bands. If given, the operator is `Uncertain`, and the channels of predictions are followed by those of
-      the standard deviation, the lower and the upper end of pointwise bands.
+    With a level of bands the operator is `Uncertain`, and the channels of predictions are followed by those of the
+    standard deviation, the lower and the upper end of pointwise bands. y are all queries; any of them suffice if the
+    operator is pointwise.
     """
 
     def __init__(self, operator: Operator, y: Float[Array, "P d_y"], level: float | None = None):
