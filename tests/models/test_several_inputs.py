@@ -197,7 +197,7 @@ def test_a_model_of_broadcast_numbers_gets_them_by_name_or_refuses():
     now = Labeled(data, ["permeability", "viscosity"], (), "run")
     assert isinstance(now.load().u, MultiInput)
     np.testing.assert_array_equal(adapt(model, now).load().u, before.u)
-    with pytest.raises(ValueError, match="the values of one field .* got MultiInput"):
+    with pytest.raises(ValueError, match=r"the values of one field .* got MultiInput"):
         model.predict(now.load().u, x)
     beside = FNO.create(
         Samples(MultiInput((before.u[..., 1:],), before.u[:, 0, :1]), x, before.s, x=x, inputs=names[::-1]),
