@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator
 from operator import itemgetter
@@ -125,15 +126,16 @@ class PreparedData:
         `stored` are functions in files to solve for in place of those in memory, and a directory for their features and
         labels, which are read once per iteration. The devices of the mesh share the functions.
         """
-        features, ratio = self.features(hyper, ranks), hyper.nugget / hyper.noise
+        features, ratio, conditions = self.features(hyper, ranks), hyper.nugget / hyper.noise, None
         if stored is None:
             blocks = list(in_blocks(features, features.values, self.data.y, self.values, ratio))
             conditions = Conditions(_in_precision(jnp.asarray(self.codes)), self.data.y)
         else:
-            blocks, conditions = self._stored_blocks(*stored, features, ratio), None
+            blocks = self._stored_blocks(*stored, features, ratio)
         system = System(blocks, hyper.noise, mesh)
         found = system.solve(*accuracy, report)
-        variance = system.variance(found.x)  # σ²
+        functions = len(self.data if stored is None else stored[0])
+        variance = system.variance(found.x, functions * self.data.y.count)  # σ²
         if not np.isfinite([*np.asarray(variance), found.residual]).all():
             raise FloatingPointError(f"the Gaussian operator is not finite; {self._advice()}")
         f, h = _in_precision((features.f, features.h))
@@ -189,23 +191,19 @@ def _encoded(
 
 def _principal_components(data: Samples, normalization: Normalization) -> Encoder:
     """The principal components of the inputs, for several inputs one after the other."""
-    u = normalization.standardize_input(data.u)
-    if not isinstance(u, MultiInput):
-        assert not isinstance(data.x, tuple)
-        return _field_components(data, u, data.x)
-    assert isinstance(data.x, tuple)
-    fields = [_field_components(data, field, x) for field, x in zip(u.fields, data.x, strict=True)]
-    return Joined(fields, 0 if u.scalars is None else u.scalars.shape[-1])
-
-
-def _field_components(data: Samples, u: Input, x: Float[Array, "m d_x"] | None) -> PrincipalComponents:
-    """The principal components of one field; on a sphere, sensors count by their area."""
-    if isinstance(u, Measurements):
-        return PrincipalComponents.fit(u, COMPONENTS, encoder=projection(u))
-    weights = None
-    if x is not None and data.domain.is_geographic and x.shape[1] == data.domain.dimension:
-        weights = area_weights(data.domain, x)
-    return PrincipalComponents.fit(u, COMPONENTS, weights)
+    standardized = dataclasses.replace(data, u=normalization.standardize_input(data.u))
+    found = []
+    for u, x in standardized.fields:
+        if isinstance(u, Measurements):
+            found.append(PrincipalComponents.fit(u, COMPONENTS, encoder=projection(u)))
+            continue
+        weights = None
+        if x is not None and data.domain.is_geographic and x.shape[1] == data.domain.dimension:
+            weights = area_weights(data.domain, x)  # on a sphere, sensors count by their area
+        found.append(PrincipalComponents.fit(u, COMPONENTS, weights))
+    if not isinstance(data.u, MultiInput):
+        return found[0]
+    return Joined(found, 0 if data.u.scalars is None else data.u.scalars.shape[-1])
 
 
 # ---- features --------------------------------------------------------------------------------------------------------

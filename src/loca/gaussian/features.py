@@ -27,26 +27,18 @@ class InputKernel(Fixed):
 
     The constant α lets all functions share a mean field, β gives weight to linear operators, and the Matérn term learns
     what is left.
-
-    **Arguments:**
-
-    - `bias`: α ≥ 0.
-    - `linear`: β ≥ 0.
-    - `length`: l > 0.
-    - `scales`: ρ, the weight of every component of a code.
     """
 
-    bias: Float[Array, ""]
-    linear: Float[Array, ""]
-    length: Float[Array, ""]
-    scales: Float[Array, " d"]
+    bias: Float[Array, ""]  # α ≥ 0
+    linear: Float[Array, ""]  # β ≥ 0
+    length: Float[Array, ""]  # l > 0
+    scales: Float[Array, " d"]  # ρ, the weight of every component of a code
 
     @eqx.filter_jit
     def matrix(self, z: Float[Array, "N d"], z_: Float[Array, "R d"]) -> Float[Array, "N R"]:
         """k_U for every pair of codes."""
         x, x_ = z * self.scales, z_ * self.scales
-        matern = Matern(2.5, Held(1.0)).matrix(x / self.length, x_ / self.length)
-        return self.bias + self.linear * (x @ x_.T) + matern
+        return self.bias + self.linear * (x @ x_.T) + matern(x / self.length, x_ / self.length)
 
     def diagonal(self, z: Float[Array, "N d"]) -> Float[Array, " N"]:
         """k_U(z, z)."""
@@ -54,10 +46,7 @@ class InputKernel(Fixed):
 
 
 class InputFeatures(Fixed):
-    """f(z) = Wᵀ k_U(Z, z), so that f(z)·f(z′) ≈ k_U(z, z′): exact if z or z′ is one of the landmarks Z.
-
-    Build it with `InputFeatures.fit`.
-    """
+    """f(z) = Wᵀ k_U(Z, z), so that f(z)·f(z′) ≈ k_U(z, z′): exact if z or z′ is one of the landmarks Z."""
 
     kernel: InputKernel
     landmarks: Float[Array, "R d"]

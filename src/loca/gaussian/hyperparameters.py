@@ -72,19 +72,18 @@ def moves(hyper: Hyperparameters, factor: float, few: bool) -> list[Pair]:
     If `few`, only the noise and lengths, which depend on the number of functions and features.
     """
 
+    def changed(**change: Any) -> Hyperparameters:
+        return dataclasses.replace(hyper, **change)
+
     def scaled(name: str) -> Pair:
         value = getattr(hyper, name)
         return changed(**{name: value * factor}), changed(**{name: value * (1.0 / factor)})
 
     def stretched(*axes: int) -> Pair:
-        up, down = (
-            tuple(each * by if i in axes else each for i, each in enumerate(hyper.location_lengths))
-            for by in (factor, 1.0 / factor)
-        )
-        return changed(location_lengths=up), changed(location_lengths=down)
+        def lengths(by: float) -> tuple[float, ...]:
+            return tuple(each * by if i in axes else each for i, each in enumerate(hyper.location_lengths))
 
-    def changed(**change: Any) -> Hyperparameters:
-        return dataclasses.replace(hyper, **change)
+        return changed(location_lengths=lengths(factor)), changed(location_lengths=lengths(1.0 / factor))
 
     axes = range(len(hyper.location_lengths))
     found = [scaled("noise"), scaled("length"), stretched(*axes)]

@@ -117,22 +117,16 @@ class LabelMap(eqx.Module):
     If functions have an error of their own, which is correlated over locations, the labels of each function are
     multiplied by W = L⁻¹ for the covariance L Lᵀ of their noise. The noise of the products is independent.
 
-    **Arguments:**
-
-    - `f`: f(uₙ).
-    - `features`: h as a function of a row of `places`; None if these are h themselves.
-    - `places`: for each function the numbers of its locations in a table, its locations, or h there. None if all
-      functions are labeled at all locations of the table.
-    - `gathers`: whether h is gathered at the locations of a few functions at a time. Otherwise values are computed at
-      all locations of the table, and those of each function are chosen from them.
-    - `whitening`: W of each function, or of all together if they share locations; None if the noise is independent.
+    `places` are for each function the numbers of its locations in a table, its locations, or h there. They are None if
+    all functions are labeled at all locations of the table. If `gathers`, h is gathered at the locations of some
+    functions at a time. Otherwise values are computed at all locations, and those of each function are chosen.
     """
 
     f: Float[Array, "N r_u"]
-    features: Table | GridTable | LocationFeatures | None
+    features: Table | GridTable | LocationFeatures | None  # h as a function of a row of `places`, unless these are h
     places: Array | None
     gathers: bool = eqx.field(static=True)
-    whitening: Float[Array, "K P P"] | None = None
+    whitening: Float[Array, "K P P"] | None = None  # W of each function, or of all if they share locations
 
     def __call__(self, c: Coefficients) -> Values:
         """The values at the labels."""
@@ -161,18 +155,16 @@ class LabelMap(eqx.Module):
 
     def squares(self) -> Float[Array, "N r_y"]:
         """Σₚ h_b(yₙₚ)² for each function, of W h in place of h if there is W."""
-        if self.whitening is not None and self.places is not None:
-            return self.map(lambda h, w: jnp.sum((w @ h) ** 2, axis=0), self.whitening)
+        functions, W = len(self.f), self.whitening
+        if self.places is None:
+            h = self._table(jnp.arange(self._table.locations))
+            return jnp.tile(jnp.sum((h if W is None else W[0] @ h) ** 2, axis=0), (functions, 1))
+        if W is not None:
+            return self.map(lambda h, w: jnp.sum((w @ h) ** 2, axis=0), W)
         if self.gathers:
             return self.map(lambda h: jnp.sum(h**2, axis=0))
-        functions, table = len(self.f), self._table
-        if self.places is None:
-            h = table(jnp.arange(table.locations))
-            return jnp.tile(
-                jnp.sum((h if self.whitening is None else self.whitening[0] @ h) ** 2, axis=0), (functions, 1)
-            )
         rows = jnp.arange(functions)[:, None]
-        return table.squares(jnp.zeros((functions, table.locations)).at[rows, self.places].add(1.0))
+        return self._table.squares(jnp.zeros((functions, self._table.locations)).at[rows, self.places].add(1.0))
 
     def _at_queries(self, v: Float[Array, "S N r_y"]) -> Values:
         """vₙᵀ h(yₙₚ)."""
@@ -192,9 +184,13 @@ class LabelMap(eqx.Module):
 
     @property
     def rows(self) -> tuple[PyTree, ...]:
-        """All arrays with one row per function; of a tree whose leaves are not arrays, their places."""
+        """All arrays with one row per function."""
         own = () if self.places is None else (self.places, self.whitening)
         return tuple(each for each in (self.f, *own) if each is not None)
+
+    def with_rows(self, *rows: PyTree) -> LabelMap:
+        """The same with other rows, such as those of other functions."""
+        return eqx.tree_at(lambda labels: labels.rows, self, rows)
 
     def map(self, function: Callable[..., PyTree], *rows: Array) -> PyTree:
         """Apply something to h at the labels of every function, and to its part of other rows."""

@@ -73,6 +73,10 @@ class Trial(NamedTuple):
     iterations: int
     seconds: float
 
+    def as_json(self) -> dict[str, Any]:
+        """The trial as JSON can hold it."""
+        return self._asdict() | {"hyperparameters": dataclasses.asdict(self.hyperparameters)}
+
 
 def trial(folds: Sequence[tuple[PreparedData, Samples]], hyper: Hyperparameters, ranks: Ranks, stage: int = 0) -> Trial:
     """Solve for the training functions of every fold, and compare predictions for those that are held out."""
@@ -120,22 +124,16 @@ def amplitudes(operator: GaussianOperator, held: Samples) -> tuple[float, ...]:
 class Stage(NamedTuple):
     """One stage of the search.
 
-    **Arguments:**
-
-    - `functions`: the number of training functions of a trial.
-    - `ranks`: of the features.
-    - `factors`: by which hyperparameters change, one after the other.
-    - `trials`, `iterations`: of all trials together, at most; the last trial may exceed the iterations. They limit the
-      time, and unlike the time they are the same whenever the search is repeated.
-    - `nugget`: whether a nugget is tried after the moves of the first factor; only the first stage does.
+    The numbers of trials and of their iterations limit the time, and unlike the time they are the same whenever the
+    search is repeated. The last trial may exceed the iterations.
     """
 
-    functions: int
+    functions: int  # the number of training functions of a trial
     ranks: Ranks
-    factors: tuple[float, ...]
+    factors: tuple[float, ...]  # by which hyperparameters change, one after the other
     trials: int
     iterations: int
-    nugget: bool = False
+    nugget: bool = False  # whether a nugget is tried after the moves of the first factor; only the first stage does
 
 
 def search(
@@ -159,8 +157,7 @@ def search(
 
     def run(number: int, stage: Stage, hyper: Hyperparameters) -> Trial:
         def compute() -> dict[str, Any]:
-            found = trial(prepared(hyper.transforms, stage.functions), hyper, stage.ranks, number)
-            return found._asdict() | {"hyperparameters": dataclasses.asdict(hyper)}
+            return trial(prepared(hyper.transforms, stage.functions), hyper, stage.ranks, number).as_json()
 
         row = compute() if work is None else work.once(json_digest([number, dataclasses.asdict(hyper)]), compute)
         trials.append(Trial(**{**row, "hyperparameters": hyper}))
@@ -206,10 +203,10 @@ class Descent:
             for choice in range(len(moves(best, factor, few))):
                 for direction in (each for each in range(2) if (choice, each) not in hopeless):
                     before = best
-                    while self.error(hyper := moves(best, factor, few=few)[choice][direction]) < GAIN * self.error(
-                        best
-                    ):
+                    hyper = moves(best, factor, few)[choice][direction]
+                    while self.error(hyper) < GAIN * self.error(best):
                         best = hyper
+                        hyper = moves(best, factor, few)[choice][direction]
                     if self.error(hyper) > HOPELESS * self.error(best):
                         hopeless.add((choice, direction))
                     if best is not before:

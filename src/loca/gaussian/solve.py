@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +68,6 @@ EXAMPLES = 4096
 BETTER = 0.97
 """An operator that is better than the mean of the labels has at most this fraction of its error."""
 
-TRIALS_FILE = "trials.jsonl"
-"""The file with the trials of a search, one on each line."""
-
 
 @dataclasses.dataclass(frozen=True)
 class SolveReport:
@@ -80,8 +77,7 @@ class SolveReport:
 
     - `trials`: of the search.
     - `hyperparameters`: the best of them.
-    - `mean_error`: the mean relative L2 error of the mean of the labels on the functions of the trials; None without a
-      search.
+    - `mean_error`: that of the mean of the labels on the functions of the trials; None without a search.
     - `iterations`, `residual`: of the last solve.
     - `seconds`, `solve_seconds`: in total, and of the last solve alone.
     """
@@ -190,7 +186,8 @@ def solve(
                 best, trials = search(split, best, plan, encoder=encoder, work=work, show=show)
                 mean_error = float(np.mean([error_of_the_mean(fold) for fold in split]))
                 if work is not None:
-                    _write_trials(work.directory / TRIALS_FILE, trials)
+                    rows = [json.dumps(each.as_json()).encode() + b"\n" for each in trials]
+                    write_atomically(work.directory / "trials.jsonl", lambda file: file.writelines(rows))
         begun = time.perf_counter()
         chosen = Ranks(*ranks or affordable(RANKS, example, len(data), OPERATIONS))
         stored = None
@@ -224,11 +221,6 @@ def _held_out_amplitudes(
         operator, _ = PreparedData.fit(train, hyper.transforms, encoder).solve(hyper, ranks, TRIAL_ACCURACY)
         found.append(amplitudes(operator, held))
     return tuple(np.mean(found, axis=0).tolist())
-
-
-def _write_trials(path: Path, trials: Sequence[Trial]) -> None:
-    rows = [trial._asdict() | {"hyperparameters": dataclasses.asdict(trial.hyperparameters)} for trial in trials]
-    write_atomically(path, lambda file: file.writelines(json.dumps(row).encode() + b"\n" for row in rows))
 
 
 def folds(data: Samples, validation: Samples | None) -> list[Fold]:

@@ -41,10 +41,10 @@ class System:
     """
 
     def __init__(self, blocks: Iterable[Block], noise: float, mesh: Mesh | None = None):
-        self.noise, self.mesh, self.given = noise, mesh, blocks
+        self.noise, self.mesh = noise, mesh
         self.blocks = blocks if mesh is None else OnMesh(blocks, mesh)
-        self.power = self._sum(squares)
-        """diag A − λ."""
+        self.power, self.right = self._sum(beginning)
+        """diag A − λ, and the right-hand sides."""
 
     def __call__(self, c: Unknowns) -> Unknowns:
         return self._sum(normal, c) + self.noise * c
@@ -52,16 +52,11 @@ class System:
     def solve(self, tolerance: float, limit: int, report: IterationCallback | None = None) -> Solution:
         """The coefficients for the values of the labels, by conjugate gradients for all right-hand sides at once.
 
-        **Arguments:**
-
-        - `tolerance`: of ‖b − A C‖/‖b‖ for every right-hand side b, with ‖r‖² = r·M r for the preconditioner M: all
-          features count alike.
-        - `limit`: of the number of iterations.
-        - `report`: called after every iteration.
+        They end after `limit` iterations, or when ‖b − A C‖/‖b‖ is below the tolerance for every right-hand side b,
+        with ‖r‖² = r·M r for the preconditioner M: all features count alike.
         """
-        b = self._sum(adjoint)
         # A⁻¹ if features are orthogonal over functions and over the locations of all labels
-        preconditioner = 1.0 / (self.power + self.noise)
+        b, preconditioner = self.right, 1.0 / (self.power + self.noise)
         z = preconditioner * b
         state, count = Iterate(jnp.zeros_like(b), b, z, dot(b, z)), 0
         size = jnp.where(state.rz > 0.0, state.rz, 1.0)
@@ -73,20 +68,23 @@ class System:
                 report(count, residual)
         return Solution(state.x, count, residual)
 
-    def variance(self, c: Unknowns) -> Float[Array, " S"]:
+    def variance(self, c: Unknowns, labels: int) -> Float[Array, " S"]:
         """σ² of maximum likelihood: sᵀ(K + λ)⁻¹s/n for n labels with covariance K + λ, without cancellation."""
-        labels = sum(block.values[0].size for block in self.given)
         return (self._sum(misfit, c) / self.noise + jnp.sum(c**2, axis=(1, 2))) / labels
 
-    def _sum(self, function: Callable[..., Array], *arguments: Array) -> Array:
+    def _sum(self, function: Callable[..., PyTree], *arguments: Array) -> PyTree:
         total = None
         for block in self.blocks:
             one = summed(function, block, arguments, self.mesh)
             if total is not None:
-                total.block_until_ready()  # or blocks would be read faster than used, and fill the memory
-            total = one if total is None else total + one
-        assert total is not None
+                jax.block_until_ready(total)  # or blocks would be read faster than used, and fill the memory
+            total = one if total is None else jax.tree.map(jnp.add, total, one)
         return total
+
+
+def beginning(block: Block) -> tuple[Float[Array, "r_u r_y"], Unknowns]:
+    """Σ f_a(uₙ)² h_b(yₙₚ)², the diagonal of Fᵀ (F · Hᵀ) H, and Fᵀ s H."""
+    return (block.labels.f**2).T @ block.labels.squares(), block.labels.adjoint(block.values)
 
 
 def normal(block: Block, c: Unknowns) -> Unknowns:
@@ -94,28 +92,18 @@ def normal(block: Block, c: Unknowns) -> Unknowns:
     return block.labels.normal(c)
 
 
-def adjoint(block: Block) -> Unknowns:
-    """Fᵀ s H."""
-    return block.labels.adjoint(block.values)
-
-
 def misfit(block: Block, c: Unknowns) -> Float[Array, " S"]:
     """Σ (s − f(u)ᵀ C h(y))²."""
     return jnp.sum((block.values - block.labels(c)) ** 2, axis=(1, 2))
 
 
-def squares(block: Block) -> Float[Array, "r_u r_y"]:
-    """Σ f_a(uₙ)² h_b(yₙₚ)², the diagonal of Fᵀ (F · Hᵀ) H."""
-    return (block.labels.f**2).T @ block.labels.squares()
-
-
 @eqx.filter_jit
-def summed(function: Callable[..., Array], block: Block, arguments: tuple[Array, ...], mesh: Mesh | None) -> Array:
+def summed(function: Callable[..., PyTree], block: Block, arguments: tuple[Array, ...], mesh: Mesh | None) -> PyTree:
     """The value of a function that is a sum over the functions of a block, with each device adding its part."""
     if mesh is None:
         return function(block, *arguments)
 
-    def on_device(block: Block, *arguments: Array) -> Array:
+    def on_device(block: Block, *arguments: Array) -> PyTree:
         return jax.lax.psum(function(block, *arguments), FUNCTIONS)
 
     specs = (partition(block), *(PartitionSpec() for _ in arguments))
@@ -185,7 +173,7 @@ class StoredBlocks:
         for i in range(self.count):
             with np.load(self.directory / f"{i}.npz") as file:
                 values, *rows = (jnp.asarray(file[name]) for name in file.files)
-            yield Block(eqx.tree_at(lambda tree: tree.rows, first, tuple(rows)), values)
+            yield Block(first.with_rows(*rows), values)
 
 
 class OnMesh:
@@ -196,22 +184,16 @@ class OnMesh:
 
     def __iter__(self) -> Iterator[Block]:
         for block in self.blocks:
-            labels, count = block.labels, self.mesh.shape[FUNCTIONS]
-            rows = tuple(pad_to_multiple(each, count, 0) for each in labels.rows)
-            labels = eqx.tree_at(lambda tree: tree.rows, labels, rows)
-            added = jnp.arange(len(labels.f)) >= block.values.shape[1]
-            labels = eqx.tree_at(lambda tree: tree.f, labels, jnp.where(added[:, None], 0.0, labels.f))
-            values = jnp.where(added[:, None], 0.0, pad_to_multiple(block.values, count, 1))
-            whole = Block(labels, values)
-            yield jax.tree.map(self._put, whole, partition(whole))
-
-    def _put(self, array: Array, spec: PartitionSpec) -> Array:
-        return jax.device_put(array, NamedSharding(self.mesh, spec))
+            count = self.mesh.shape[FUNCTIONS]
+            f, *rows = (pad_to_multiple(each, count, 0) for each in block.labels.rows)
+            added = jnp.arange(len(f))[:, None] >= block.values.shape[1]
+            values = jnp.where(added, 0.0, pad_to_multiple(block.values, count, 1))
+            whole = Block(block.labels.with_rows(jnp.where(added, 0.0, f), *rows), values)
+            shardings = jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), partition(whole))
+            yield jax.device_put(whole, shardings)
 
 
 def partition(block: Block) -> PyTree:
     """How the arrays of a block are split: by functions where they have one row per function."""
-    labels = block.labels
-    whole = jax.tree.map(lambda _: PartitionSpec(), labels)
-    split = tuple(PartitionSpec(FUNCTIONS) for _ in labels.rows)
-    return Block(eqx.tree_at(lambda tree: tree.rows, whole, split), PartitionSpec(None, FUNCTIONS))  # pyright: ignore[reportArgumentType]
+    whole = jax.tree.map(lambda _: PartitionSpec(), block.labels)
+    return Block(whole.with_rows(*[PartitionSpec(FUNCTIONS)] * len(block.labels.rows)), PartitionSpec(None, FUNCTIONS))  # pyright: ignore[reportArgumentType]
