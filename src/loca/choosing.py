@@ -39,26 +39,15 @@ REPORT_FILE = "choice.json"
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceEntry:
-    """One model of a choice.
+    """One model of a choice."""
 
-    **Arguments:**
-
-    - `model`: its name.
-    - `error`: the mean relative L2 error on the validation functions; None without a result.
-    - `seconds`: that it took, including the choice of its settings.
-    - `parameters`: the number of values that were trained or solved for.
-    - `megabytes`: the size of all its arrays.
-    - `settings`: what was chosen for it.
-    - `reason`: why it has no result.
-    """
-
-    model: str
-    error: float | None = None
-    seconds: float = 0.0
-    parameters: int = 0
-    megabytes: float = 0.0
-    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-    reason: str = ""
+    model: str  # its name
+    error: float | None = None  # the mean relative L2 error on the validation functions; None without a result
+    seconds: float = 0.0  # that it took, including the choice of its settings
+    parameters: int = 0  # values that were trained or solved for
+    megabytes: float = 0.0  # of all its arrays
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)  # what was chosen for it
+    reason: str = ""  # why it has no result
 
     def __str__(self) -> str:
         if self.error is None:
@@ -100,17 +89,6 @@ class ChoiceReport:
     def seconds(self) -> float:
         """The time of all models together."""
         return math.fsum(entry.seconds for entry in self.entries)
-
-    @property
-    def transforms(self) -> dict[str, str]:
-        """Those that were best for the Gaussian operator."""
-        known = (entry.settings["hyperparameters"] for entry in self.entries if "hyperparameters" in entry.settings)
-        return dict(next(known, {"transforms": {}})["transforms"])
-
-    @property
-    def refit_seconds(self) -> float:
-        """The time to fit the best model to all functions, which must be left in the end."""
-        return self.winner.settings.get("refit_seconds", 0.0) if self.entries else 0.0
 
     def __str__(self) -> str:
         about = (
@@ -174,7 +152,8 @@ def choose(
             check_finite(samples, what)
     fitted, held = (train, validation) if validation is not None else _hold_out(train, seed)
     show = sys.stderr.isatty() if progress is None else progress
-    entries, best = list[ChoiceEntry](), None
+    report, best = ChoiceReport((), len(fitted), len(held)), None
+    transforms: dict[str, str] = {}  # those that were best for the Gaussian operator
     with contextlib.ExitStack() as stack:
         work = None
         if directory is not None:
@@ -182,25 +161,22 @@ def choose(
             request["validation"] = None if validation is None else data_digest(validation)
             work = stack.enter_context(Resumable(Path(directory), request))
         for number, (name, compete) in enumerate(COMPETITORS.items()):
-            report = ChoiceReport(tuple(entries), len(fitted), len(held))
-            refitting = 0.0 if validation is not None else report.refit_seconds
-            left = (60.0 * minutes - report.seconds - refitting) / (len(COMPETITORS) - number)
-            task = Task(name, fitted, held, report.transforms, left, seed, show, work)
+            refit = report.winner.settings.get("refit_seconds", 0.0) if report.entries and validation is None else 0.0
+            seconds = (60.0 * minutes - report.seconds - refit) / (len(COMPETITORS) - number)
+            task = Task(name, fitted, held, transforms, seconds, seed, show, work)
             found: list[Operator] = []
             entry = ChoiceEntry(**task.once("result", lambda: dataclasses.asdict(run(compete, task, found))))  # noqa: B023
-            if found and (not entries or report.winner.error is None or (entry.error or 0.0) < report.winner.error):
-                best = name, found[0]  # of the operators only the best stays in memory
             if show:
-                print(*([] if entries else [HEADER]), entry, sep="\n", file=sys.stderr)  # noqa: T201
-            entries.append(entry)
-        report = ChoiceReport(tuple(entries), len(fitted), len(held))
+                print(*([] if report.entries else [HEADER]), entry, sep="\n", file=sys.stderr)  # noqa: T201
+            report = dataclasses.replace(report, entries=(*report.entries, entry))
+            if report.winner is entry:
+                best = found[0] if found else None  # of the operators only the best stays in memory
+            transforms = dict(entry.settings.get("hyperparameters", {}).get("transforms", transforms))
         winner = report.winner
         if winner.error is None:
             raise RuntimeError("no model has a result:\n" + "\n".join(map(str, report.entries)))
-        if best is not None and best[0] == winner.model:
-            operator = best[1]
-        else:
-            operator = load(competitor_directory(Path(directory or ""), winner.model) / MODEL_FILE)
+        file = competitor_directory(Path(directory or ""), winner.model) / MODEL_FILE
+        operator = best if best is not None else load(file)
         if validation is None:
             operator = _refit(operator, winner.settings, train, seed, show)
         if directory is not None:
@@ -274,16 +250,13 @@ FEWEST_STEPS = 50
 
 
 class Task(NamedTuple):
-    """The name of a model, functions to fit it to and to choose its settings on, and what it competes with.
+    """What a model competes with: functions to fit it to, and others to choose its settings on."""
 
-    `transforms` are known to be good; `seconds` is the time of a model that is trained; the rest is as in `choose`.
-    """
-
-    model: str
+    model: str  # its name
     train: Samples
     validation: Samples
-    transforms: dict[str, str]
-    seconds: float
+    transforms: dict[str, str]  # that are known to be good
+    seconds: float  # the time of a model that is trained
     seed: int
     show: bool
     work: Resumable | None
@@ -403,7 +376,7 @@ def steps_within(model: Operator, task: Task, begun: float) -> int:
     """The number of steps that a model can take in its time, which began at `begun`; from a short training."""
     if task.seconds <= 0.0:
         raise NoTimeError("no time is left")
-    start, moments = time.perf_counter(), []
+    start, moments = time.perf_counter(), list[tuple[float, int]]()
 
     def measure(progress: Progress) -> None:
         moments.append((time.perf_counter(), progress.step))
@@ -411,16 +384,14 @@ def steps_within(model: Operator, task: Task, begun: float) -> int:
         if last > first and now - compiled >= min(WARM_UP, task.seconds / 10.0):
             raise MeasuredError
 
-    try:
+    with contextlib.suppress(MeasuredError):
         fit(model, task.train, steps=10**6, seed=task.seed, callbacks=[measure], progress=False)
-    except MeasuredError:
-        (compiled, first), (now, last) = moments[0], moments[-1]
-        left = MARGIN * task.seconds - (time.perf_counter() - begun) - (compiled - start)
-        steps = int(left * (last - first) / (now - compiled))
-        if steps < FEWEST_STEPS:
-            raise NoTimeError(f"its {task.seconds:.0f} s are enough for {max(steps, 0)} steps") from None
-        return steps
-    raise AssertionError("a million steps took less time than the measurement")
+    (compiled, first), (now, last) = moments[0], moments[-1]
+    left = MARGIN * task.seconds - (time.perf_counter() - begun) - (compiled - start)
+    steps = int(left * (last - first) / (now - compiled))
+    if steps < FEWEST_STEPS:
+        raise NoTimeError(f"its {task.seconds:.0f} s are enough for {max(steps, 0)} steps")
+    return steps
 
 
 COMPETITORS: dict[str, Compete] = {
