@@ -366,8 +366,8 @@ def test_what_cannot_be_kept_is_refused_by_place(value, message, small, tmp_path
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"metrics": {"error": float("nan")}}, r"metrics\['error'\] is nan"),
-        ({"provenance": {"a": [1, object()]}}, r"provenance\['a'\]\[1\]"),
+        ({"metrics": {"error": float("nan")}}, "finite numbers only; leave out the metrics error"),
+        ({"provenance": {"a": [1, object()]}}, "written as JSON: .*object"),
         ({"provenance": {"a": "\ud800"}}, "written as JSON"),
         ({"provenance": {"a": "b" * 2**21}}, "shorten the provenance"),
     ],

@@ -26,12 +26,8 @@ def default_encoder(data: Samples, normalization: Normalization, *, of_sensors: 
     """Scattering on a one- or two-dimensional grid, as in the paper, and the values at the sensors otherwise.
 
     A projection if every function has its own sensors. Several inputs have one encoder each, and codes are joined. The
-    codes of projections and of several inputs are standardized.
-
-    **Arguments:**
-
-    - `data`, `normalization`: of the model.
-    - `of_sensors`: take the values at the sensors and harmonic features of them instead of scattering.
+    codes of projections and of several inputs are standardized. With `of_sensors` the values at the sensors and
+    harmonic features of them take the place of scattering.
     """
     fields = [field_encoder(u, x, of_sensors) for u, x in data.fields]
     encoder = fields[0]

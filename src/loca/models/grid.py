@@ -200,11 +200,8 @@ def at_every_point(net: MLP, h: Float[Array, "c_in N *grid"]) -> Float[Array, "c
 def to_frequencies(h: Float[Array, "w N *grid"], modes: Sequence[int]) -> Float[Array, "w N K 2"]:
     """ĥ(k) = Σₓ h(x) exp(−2πi k·x/n): real and imaginary parts at the kept frequencies.
 
-    **Arguments:**
-
-    - `h`: values on a grid.
-    - `modes`: number of frequencies kept along each axis: 0 … m − 1 along the last, −m/2 … m/2 − 1 along the others, in
-      the order of the FFT, 0 first. K is their product, with the last axis of the grid varying slowest.
+    These are 0 … m − 1 along the last axis, −m/2 … m/2 − 1 along the others, in the order of the FFT, 0 first. K is
+    their product, with the last axis of the grid varying slowest.
     """
     lead, grid = h.shape[:2], h.shape[2:]
     *others, last = modes

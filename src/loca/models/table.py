@@ -14,21 +14,12 @@ from loca.models.operator import Operator
 
 
 class Model(NamedTuple):
-    """One row of `MODELS`.
+    """One row of `MODELS`."""
 
-    **Arguments:**
-
-    - `title`: the name in tables and figures.
-    - `description`: what it is, in a sentence.
-    - `fitting`: "trained" by `loca.fit`, in "closed form" by `create`, or "solved" by `loca.solve`.
-    - `create`: makes the operator from samples and options; `key` is among the options of models that are trained.
-        None if `loca.solve` makes it.
-    """
-
-    title: str
-    description: str
-    fitting: Literal["trained", "closed form", "solved"]
-    create: Callable[..., Operator] | None
+    title: str  # the name in tables and figures
+    description: str  # what it is, in a sentence
+    fitting: Literal["trained", "closed form", "solved"]  # by `loca.fit`, by `create`, or by `loca.solve`
+    create: Callable[..., Operator] | None  # from samples and options, with `key` if it is trained; None if solved
 
 
 def mean_field(data: Samples, **options: Any) -> Regression:

@@ -140,14 +140,7 @@ class Uncertain(Operator):
 
 
 class Offset(Wrapper):
-    """F + ε σ in standardized units: a draw of an operator that knows its error at single queries.
-
-    **Arguments:**
-
-    - `normalization`: that of the operator.
-    - `operator`: knows F and σ.
-    - `epsilon`: one number for each channel.
-    """
+    """F + ε σ in standardized units: a draw of an operator that knows its error at single queries."""
 
     normalization: Normalization
     operator: Uncertain
@@ -174,14 +167,7 @@ def predict_error_bars(operator: Uncertain, u: Input, queries: Queries, radius: 
 def standardized_errors(
     operator: Operator, u: Input, queries: Queries, s: Float[Array, "N P d_s"], least: float = 0.0
 ) -> Float[Array, "N P d_s"]:
-    """|s̃ − F̃(u)(y)| / σ̃(u)(y) in standardized units; σ̃ = 1 for operators that do not know it.
-
-    **Arguments:**
-
-    - `operator`, `u`, `queries`: of the predictions.
-    - `s`: the truth.
-    - `least`: σ̃ is at least this.
-    """
+    """|s̃ − F̃(u)(y)| / σ̃(u)(y) in standardized units, with σ̃ ≥ `least`; σ̃ = 1 for operators that do not know it."""
     codes = jax.vmap(operator.encode)(u)
     error = jnp.abs(operator.normalization.at(queries).standardize(s) - operator.respond(codes, queries))
     if not isinstance(operator, Uncertain):

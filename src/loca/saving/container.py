@@ -78,11 +78,17 @@ def parse(text: str) -> Any:
 def write(value: Any) -> str:
     """Write a value as JSON in one fixed form: without spaces, characters unescaped, keys in their order."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:  # an encoding error is a ValueError
         raise ModelFileError(f"this value cannot be written as JSON: {quoted(str(error))}") from error
     return text
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} of type {type(value).__name__}; give text, finite numbers, lists and dictionaries")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

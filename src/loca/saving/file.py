@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 import pydantic
 
 from loca.data import Identity, Records, Samples, Variable
@@ -166,8 +166,17 @@ def save(
     """
     arrays: Arrays = {}
     structure = describe(model, "", arrays)
-    inputs, outputs = _channels(model, data)
-    domain = model.domain if data is None else data.domain
+    known = model if data is None else data
+    here, there = ((len(each.inputs), len(each.outputs)) for each in (known, model))
+    if here != there:
+        raise ModelFileError(
+            f"the data has {here[0]} input and {here[1]} output channels but the model has {there[0]} and {there[1]}; "
+            "pass the data that the model was created for"
+        )
+    numbers = {name: float(value) for name, value in (metrics or {}).items()}
+    if wrong := [name for name, value in numbers.items() if not math.isfinite(value)]:
+        raise ModelFileError(f"a model file holds finite numbers only; leave out the metrics {', '.join(wrong)}")
+    domain = known.domain
     if domain is not None and (not builtin_class(name_of(type(domain))) or jax.tree.leaves(domain)):
         domain = None  # only the model holds domains of the caller and those with arrays
     document = Document(
@@ -176,50 +185,13 @@ def save(
         model=structure,
         parameters=count(model),
         domain=None if domain is None else describe(domain, "domain", {}),
-        inputs=Channel.of(inputs),
-        outputs=Channel.of(outputs),
-        metrics={str(name): float(_plain(value, f"metrics[{name!r}]")) for name, value in (metrics or {}).items()},
-        provenance=_plain(provenance or {}, "provenance"),
+        inputs=Channel.of(known.inputs),
+        outputs=Channel.of(known.outputs),
+        metrics=numbers,
+        provenance=dict(provenance or {}),
     )
     # not `model_dump_json`, which spells numbers differently (1e-5 instead of 1e-05): equal models are equal files
     write_arrays(Path(path), write(document.model_dump()), arrays)
-
-
-def _channels(
-    model: Operator, data: Samples | Records | Header | None
-) -> tuple[tuple[Variable, ...], tuple[Variable, ...]]:
-    """Names and units of the channels of u and s: those of the data or, without it, of the model."""
-    if data is None:
-        return model.inputs, model.outputs
-    sizes = len(model.inputs), len(model.outputs)
-    if (len(data.inputs), len(data.outputs)) != sizes:
-        raise ModelFileError(
-            f"the data has {len(data.inputs)} input and {len(data.outputs)} output channels but the model has "
-            f"{sizes[0]} and {sizes[1]}; pass the data that the model was created for"
-        )
-    return data.inputs, data.outputs
-
-
-def _plain(value: Any, name: str) -> Any:
-    """A value as JSON can hold it."""
-    match value:
-        case None | bool() | str():
-            return value
-        case np.generic():
-            return _plain(value.item(), name)
-        case int() if abs(value) < 2**63:
-            return int(value)
-        case float() if math.isfinite(value):
-            return float(value)
-        case float():
-            raise ModelFileError(f"{name} is {value}, but a model file holds finite numbers only; leave it out")
-        case Mapping():
-            return {str(key): _plain(item, f"{name}[{key!r}]") for key, item in value.items()}
-        case list() | tuple():
-            return [_plain(item, f"{name}[{i}]") for i, item in enumerate(value)]
-    raise ModelFileError(
-        f"{name} is {value!r} of type {type(value).__name__}; give text, numbers, lists and dictionaries"
-    )
 
 
 def load(path: str | os.PathLike[str], *, classes: Classes = ()) -> Operator:
@@ -233,7 +205,7 @@ def load(path: str | os.PathLike[str], *, classes: Classes = ()) -> Operator:
     - `path`: a file written by `save`.
     - `classes`: your own classes and activations that the model is made of: `load(path, classes=[MyKernel])`.
     """
-    try:
+    with _naming(path):
         header, contents = _read(Path(path))
         rebuilder = Rebuilder(contents.arrays, classes, header.versions.get("loca-jax", ""))
         model = rebuilder.build(header.structure)
@@ -241,10 +213,6 @@ def load(path: str | os.PathLike[str], *, classes: Classes = ()) -> Operator:
             raise ModelFileError(f"the file holds a {header.model}, which is a part of models and not a model")
         if rebuilder.unused:
             raise ModelFileError(f"the file has arrays that no part of the model has: {quoted(rebuilder.unused)}")
-    except ModelFileError as error:
-        raise ModelFileError(f"{path}: {error}") from error
-    except RecursionError as error:
-        raise ModelFileError(f"{path}: the model is nested too deeply; no model has so many levels") from error
     return model
 
 
@@ -253,9 +221,16 @@ def inspect(path: str | os.PathLike[str]) -> Header:
 
     Raise `ModelFileError` for anything but a complete and valid model file.
     """
-    try:
+    with _naming(path):
         return _read(Path(path))[0]
-    except ModelFileError as error:
+
+
+@contextlib.contextmanager
+def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Name the file in errors."""
+    try:
+        yield
+    except (ModelFileError, RecursionError) as error:  # of a model that is nested too deeply
         raise ModelFileError(f"{path}: {error}") from error
 
 

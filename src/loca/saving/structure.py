@@ -38,15 +38,12 @@ PARTS = (
 )
 """The parts of the package that models are made of."""
 
-NUMPY = {"jax.numpy.cos": jnp.cos, "jax.numpy.sin": jnp.sin, "jax.numpy.tanh": jnp.tanh}
-ACTIVATIONS = (
-    *("celu", "elu", "gelu", "identity", "leaky_relu", "mish", "relu", "selu", "sigmoid", "silu", "soft_sign"),
-    "softplus",
-)
-FUNCTIONS: dict[str, Callable[..., Any]] = {f"jax.nn.{name}": getattr(jax.nn, name) for name in ACTIVATIONS} | NUMPY
+NN = "celu elu gelu identity leaky_relu mish relu selu sigmoid silu soft_sign softplus"
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{f"jax.nn.{name}": getattr(jax.nn, name) for name in NN.split()},
+    **{f"jax.numpy.{name}": getattr(jnp, name) for name in ("cos", "sin", "tanh")},
+}
 """The activations that need not be passed to `load`, by their names in files."""
-
-FUNCTION_NAMES = {function: name for name, function in FUNCTIONS.items()}
 
 Classes = Iterable[type[eqx.Module] | Callable[..., Any]]
 """Classes and functions of the caller that models are made of."""
@@ -86,8 +83,9 @@ def classes_in(part: str) -> dict[str, type[eqx.Module]]:
 
 def _name_of_function(function: Any, place: str) -> str:
     """The name of a function in files: with dots for a built-in activation, without for any other."""
-    if function in FUNCTION_NAMES:
-        return FUNCTION_NAMES[function]
+    for name, known in FUNCTIONS.items():
+        if function is known:
+            return name
     name = getattr(function, "__name__", "")
     if isinstance(function, types.MethodType) or not name.isidentifier():
         raise ModelFileError(
@@ -169,11 +167,7 @@ def _join(place: str, name: str) -> str:
 class Rebuilder:
     """Rebuilds a model from its description and arrays, which may come from a file of any origin.
 
-    **Arguments:**
-
-    - `arrays`: the arrays by place; all of them must be described.
-    - `classes`: classes and functions of the caller.
-    - `writer`: the version of loca that wrote the file, for messages.
+    `arrays` are those of the file by place, `classes` those of the caller; messages name the version of the `writer`.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray], classes: Classes, writer: str):
