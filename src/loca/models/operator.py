@@ -50,6 +50,9 @@ from loca.typing import (
 Direction = Float[Array, "m d_u"] | MultiInput
 """A change of the values of u: an array, or a `MultiInput` of arrays. `Measurements` change their values only."""
 
+InputValues = Numbers | Measurements | MultiInput
+"""One input function or many, as users pass them."""
+
 OutputOf = Callable[..., Array]
 """An operator."""
 
@@ -175,7 +178,7 @@ class Operator(Function):
         """
         return Halves(self._encode_many, unchanged, self._respond_at)
 
-    def __call__(self, u: Numbers | Measurements | MultiInput, y: Numbers) -> Float[Array, "P d_s"]:
+    def __call__(self, u: InputValues, y: Numbers) -> Float[Array, "P d_s"]:
         """F(u)(y) for one function, in the units of the data.
 
         **Arguments:**
@@ -186,7 +189,7 @@ class Operator(Function):
         u, queries = self._checked(u, y)
         return self.normalization.at(queries).restore(self.respond(self.encode(u)[None], queries)[0])
 
-    def predict(self, u: Numbers | Measurements | MultiInput, queries: Queries | Numbers) -> Float[Array, "N P d_s"]:
+    def predict(self, u: InputValues, queries: Queries | Numbers) -> Float[Array, "N P d_s"]:
         """F(uᵢ)(yᵢ) for many functions, in the units of the data.
 
         **Arguments:**
@@ -197,9 +200,7 @@ class Operator(Function):
         u, queries = self._checked(u, queries, many=True)
         return self.normalization.at(queries).restore(self.respond(self._encode_many(u), queries))
 
-    def jvp(
-        self, u: Numbers | Measurements | MultiInput, du: Numbers | MultiInput, y: Numbers
-    ) -> Float[Array, "P d_s"]:
+    def jvp(self, u: InputValues, du: Numbers | MultiInput, y: Numbers) -> Float[Array, "P d_s"]:
         """DF(u)du = d/dt F(u + t du)(y) at t = 0, the derivative in the direction du.
 
         For many functions map with `jax.vmap`. It is computed in double precision and rounded, except in functions that
@@ -214,7 +215,7 @@ class Operator(Function):
         u, queries = self._checked(u, y)
         return directional(self, u, as_direction(du, u), queries.points)
 
-    def vjp(self, u: Numbers | Measurements | MultiInput, ds: Numbers, y: Numbers) -> Direction:
+    def vjp(self, u: InputValues, ds: Numbers, y: Numbers) -> Direction:
         """DF(u)*ds, the adjoint of `jvp`: ⟨DF(u)du, ds⟩ = ⟨du, DF(u)*ds⟩ for all du.
 
         Inner products are plain sums, ⟨a, b⟩ = Σ a·b, over sensors or queries and channels. If both have quadrature
@@ -234,7 +235,7 @@ class Operator(Function):
             )
         return adjoint(self, u, ds, queries.points)
 
-    def gradient(self, functional: Functional) -> Callable[[Numbers | Measurements | MultiInput], Direction]:
+    def gradient(self, functional: Functional) -> Callable[[InputValues], Direction]:
         """u ↦ ∇J(F(u)), the gradient with respect to the values of u of a functional J of the output function.
 
         `operator.gradient(lambda s: s(y).mean())(u)` is the gradient of the mean over the queries y.
@@ -244,14 +245,14 @@ class Operator(Function):
         - `functional`: J, from the function s to one number, with functions of `jax.numpy`. s(y) are values (P, d_s).
         """
 
-        def gradient(u: Numbers | Measurements | MultiInput) -> Direction:
+        def gradient(u: InputValues) -> Direction:
             u = as_input(u, many=False)
             self.normalization.check_input(u, self.inputs)
             return gradient_of(self, u, functional)
 
         return gradient
 
-    def dy(self, u: Numbers | Measurements | MultiInput, y: Numbers) -> Float[Array, "P d_s d_y"]:
+    def dy(self, u: InputValues, y: Numbers) -> Float[Array, "P d_s d_y"]:
         """∂F(u)(y)/∂y: the derivative of each channel with respect to each coordinate of the location.
 
         Operators that interpolate on a grid, such as `FNO`, have the derivative of the interpolation.
@@ -280,9 +281,7 @@ class Operator(Function):
             )
         return found
 
-    def _checked(
-        self, u: Numbers | Measurements | MultiInput, y: Queries | Numbers, *, many: bool = False
-    ) -> tuple[Input, Queries]:
+    def _checked(self, u: InputValues, y: Queries | Numbers, *, many: bool = False) -> tuple[Input, Queries]:
         u = as_input(u, many=many)
         queries = as_queries(y) if many else Shared(as_numbers(cast(Numbers, y), "y", "(P, d_y)", "(P,)"))
         self._warn_outside(queries.points)

@@ -12,8 +12,8 @@ from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
 
 from loca.data import Normalization, Queries, Shared
-from loca.models.operator import Halves, Operator, Wrapper, unchanged
-from loca.typing import Input, Key, Measurements, MultiInput, Numbers
+from loca.models.operator import Halves, InputValues, Operator, Wrapper, unchanged
+from loca.typing import Input, Key, Numbers
 
 LEVEL = 0.9
 """The level of bands, unless given."""
@@ -73,16 +73,14 @@ class Uncertain(Operator):
         epsilons = jax.random.normal(key, (count, len(self.outputs)))
         return tuple(Offset(self.normalization, self, each, signature=self.signature) for each in epsilons)
 
-    def std(self, u: Numbers | Measurements | MultiInput, y: Numbers) -> Float[Array, "P d_s"]:
+    def std(self, u: InputValues, y: Numbers) -> Float[Array, "P d_s"]:
         """σ(u)(y), the standard deviation of the error of F(u)(y), in the units of the data.
 
         Where outputs are transformed, such as by a logarithm, it is that of the linearized transform.
         """
         return self._error_bars(u, y, jnp.zeros(len(self.outputs))).std
 
-    def bands(
-        self, u: Numbers | Measurements | MultiInput, y: Numbers, level: float = LEVEL, *, simultaneous: bool = False
-    ) -> Bands:
+    def bands(self, u: InputValues, y: Numbers, level: float = LEVEL, *, simultaneous: bool = False) -> Bands:
         """The ends of bands around F(u)(y), in the units of the data.
 
         Bands are symmetric in standardized units. So those of a variable with a logarithmic transform are positive.
@@ -97,12 +95,7 @@ class Uncertain(Operator):
         return Bands(found.lower, found.upper)
 
     def predict_error_bars(
-        self,
-        u: Numbers | Measurements | MultiInput,
-        queries: Queries | Numbers,
-        level: float = LEVEL,
-        *,
-        simultaneous: bool = False,
+        self, u: InputValues, queries: Queries | Numbers, level: float = LEVEL, *, simultaneous: bool = False
     ) -> ErrorBars:
         """F(uᵢ)(yᵢ) with σ and bands for many functions, in the units of the data.
 
@@ -132,9 +125,7 @@ class Uncertain(Operator):
     ) -> Float[Array, "N P four_d_s"]:
         return jnp.concatenate(self.error_bars(codes, Shared(y), radius), axis=-1)
 
-    def _error_bars(
-        self, u: Numbers | Measurements | MultiInput, y: Numbers, radius: Float[Array, " d_s"]
-    ) -> ErrorBars:
+    def _error_bars(self, u: InputValues, y: Numbers, radius: Float[Array, " d_s"]) -> ErrorBars:
         u, queries = self._checked(u, y)
         return ErrorBars(*(each[0] for each in self.error_bars(self.encode(u)[None], queries, radius)))
 
