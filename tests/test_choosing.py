@@ -156,12 +156,6 @@ def test_a_killed_choice_resumes(compete, tmp_path):
     np.testing.assert_array_equal(again.coefficients, operator.coefficients)
 
 
-def test_the_directory_of_other_data_is_refused(compete, tmp_path):
-    compete({"mean field": mean_field}, pairs(), directory=tmp_path)
-    with pytest.raises(FileExistsError, match="data is"):
-        compete({"mean field": mean_field}, pairs(1), directory=tmp_path)
-
-
 def test_steps_fill_the_time_that_a_model_has(monkeypatch):
     """20 s to compile, then 0.1 s for a step."""
     clock = [0.0]

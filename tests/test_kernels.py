@@ -35,14 +35,6 @@ def test_symmetric_positive_semidefinite_and_positive(name, seed, scale):
     assert (k_zz >= 0).all()
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_matrix_is_the_kernel_of_all_pairs(name, getkey):
-    k = KERNELS[name]
-    z, z_ = jax.random.normal(getkey(), (4, 3)), jax.random.normal(getkey(), (5, 3))
-    pairs = jnp.stack([jnp.stack([k(a, b) for b in z_]) for a in z])
-    assert jnp.allclose(k.matrix(z, z_), pairs, atol=1e-6)
-
-
 def test_closed_forms():
     a, b = jnp.array([1.0, 2.0]), jnp.array([1.5, 0.0])
     r2, r1 = 4.25, 2.5

@@ -41,13 +41,6 @@ def test_weight_decay_leaves_fixed_parts_alone():
     assert not jnp.array_equal(after.net.weights[0], before.net.weights[0])
 
 
-def test_fixedness_survives_compilation():
-    """Marking by type, unlike marking by NumPy array, holds for what a compiled function returns."""
-    before = model()
-    after = eqx.filter_jit(lambda m: m)(before)
-    assert jax.tree.leaves(trainable(after)) == jax.tree.leaves(trainable(before))
-
-
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan")])
 def test_positive_refuses_what_has_no_logarithm(value):
     with pytest.raises(ValueError, match="expected a positive number, got"):

@@ -59,33 +59,6 @@ def test_sphere_product_is_exact_for_harmonics():
         assert abs(rule.integrate(above)) > 1e-6
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "domain",
-    [Sphere(), *(pytest.param(each, marks=pytest.mark.full) for each in (Box.unit(2), SHIFTED[3], Torus.unit(1)))],
-    ids=repr,
-)
-def test_monte_carlo_has_order_one_half_and_sobol_nearly_one(domain):
-    """Observed orders: the root-mean-square error over many draws, fitted over counts."""
-    with jax.enable_x64(True):
-        smooth = lambda z: jnp.prod(1.0 + 0.5 * jnp.sin(3.0 * domain.to_unit(z) + 1.0), axis=1)  # noqa: E731
-        fine = [np.polynomial.legendre.leggauss(30)] * domain.dimension
-        t = np.stack(np.meshgrid(*[0.5 * (x + 1) for x, _ in fine], indexing="ij"), -1).reshape(-1, domain.dimension)
-        w = np.stack(np.meshgrid(*[0.5 * w for _, w in fine], indexing="ij"), -1).reshape(-1, domain.dimension).prod(1)
-        exact = domain.volume * float(w @ np.prod(1.0 + 0.5 * np.sin(3.0 * t + 1.0), axis=1))
-        counts = np.array([64, 256, 1024])
-        orders = {}
-        for rule in (MonteCarlo, QuasiMonteCarlo):
-            rms = []
-            for count in counts:
-                draws = [rule(domain, int(count), key=jax.random.key(i)) for i in range(24)]
-                errors = [float(draw.integrate(smooth(draw.z))) - exact for draw in draws]
-                rms.append(np.sqrt(np.mean(np.square(errors))))
-            orders[rule] = -np.polyfit(np.log(counts), np.log(rms), 1)[0]
-        assert orders[MonteCarlo] == pytest.approx(0.5, abs=0.2)
-        assert orders[QuasiMonteCarlo] > 0.9
-
-
 @pytest.mark.parametrize("rule", [MonteCarlo, QuasiMonteCarlo])
 def test_random_nodes_depend_on_the_key_only(rule):
     first, again, other = (rule(SHIFTED[2], 8, key=jax.random.key(seed)).z for seed in (0, 0, 1))

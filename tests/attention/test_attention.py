@@ -5,14 +5,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from coupled import D_S, L, N, Scores, each_kernel, example, scores
+from coupled import L, each_kernel, example, scores
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loca.attention import Blocked, Dense, Nystrom, coupling
 from loca.domains import Box
 from loca.kernels import RBF
-from loca.nets import MLP
 from loca.rules import GaussLegendre
 
 
@@ -72,27 +71,6 @@ def test_blocked_equals_dense(k, block, getkey):
         assert float(value) == pytest.approx(float(value_), rel=1e-12)
         for a, b in zip(jax.tree.leaves(gradient), jax.tree.leaves(gradient_), strict=True):
             assert jnp.allclose(a, b, atol=1e-11)
-
-
-def peak_bytes(method, queries, nodes):
-    """Memory for temporaries of values and gradients, as the compiler plans it."""
-    k = RBF()
-    g = Scores(MLP((L, D_S * N), key=jax.random.key(0)))
-
-    def total(q_y, q_z):
-        return jnp.sum(scores(method, k, g, q_y, q_z, jnp.ones(nodes)))
-
-    shapes = jax.ShapeDtypeStruct((queries, L), jnp.float32), jax.ShapeDtypeStruct((nodes, L), jnp.float32)
-    return jax.jit(jax.grad(total, argnums=(0, 1))).lower(*shapes).compile().memory_analysis().temp_size_in_bytes
-
-
-@pytest.mark.full
-def test_blocked_memory_does_not_grow_with_the_kernel_matrix():
-    queries, nodes, block = 2048, 4096, 64
-    assert peak_bytes(Dense(), queries, nodes) > 4 * queries * nodes
-    assert peak_bytes(Blocked(block), queries, nodes) < 4 * queries * nodes / 4
-    # four times the nodes: sixteen times k(z, z), but the blocks only grow with their longer side
-    assert peak_bytes(Blocked(block), queries, 4 * nodes) < 5 * peak_bytes(Blocked(block), queries, nodes)
 
 
 def test_a_query_out_of_reach_is_finite_with_finite_gradient():

@@ -170,17 +170,6 @@ def test_free_queries_equal_indexed_ones(ratio, x64, monkeypatch):
     np.testing.assert_allclose(grid.power[2, 5], (grid(unit) - 1e-2 * unit)[0, 2, 5], rtol=1e-10)
 
 
-def test_functions_in_blocks_equal_functions_at_once(x64):
-    data = example().observe(jax.random.key(0), 9)
-    prepared = prepare(data)
-    features = prepared.features(HYPER, ALL)
-    whole = Block(label_map(features.values, features.h, data.y), prepared.values)
-    rows = [jnp.arange(0, 5), jnp.arange(5, 12)]
-    parts = [Block(label_map(features.values[r], features.h, data.y.take(r)), prepared.values[:, r]) for r in rows]
-    one, two = (System(blocks, 1e-2).solve(*EXACT).x for blocks in ([whole], parts))
-    np.testing.assert_allclose(one, two, atol=1e-10)
-
-
 def test_a_linear_map_gives_ridge_regression(x64):
     rng = np.random.default_rng(0)
     u, y = jnp.asarray(rng.normal(size=(60, 7, 1))), jnp.linspace(0.0, 1.0, 20)[:, None]

@@ -18,7 +18,6 @@ from loca.durable import Resumable
 from loca.gaussian import Hyperparameters, solve
 from loca.gaussian.equation import Accuracy, PreparedData, Ranks
 from loca.gaussian.search import Fold, Stage, error_of_the_mean, search, trial
-from loca.gaussian.solve import OPERATIONS, RANKS, affordable
 from loca.metrics import relative_l2
 from loca.models import Regression
 from loca.typing import Measurements, MultiInput
@@ -85,16 +84,6 @@ def test_noisy_inputs_have_a_nugget():
     best, found = search([fold], HYPER, [stage._replace(nugget=True)])
     assert best.nugget > 0.0
     assert min(trial.error for trial in found) < 0.98 * min(trial.error for trial in without)
-
-
-def test_very_many_functions_leave_enough_features():
-    """Fewer would be faster, but could not resolve the outputs."""
-    data = functions()
-    scattered = dataclasses.replace(data, y=Free(jnp.zeros((40, 16, 1))))
-    for each in (data, data.observe(jax.random.key(0), 4), scattered):
-        ranks = affordable(RANKS, each, 10**9, OPERATIONS)
-        assert ranks.inputs > 100
-        assert ranks.locations > 100
 
 
 def test_further_trials_compile_nothing(caplog):
@@ -245,13 +234,6 @@ def test_other_kinds_of_inputs(kind):
     operator, report = solve(data, hyperparameters=HYPER, ranks=FEW)
     assert report.trials == ()
     assert error(operator, data) < 0.5
-
-
-def test_one_function_is_enough_to_solve():
-    data = functions(1)
-    operator, report = solve(data)
-    assert not report.trials
-    assert error(operator, data) < 0.05
 
 
 def test_a_directory_of_other_data_is_refused(tmp_path):

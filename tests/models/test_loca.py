@@ -11,7 +11,7 @@ import pytest
 from loca.attention import Blocked, Uncoupled, expectation
 from loca.data import Samples, Shared
 from loca.domains import Box, Sphere, Torus
-from loca.encoders import Projection, Scattering1D, Scattering2D, Sensors, Standardized
+from loca.encoders import Projection, Sensors, Standardized
 from loca.models import LOCA, DeepONet, encode_functions, operator
 from loca.parameters import trainable
 from loca.rules import MonteCarlo, OwnQueries
@@ -145,20 +145,6 @@ def test_a_linear_path_adds_a_product_with_the_codes(getkey):
     w = jax.random.normal(getkey(), (16, 14))
     found = codes_and_features(dataclasses.replace(linear, linear=w), samples.u[0])[1]
     np.testing.assert_allclose(found, v + (np.asarray(codes) @ np.asarray(w)).reshape(2, 7), rtol=1e-5, atol=1e-5)
-
-
-def test_create_reads_sizes_and_parts_off_the_data(getkey):
-    field = Samples(jnp.zeros((3, 1024, 2)), grid(8, 8), jnp.ones((3, 64, 3)), x=grid(32, 32))
-    small = dict.fromkeys(("lift_widths", "proposal_widths", "feature_widths"), (8,))
-    loca = LOCA.create(field, key=getkey(), **small)
-    assert isinstance(loca.encoder, Scattering2D)
-    assert answer(loca, field.u[0], field.y.points).shape == (64, 3)
-    curve = Samples(jnp.zeros((3, 100, 1)), grid(8), jnp.ones((3, 8, 1)), x=grid(100))
-    encoder = LOCA.create(curve, key=getkey(), **small).encoder
-    assert isinstance(encoder, Scattering1D)
-    assert encoder.scales == 1  # 4 scales, right for 500 sensors, would leave 6 averages of these 100
-    scattered = Samples(jnp.zeros((3, 30, 1)), grid(8), jnp.ones((3, 8, 1)), x=jax.random.uniform(getkey(), (30, 2)))
-    assert isinstance(LOCA.create(scattered, key=getkey(), **small).encoder, Sensors)
 
 
 def test_sensors_anywhere_and_different_for_every_function(getkey):

@@ -84,12 +84,6 @@ def test_an_operator_knows_the_data_it_was_made_for(name):
     assert count(model) == count(eqx.tree_at(lambda model: model.signature, model, None))
 
 
-def test_without_a_signature_names_are_numbered_and_the_rest_is_unknown():
-    model = Mean(Normalization.identity(1, 2), jnp.asarray(2.0))
-    assert model.signature is model.domain is model.sensors is None
-    assert (model.inputs, model.outputs) == ((Variable("u1"),), (Variable("s1"), Variable("s2")))
-
-
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.full) if name in ("deeponet", "proportional") else name for name in MODELS],

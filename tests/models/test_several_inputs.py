@@ -8,10 +8,10 @@ import xarray
 
 import loca
 from loca.data import Labeled, Normalization, Samples, Variable, convert
-from loca.encoders import Joined, Projection, Scattering2D, Sensors, Standardized
-from loca.models import FNO, LOCA, DeepONet, Regression, adapt, encode_functions
+from loca.encoders import Joined, Scattering2D, Sensors, Standardized
+from loca.models import FNO, LOCA, Regression, adapt, encode_functions
 from loca.saving import inspect
-from loca.typing import Measurements, MultiInput
+from loca.typing import MultiInput
 
 RUNS = 40
 
@@ -99,17 +99,6 @@ def test_each_field_has_its_encoder_and_codes_are_joined_and_standardized(sample
     one = MultiInput(tuple(field[0] for field in samples.u.fields), samples.u.scalars[0])
     parts = [joined.encoders[0](one.fields[0]), joined.encoders[1](one.fields[1]), one.scalars]
     np.testing.assert_allclose(joined(one), jnp.concatenate(parts), rtol=1e-6)
-
-
-@pytest.mark.full
-def test_measurements_beside_numbers():
-    x = jax.random.uniform(jax.random.key(0), (6, 30, 1))
-    u = MultiInput((Measurements(x, x, jnp.ones((6, 30), bool)),), jnp.arange(12.0).reshape(6, 2))
-    data = Samples(u, jnp.linspace(0, 1, 4)[:, None], jnp.ones((6, 4, 1)))
-    model = DeepONet.create(data, key=jax.random.key(0), num_features=3)
-    assert isinstance(model.encoder.encoder.encoders[0], Projection)
-    assert model.encoder.size == 15 + 2
-    assert loca.models.predict(model, u, data.y).shape == (6, 4, 1)
 
 
 def test_wrong_inputs_are_refused(samples):

@@ -37,7 +37,7 @@ from loca.rules import (
     Trapezoid,
 )
 from loca.saving import Entry, Header, ModelFileError, describe, inspect, load, save
-from loca.saving.structure import FUNCTIONS, PARTS, builtin_class, classes_in, name_of
+from loca.saving.structure import PARTS, builtin_class, classes_in, name_of
 from loca.sensitivity import tangents
 from loca.typing import MultiInput
 
@@ -273,24 +273,6 @@ def test_any_reader_of_safetensors_reads_it(small, contents, tmp_path):
     assert sorted(arrays) == sorted(inspect(path).arrays)
     with safetensors.safe_open(path, framework="np") as file:
         assert json.loads(file.metadata()["loca"])["format"] == 1
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_activations_come_back_as_the_same_function(name, small, tmp_path):
-    model = eqx.tree_at(lambda m: m.q, small, MLP((11, 3), activation=FUNCTIONS[name], key=key()))
-    save(model, tmp_path / "a")
-    assert load(tmp_path / "a").q.activation is FUNCTIONS[name]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "shape"), [("float16", (0, 3)), ("bfloat16", (2, 1, 3)), ("int8", (3,)), ("uint32", ()), ("bool", (3,))]
-)
-def test_every_kind_of_array(dtype, shape, small, tmp_path):
-    array = jnp.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
-    model = eqx.tree_at(lambda m: m.q.biases[0], small, array)
-    save(model, tmp_path / "a")
-    assert load(tmp_path / "a").q.biases[0].dtype == array.dtype
-    assert same(load(tmp_path / "a"), model)
 
 
 def test_double_precision_is_never_cut(small, tmp_path):
