@@ -35,11 +35,6 @@ def make_layer(modes, R, weight=0.0, bias=0.0):
     return eqx.tree_at(lambda layer: (layer.real, layer.imag, layer.weight, layer.bias), empty, numbers)
 
 
-def random_layer(rng, modes, width):
-    R = rng.normal(size=(2, *frequencies(modes)[0].shape, width, width))
-    return make_layer(modes, R[0] + 1j * R[1], rng.normal(size=(width, width)), rng.normal(size=width))
-
-
 @eqx.filter_jit
 def apply(layer, h):
     """The layer on one function, with channels last."""
