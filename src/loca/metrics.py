@@ -162,5 +162,6 @@ def overall_skill(
     prediction: Values, truth: Values, reference: Values, weights: Weights | None = None
 ) -> Float[Array, " d_s"] | Float[np.ndarray, " d_s"]:
     """The skill with both sums over all functions: one number per channel, in which hard functions count for more."""
-    error, spread = (mean((each - truth) ** 2, weights).mean(axis=0) for each in (prediction, reference))
-    return 1.0 - ratio(error, spread)
+    departures = (prediction - truth, reference - truth)
+    error, spread = (mean(each**2, weights).mean(axis=0, keepdims=True) for each in departures)
+    return 1.0 - ratio(error, spread)[0]

@@ -167,7 +167,8 @@ def check_modes(modes: tuple[int, ...], shape: tuple[int, ...], padding: tuple[i
     if not len(modes) == len(padding) == len(shape):
         raise ValueError(f"modes {modes} and padding {padding} need one number for each axis of the grid {shape}")
     for axis, (m, n, p) in enumerate(zip(modes, shape, padding, strict=True)):
-        if not 1 <= m <= (most := (n + p) // 2 + (axis == len(modes) - 1)):
+        most = (n + p) // 2 + (axis == len(modes) - 1)
+        if not 1 <= m <= most:
             raise ValueError(
                 f"axis {axis} of the grid has {n} points and {p} of padding, which resolve {most} frequencies; got "
                 f"modes={m}: keep at most {most} or pad more"
