@@ -227,13 +227,9 @@ def read_configuration(path: Path | None, changes: Mapping[str, Any]) -> RunConf
 
 
 def check_configuration(content: Any, source: str, options: Set[tuple[str, str]] = frozenset()) -> RunConfiguration:
-    """Validate the content of a configuration; the error names every wrong field.
+    """Validate the content of a configuration; the error begins with `source` and names every wrong field.
 
-    **Arguments:**
-
-    - `content`: the tables.
-    - `source`: how messages begin, such as with the name of a file.
-    - `options`: tables and fields that were given as options of a command; messages name them like these.
+    Messages name the `options` of a command, by table and field, as they are spelled there.
     """
     match content:
         case {"model": str(kind)}:
@@ -265,7 +261,7 @@ def in_words(error: Mapping[str, Any], options: Set[tuple[str, str]]) -> str:
             return f"{field} is unknown{suggestion(error['loc'])}"
         case "value_error":
             return f"{field}: {error['ctx']['error']}"
-    return f"{field}: {message}, got {short(given)}"
+    return f"{field}: {message}, got {repr(given)[:60]}"
 
 
 def suggestion(location: tuple[str, ...]) -> str:
@@ -286,9 +282,3 @@ OPTIONS = {"path": "--data", "kind": "--model", "loggers": "--log"}
 def option_of(field: str) -> str:
     """The option of a field, as it is spelled on the command line."""
     return OPTIONS.get(field, f"--{field.replace('_', '-')}")
-
-
-def short(value: Any) -> str:
-    """A value, at most 60 characters long."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

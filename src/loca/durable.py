@@ -120,14 +120,6 @@ REQUEST = "request.json"
 class Resumable:
     """Work in a directory that may be killed at any moment, and that the same request resumes.
 
-    ```python
-    with Resumable(directory, {"model": digest, "seed": 0}) as work:
-        for key in keys:
-            if key not in work:
-                work.write(key, lambda file: file.write(compute(key)))
-        best = work.once("best", lambda: choose(work.path(key) for key in keys))
-    ```
-
     Entering the block creates and locks the directory, and stores the request; a directory with another request is
     refused with a message that names the difference. The work consists of pieces, each a file named by its key. A piece
     appears only when it is completely on the disk; then it is `in` the work, and no later call computes it again.
@@ -210,12 +202,12 @@ def create(
 ) -> None:
     """Create a file or directory by resumable work in `PATH.partial`; return at once if the same request created it.
 
-    It gets its name when it is completely on the disk; then the directory of the work is removed.
+    It gets its name when it is completely on the disk; then the directory of the work is removed. If it exists and was
+    created by another request, `FileExistsError` is raised.
 
     **Arguments:**
 
-    - `path`: what to create. If it exists and was created by another request, `FileExistsError` is raised.
-    - `request`: see `Resumable`.
+    - `path`, `request`: what to create, and see `Resumable`.
     - `read_request`: returns the request that created a complete file or directory, which it holds as a description.
     - `build`: does the work, and returns the path below `PATH.partial` of the complete file or directory.
     - `ignore`: keys, at any depth, that may differ if the file or directory is complete, such as versions of packages.

@@ -15,10 +15,9 @@ import pytest
 from loca.data import batch_rows
 from loca.losses import mean_squared
 from loca.problems import Antiderivative, generate
-from loca.training import BrokenLossError, History, State, StoppedError, average_weights, fit, recovery, trained
+from loca.training import BrokenLossError, History, State, StoppedError, average_weights, fit, steps, trained
 from loca.training.history import Moment
-from loca.training.recovery import moved_on
-from loca.training.steps import InMemoryLoop, StepConfig
+from loca.training.steps import InMemoryLoop, StepConfig, moved_on
 
 SAME = {"steps": 40, "batch_size": 20, "seed": 5, "every": 40, "progress": False}
 
@@ -33,13 +32,13 @@ BREAKING = average_weights(optax.adam(rate(30.0)))
 
 @pytest.fixture(autouse=True)
 def windows(monkeypatch):
-    monkeypatch.setattr(recovery, "WINDOW", 10)
+    monkeypatch.setattr(steps, "WINDOW", 10)
 
 
 @pytest.fixture(scope="module")
 def recovered(model, data):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(recovery, "WINDOW", 10)
+        patched.setattr(steps, "WINDOW", 10)
         return fit(model, data, optimizer=BREAKING, **SAME)
 
 
@@ -114,7 +113,7 @@ def test_a_stream_returns_as_well(size, model, tmp_path):
 
 
 def test_data_that_breaks_the_loss_is_reported_not_returned_from(model, data, monkeypatch):
-    monkeypatch.setattr(recovery, "WINDOW", 1)
+    monkeypatch.setattr(steps, "WINDOW", 1)
     bad = int(np.asarray(batch_rows(5, 2, 20, 60))[7])
     broken = eqx.tree_at(lambda samples: samples.s, data, data.s.at[bad, 3].set(1e30))
     with pytest.raises(BrokenLossError, match="not finite from step 2 on"):

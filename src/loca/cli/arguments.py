@@ -117,14 +117,9 @@ def parameter_of(name: str, field: FieldInfo, group: str) -> inspect.Parameter:
 
 def plain(annotation: Any) -> Any:
     """A type without None and without what is checked about its values."""
-    while True:
-        inside = typing.get_args(annotation)
-        if typing.get_origin(annotation) is Annotated:
-            annotation = inside[0]
-        elif typing.get_origin(annotation) in (typing.Union, types.UnionType):
-            annotation = next(each for each in inside if each is not type(None))
-        else:
-            return annotation
+    if typing.get_origin(annotation) not in (Annotated, typing.Union, types.UnionType):
+        return annotation
+    return plain(next(each for each in typing.get_args(annotation) if each is not type(None)))
 
 
 def is_repeatable(kind: Any) -> bool:
@@ -187,7 +182,7 @@ def load(
     from loca.data import open as open_data
     from loca.problems import PROBLEMS
 
-    try:
+    with refusing("DATA", f"{data}: ", f" (the built-in problems are {', '.join(PROBLEMS)})"):
         if data in PROBLEMS and not Path(data).exists():
             samples = create_problem(PROBLEMS[data], arguments).sample(jax.random.key(seed), skip + count)
             return samples.take(jnp.arange(skip, skip + count)), count
@@ -196,9 +191,6 @@ def load(
         taken = min(count, total)
         rows = np.linspace(0, total - 1, taken).round().astype(int) if spread else slice(0, taken)
         return records.load(rows), total
-    except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError) as error:
-        problems = f"the built-in problems are {', '.join(PROBLEMS)}"
-        raise typer.BadParameter(f"{data}: {error} ({problems})", param_hint="DATA") from error
 
 
 def check_suffix(path: Path, *suffixes: str, hint: str = "--out") -> None:
@@ -367,12 +359,12 @@ def import_class(path: str) -> Any:
 
 
 @contextlib.contextmanager
-def refusing(option: str, before: str = "") -> Iterator[None]:
+def refusing(option: str, before: str = "", after: str = "") -> Iterator[None]:
     """Turn errors about what was given into errors of the command line, which end with exit code 2."""
     try:
         yield
     except (ValueError, TypeError, OSError, RuntimeError, ImportError) as error:
-        raise typer.BadParameter(f"{before}{error}", param_hint=option) from error
+        raise typer.BadParameter(f"{before}{error}{after}", param_hint=option) from error
 
 
 @contextlib.contextmanager

@@ -313,6 +313,8 @@ def figures(
     """
     from loca.evaluation import evaluate
     from loca.models import Uncertain
+    from loca.runs import HISTORY_FILE
+    from loca.training import History
 
     check_directory(out)
     paths = [model, *(beside or [])]
@@ -325,7 +327,8 @@ def figures(
         with concerning(data):
             reports[name] = evaluate(operator, records, metrics=metrics, regrid=regrid)
     out.mkdir(parents=True, exist_ok=True)
-    histories = {name: read for name, path in zip(names, paths, strict=True) if (read := history_of(path))}
+    found = {name: path / HISTORY_FILE for name, path in zip(names, paths, strict=True)}
+    histories = {name: History.read(path) for name, path in found.items() if path.exists()}
     for name, figure in draw(operators[0], records, reports, histories, count):
         file = out / f"{name}.{'pdf' if pdf else 'png'}"
         figure.savefig(file, dpi=300)
@@ -383,17 +386,6 @@ def names_of(paths: list[Path]) -> list[str]:
     files = [model_file(path).resolve() for path in paths]
     names = [file.parent.name if file.name == MODEL_FILE else file.stem for file in files]
     return names if len(set(names)) == len(names) else [str(path) for path in paths]
-
-
-def history_of(path: Path) -> History | None:
-    """The history of the run that produced a model, if it is in the same directory."""
-    from loca.runs import HISTORY_FILE
-    from loca.saving import MODEL_FILE
-    from loca.training import History
-
-    file = model_file(path)
-    history = file.with_name(HISTORY_FILE)
-    return History.read(history) if file.name == MODEL_FILE and history.exists() else None
 
 
 def inspect(model: ModelArgument, classes: ClassOption = None) -> None:

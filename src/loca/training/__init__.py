@@ -11,7 +11,7 @@ from loca.training.loggers import Logger as Logger
 from loca.training.optimizers import average_weights as average_weights
 from loca.training.optimizers import default_optimizer as default_optimizer
 from loca.training.optimizers import paper_optimizer as paper_optimizer
-from loca.training.recovery import BrokenLossError as BrokenLossError
+from loca.training.steps import BrokenLossError as BrokenLossError
 from loca.training.steps import Encoded as Encoded
 from loca.training.steps import Loss as Loss
 from loca.training.steps import State as State

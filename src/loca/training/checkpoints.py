@@ -235,9 +235,6 @@ def _is_not_raised(record: logging.LogRecord) -> bool:
     return record.exc_info is None or "orbax" not in Path(record.pathname).parts
 
 
-# ---- run -----------------------------------------------------------------------------------------------------------
-
-
 class StoppedError(Exception):
     """A run was stopped by a signal, SIGTERM or Ctrl-C, after saving its state. The same call resumes it."""
 
@@ -282,8 +279,8 @@ class RunDirectory:
             self.checkpoints.save(state, extras["step"], extras={"request": self.request, **extras})
         if stop is not None:
             self.checkpoints.wait()
-            place = f"stopped at step {extras['step']} and saved in {self.directory}"
-            raise StoppedError(f"{place}; repeat the same call to resume", stop)
+            what = f"stopped at step {extras['step']} and saved in {self.directory}"
+            raise StoppedError(f"{what}; repeat the same call to resume", stop)
 
 
 @contextlib.contextmanager
@@ -312,9 +309,6 @@ def stop_requests() -> Iterator[list[int]]:
 
 # ---- fingerprint -----------------------------------------------------------------------------------------------------
 
-ROUND_OFF = 1e-4
-"""Initial parameters of relative difference below this are the same: another processor rounds differently."""
-
 NAMES = {
     "data": "other data",
     "validation": "other validation data",
@@ -335,14 +329,11 @@ def fingerprint(
     Data and weights are digests, the model its classes and settings with two numbers per array, loss and optimizer
     digests of the programs that JAX traces from them, which hold all constants, such as those of a schedule.
     """
-    learned = _as_shapes(eqx.filter(model, trainable(model)))
-    optimizer_state = _as_shapes(state.optimizer_state)
+    learned, optimizer_state = _as_shapes((eqx.filter(model, trainable(model)), state.optimizer_state))
     one = data if isinstance(data, Samples) else data.load(slice(0, 1))
     batch = jax.ShapeDtypeStruct((config.batch_size, one.y.count, one.output_size), one.s.dtype)
-    weights = []
-    if config.weights is not None:
-        shape = batch.shape[1:2] if isinstance(one.y, Shared) else batch.shape[:2]
-        weights.append(jax.ShapeDtypeStruct(shape, config.weights.dtype))
+    each = jax.ShapeDtypeStruct(batch.shape[1:2] if isinstance(one.y, Shared) else batch.shape[:2], jnp.float32)
+    weights = () if config.weights is None else (each,)
     return {
         "batch_size": config.batch_size,
         "seed": config.seed,
@@ -383,8 +374,7 @@ def _are_same(saved: Any, requested: Any) -> bool:
     Data that was in memory may be streamed when a run resumes, and another version of JAX traces other programs.
     """
     if isinstance(saved, list) and isinstance(requested, list):
-        scale = max(*saved, *requested)
-        return all(abs(a - b) <= ROUND_OFF * scale for a, b in zip(saved, requested, strict=True))
+        return bool(np.allclose(saved, requested, rtol=0.0, atol=1e-4 * max(*saved, *requested)))
     kinds = [re.findall("^(.+) [0-9a-f]{32}$", str(value)) for value in (saved, requested)]
     return saved == requested or (all(kinds) and kinds[0] != kinds[1])
 

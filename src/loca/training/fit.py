@@ -27,8 +27,17 @@ from loca.models import Adaptation, Operator, adapt, predict_encoded, shard
 from loca.training.checkpoints import Checkpoints, RunDirectory, fingerprint, stop_requests
 from loca.training.history import Callback, History, HistoryWriter, Progress, show_training
 from loca.training.optimizers import default_optimizer
-from loca.training.recovery import Recovery
-from loca.training.steps import AT_ONCE, Encoded, InMemoryLoop, Loss, State, StepConfig, StreamingLoop, trained
+from loca.training.steps import (
+    AT_ONCE,
+    Encoded,
+    InMemoryLoop,
+    Loss,
+    Recovery,
+    State,
+    StepConfig,
+    StreamingLoop,
+    trained,
+)
 
 DISPATCH_SECONDS = 0.5
 """Approximate time that the device works before control returns to Python: short enough for a progress bar and

@@ -188,10 +188,8 @@ def every_few_seconds(seconds: float = 10.0) -> Callable[[bool], bool]:
 
     def due(is_last: bool) -> bool:
         nonlocal next_time
-        now = time.monotonic()
-        if now < next_time and not is_last:
-            return False
-        next_time = now + seconds
-        return True
+        is_due = is_last or time.monotonic() >= next_time
+        next_time = time.monotonic() + seconds if is_due else next_time
+        return is_due
 
     return due
