@@ -381,7 +381,7 @@ def test_pdebench_groups_of_seeds(tmp_path):
     assert np.array_equal(open_records(tmp_path / "one.h5").load().u, one[:, 0].reshape(2, -1, 1))
     with h5py.File(tmp_path / "one.h5", "a") as file:
         file["0001/grid/x"][0] = 7.0
-    with pytest.raises(ValueError, match=r"group '0001' .* another grid than group '0000'"):
+    with pytest.raises(ValueError, match=r"group '0001' .* another grid than '0000'"):
         open_records(tmp_path / "one.h5").load()
 
 

@@ -188,5 +188,5 @@ def test_codes_of_own_sensors_are_standardized_and_modes_are_at_most_half_the_se
 def test_a_missing_channel_is_not_filled_in(getkey):
     """One channel where two were trained on would broadcast without a word."""
     samples = data(getkey(), d_u=2)
-    with pytest.raises(ValueError, match=r"u has 1 channels but the training data had 2; pass values of shape"):
+    with pytest.raises(ValueError, match=r"u has 1 channels but the training data had 2; pass as many"):
         model(samples)(samples.u[0, :, :1], samples.y.points)

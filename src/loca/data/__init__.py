@@ -4,8 +4,6 @@ from loca.data.channels import ChannelValues as ChannelValues
 from loca.data.channels import channels as channels
 from loca.data.channels import check_finite as check_finite
 from loca.data.channels import not_finite as not_finite
-from loca.data.choices import TransformNames as TransformNames
-from loca.data.choices import recommend as recommend
 from loca.data.files.labeled import Labeled as Labeled
 from loca.data.files.meshes import write_vtu as write_vtu
 from loca.data.files.opening import open as open  # noqa: A004
@@ -16,6 +14,8 @@ from loca.data.grids import multilinear as multilinear
 from loca.data.grids import nearest as nearest
 from loca.data.normalization import Normalization as Normalization
 from loca.data.normalization import OutputNormalization as OutputNormalization
+from loca.data.normalization import TransformNames as TransformNames
+from loca.data.normalization import recommend as recommend
 from loca.data.queries import Free as Free
 from loca.data.queries import Indexed as Indexed
 from loca.data.queries import Queries as Queries

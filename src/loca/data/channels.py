@@ -99,10 +99,7 @@ def check_finite(samples: Samples, what: str = "the data", numbers: Sequence[int
 def not_finite(samples: Samples, numbers: Sequence[int] | np.ndarray | None = None) -> str:
     """The first functions and channels with NaN or infinite values, in words; empty if there are none.
 
-    **Arguments:**
-
-    - `samples`: the functions; they are not checked while JAX traces a program.
-    - `numbers`: the numbers of these functions in messages; from 0 on unless given.
+    Functions are not checked while JAX traces a program. Messages call them by `numbers`, from 0 on unless given.
     """
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(samples)):
         return ""

@@ -1,10 +1,14 @@
-"""Transform, shift and scale of every channel, fitted on training data and stored in every model."""
+"""Transform, shift and scale of every channel, fitted on training data and stored in every model.
+
+The transform of a variable is given by name, or chosen by rules.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,14 +16,43 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Bool, Float
 
-from loca.data.channels import check_finite
-from loca.data.choices import TransformNames, fit_transforms
+from loca.data.channels import ChannelValues, channels, check_finite
 from loca.data.queries import Queries
 from loca.data.records import Records
 from loca.data.samples import Samples, Variable
-from loca.data.transforms import Transform, is_round_off
+from loca.data.transforms import (
+    Asinh,
+    Chain,
+    Identity,
+    Log,
+    PerLocation,
+    Transform,
+    is_round_off,
+    location_moments,
+)
 from loca.parameters import Fixed
 from loca.typing import Array, Input, Measurements, MultiInput, values_of, with_values
+
+TransformNames = str | Mapping[str, str] | None
+"""A transform by the name of its variable, such as `{"permeability": "log", "pressure": "per-location"}`.
+
+Transforms are `standardize`, `log`, `asinh`, `per-location`, `log+per-location`, `asinh+per-location` and `auto`.
+Variables that are not named are standardized; `"auto"` alone is for all variables, None for none.
+"""
+
+KNOWN = ("standardize", "log", "asinh", "per-location", "log+per-location", "asinh+per-location", "auto")
+
+SPAN = 100.0
+"""`auto` takes the logarithm of positive variables whose quantiles at 99 % and 1 % have a larger ratio."""
+
+KURTOSIS = 10.0
+"""`auto` takes asinh of variables of both signs whose kurtosis is larger; that of a normal distribution is 3."""
+
+SHARE = 0.5
+"""`auto` normalizes per location if the mean field has more than this share of the variance."""
+
+LABELS = 10
+"""The least number of values at each location from which `auto` normalizes per location; 2 are needed by request."""
 
 
 class Normalization(Fixed):
@@ -82,10 +115,7 @@ class Normalization(Fixed):
         values = _counted_values(u) if self.u_transforms else values_of(u)
         count = sum(each.shape[-1] for each in values)
         if count != len(self.u_shift):  # otherwise one channel would be broadcast to all
-            raise ValueError(
-                f"u has {count} channels but the training data had {len(self.u_shift)}; "
-                f"pass values of shape (m, {len(self.u_shift)})"
-            )
+            raise ValueError(f"u has {count} channels but the training data had {len(self.u_shift)}; pass as many")
         return with_values(u, [part.standardize(v) for part, v in zip(self._of_parts(values), values, strict=True)])
 
     def restore_input(self, u: Input) -> Input:
@@ -125,23 +155,16 @@ class OutputNormalization(Fixed):
 
     def standardize(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
         """s̃ from s."""
-        return (_apply(self.transforms, s) - self.shift) / self.scale
+        return (_mapped(s, [each.apply for each in self.transforms]) - self.shift) / self.scale
 
     def restore(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
         """s from s̃."""
-        return _invert(self.transforms, self.shift + self.scale * s)
+        return _mapped(self.shift + self.scale * s, [each.invert for each in self.transforms])
 
 
-def _apply(transforms: tuple[Transform, ...], values: Float[Array, "*N d"]) -> Float[Array, "*N d"]:
-    if not transforms:
-        return values
-    return jnp.stack([transform.apply(values[..., i]) for i, transform in enumerate(transforms)], axis=-1)
-
-
-def _invert(transforms: tuple[Transform, ...], values: Float[Array, "*N d"]) -> Float[Array, "*N d"]:
-    if not transforms:
-        return values
-    return jnp.stack([transform.invert(values[..., i]) for i, transform in enumerate(transforms)], axis=-1)
+def _mapped(values: Float[Array, "*N d"], maps: Sequence[Callable[[Array], Array]]) -> Float[Array, "*N d"]:
+    """Every channel mapped by its own function; all as they are if there are no functions."""
+    return jnp.stack([maps[i](values[..., i]) for i in range(len(maps))], axis=-1) if maps else values
 
 
 def _channels_of(parts: Sequence[Array]) -> list[slice]:
@@ -187,3 +210,118 @@ def _moments(
     mean = jnp.mean(values, axis=axes, where=mask)
     deviation = jnp.std(values, axis=axes, where=mask)
     return mean, jnp.where(is_round_off(deviation, mean), 1.0, deviation)
+
+
+# ---- choices ---------------------------------------------------------------------------------------------------------
+
+
+class Recommendation(NamedTuple):
+    """The transform that the rules choose for a variable; the reason is empty if it is only standardized."""
+
+    side: str
+    variable: str
+    transform: str
+    reason: str
+
+
+def recommend(samples: Samples) -> tuple[Recommendation, ...]:
+    """The transform of every variable by simple rules, first of u and then of s.
+
+    1. `log` if all values are positive and the 99 % quantile is more than 100 times the 1 % quantile.
+    2. Otherwise `asinh` if at least 1 % of the values are negative, at least 1 % are positive, and their kurtosis is
+       more than 10.
+    3. Then also `per-location` if all functions share their locations, at least 10 values are known at each, and the
+       mean field has more than half of the variance of the values after steps 1 and 2.
+
+    Functions with NaN or Inf are left out.
+    """
+    return tuple(_recommended(column.finite()) for column in channels(samples))
+
+
+def _recommended(column: ChannelValues) -> Recommendation:
+    names, reasons, values = [], [], column.flat()
+    if values.size and np.ptp(values) > 0.0:
+        low, high = np.quantile(values, [0.01, 0.99])
+        squares = (values - values.mean()) ** 2
+        kurtosis = float(np.mean(squares**2) / np.mean(squares) ** 2)
+        transform: Transform = Identity()
+        if values.min() > 0.0 and high > SPAN * low:
+            transform = Log()
+            reasons.append(f"all values are positive and span {np.log10(high / low):.1f} decades")
+        elif low < 0.0 < high and kurtosis > KURTOSIS:
+            transform = Asinh.fit(values)
+            reasons.append(f"values of both signs have a kurtosis of {kurtosis:.3g}")
+        names += [transform.name] if reasons else []
+        share = _mean_field_share(column, _transformed(transform, column.values))
+        if share > SHARE:
+            names.append(PerLocation.name)
+            reasons.append(f"the mean field has {share:.0%} of the variance")
+    return Recommendation(column.side, column.variable.name, "+".join(names) or Identity.name, ", and ".join(reasons))
+
+
+def _mean_field_share(column: ChannelValues, values: Float[np.ndarray, "N m"]) -> float:
+    """The share of the variance of the mean field; 0 if it cannot be known."""
+    if column.places is None or column.locations < 2:
+        return 0.0
+    moments, number = location_moments(values, column.places, column.locations)
+    return float(np.var(np.asarray(moments.shift, np.float64)) / np.var(values)) if number.min() >= LABELS else 0.0
+
+
+def fit_transforms(samples: Samples, names: TransformNames) -> tuple[tuple[Transform, ...], tuple[Transform, ...]]:
+    """Fit the transforms of u and of s; both are empty if all variables are only standardized.
+
+    Prints what `auto` chooses.
+    """
+    if names is None:
+        return (), ()
+    variables = [variable.name for variable in (*samples.inputs, *samples.outputs)]
+    given = dict.fromkeys(variables, names) if isinstance(names, str) else dict(names)
+    if unknown := sorted(set(given) - set(variables)):
+        raise ValueError(f"transforms are given for {', '.join(unknown)}, but the variables are {', '.join(variables)}")
+    fitted: dict[str, list[Transform]] = {"input": [], "output": []}
+    for column in channels(samples):
+        name = given.get(column.variable.name, Identity.name)
+        if name not in KNOWN:
+            raise ValueError(f"the transform of {column.variable.name} is {name!r}; choose one of {', '.join(KNOWN)}")
+        if name == "auto":
+            _, _, name, reason = _recommended(column.finite())
+            # whoever asks for a choice wants to see it
+            print(f"transform of {column}: {name}{reason and f' ({reason})'}")  # noqa: T201
+        fitted[column.side].append(_fit_transform(name, column, samples))
+    if all(isinstance(transform, Identity) for side in fitted.values() for transform in side):
+        return (), ()
+    return tuple(fitted["input"]), tuple(fitted["output"])
+
+
+def _fit_transform(name: str, column: ChannelValues, samples: Samples) -> Transform:
+    """Fit the transform with this name to the values of a variable."""
+    transform: Transform = Identity()
+    if name.startswith(Log.name):
+        transform = Log()
+        transform.check(np.where(column.counted, column.values, 1.0), str(column))
+    elif name.startswith(Asinh.name):
+        transform = Asinh.fit(column.flat())
+    if PerLocation.name not in name or (column.side == "input" and column.locations == 1):
+        return transform  # a number is standardized: it has no other location
+    if column.places is None:
+        raise ValueError(
+            f"per-location needs locations that all functions share, but every function has its own for {column}; "
+            "interpolate to common locations, or use standardize"
+        )
+    moments, number = location_moments(_transformed(transform, column.values), column.places, column.locations)
+    if number.min() < 2:
+        raise ValueError(
+            f"per-location needs at least 2 values at every location, but {column} has "
+            f"{int(number.min())} at location {int(np.argmin(number))} ({int((number < 2).sum())} of "
+            f"{column.locations} have fewer than 2); keep more labels per function, or use standardize"
+        )
+    # sensors are those of the training data, but queries may be anywhere
+    last = moments if column.side == "input" else PerLocation.on(moments, samples.y.points, samples.domain)
+    return last if isinstance(transform, Identity) else Chain((transform, last))
+
+
+def _transformed(transform: Transform, values: Float[np.ndarray, "N m"]) -> Float[np.ndarray, "N m"]:
+    """Transformed values, in double precision where they do not change."""
+    if isinstance(transform, Identity):
+        return values
+    return np.asarray(transform.apply(jnp.asarray(values, jnp.float32)), np.float64)

@@ -20,13 +20,8 @@ from loca.typing import Array, Input, Key, Keys, Measurements, MultiInput, Numbe
 def as_numbers(values: Numbers, name: str, *shapes: str) -> Array:
     """Numbers as a JAX array of floating-point numbers, with one axis for each letter of one of the shapes.
 
-    The last axis of the first shape may be missing if it has length one, as in the second shape.
-
-    **Arguments:**
-
-    - `values`: an array, or lists of numbers.
-    - `name`: that of the argument, for messages.
-    - `shapes`: the expected shape, and optionally that without the last axis, such as "(N, m, d_u)" and "(N, m)".
+    The shapes are the expected one, and optionally that without the last axis, such as "(N, m, d_u)" and "(N, m)",
+    which then has length one. The name is that of the argument, for messages.
     """
     expected = f"expected {name} as an array of shape {' or '.join(shapes)}"
     values = shared_array(values)
@@ -49,14 +44,9 @@ def as_numbers(values: Numbers, name: str, *shapes: str) -> Array:
 
 
 def single(values: np.ndarray, name: str, precision: Any = np.float32, channels: int = 1) -> np.ndarray:
-    """Numbers in single precision; raise if they overflow, or if values that vary become equal.
+    """Numbers in single precision, or the given one; raise if they overflow, or if values that vary become equal.
 
-    **Arguments:**
-
-    - `values`: any numbers.
-    - `name`: for messages.
-    - `precision`: of the result; double if JAX is set to it.
-    - `channels`: the length of the last axis if it holds channels, each of which varies for itself.
+    The last axis may hold a number of `channels`, each of which varies for itself.
     """
     limits = np.finfo(precision)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):

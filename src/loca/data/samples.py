@@ -122,9 +122,7 @@ class Samples(eqx.Module):
         P = self.y.count
         for values in values_of(self.u):
             if values.shape[0] != self.s.shape[0]:
-                raise ValueError(
-                    f"u holds {values.shape[0]} functions but s holds {self.s.shape[0]}; pass one output for each input"
-                )
+                raise ValueError(f"u holds {len(values)} functions but s holds {len(self)}; pass one output per input")
         if self.s.shape[1] != P:
             raise ValueError(
                 f"s has {self.s.shape[1]} values per function but y has {P} locations; pass one value per location"
@@ -177,13 +175,9 @@ class Samples(eqx.Module):
         """The same pairs with one kind of input each: every field of a `MultiInput`, then the scalars at one sensor."""
         if not isinstance(self.u, MultiInput):
             return (self,)
-        inputs: list[tuple[Field, Array | None, int]] = [
-            (field, x, columns) for (field, x), columns in zip(self.fields, self._columns, strict=True)
-        ]
-        if self.u.scalars is not None:
-            inputs.append((self.u.scalars[:, None], None, 0))
+        scalars = [] if self.u.scalars is None else [(self.u.scalars[:, None], None)]
         names, coordinates, parts = iter(self.inputs), iter(self.sensor_coordinates), []
-        for u, x, columns in inputs:
+        for (u, x), columns in zip((*self.fields, *scalars), (*self._columns, 0), strict=False):
             own = list(itertools.islice(names, values_of(u)[0].shape[-1]))
             placed = list(itertools.islice(coordinates, columns))
             parts.append(dataclasses.replace(self, u=u, x=x, inputs=own, sensor_coordinates=placed))
@@ -228,10 +222,7 @@ class Samples(eqx.Module):
     def split(self, key: Key, *counts: int) -> tuple[Samples, ...]:
         """Disjoint random subsets with the given numbers of functions."""
         if sum(counts) > len(self) or min(counts) < 1:
-            raise ValueError(
-                f"cannot split {len(self)} functions into parts of {counts}; pass positive counts whose sum is at "
-                f"most {len(self)}"
-            )
+            raise ValueError(f"cannot split {len(self)} functions into parts of {counts}; pass positive counts")
         order = jax.random.permutation(key, len(self))
         ends = np.cumsum(counts)
         return tuple(self.take(order[end - part : end]) for end, part in zip(ends, counts, strict=True))
@@ -243,9 +234,7 @@ def _as_sensors(u: Input, x: Any) -> SensorLocations:
         return None if x is None else check_locations(as_numbers(x, "x", "(m, d_x)", "(m,)"), "x")
     places = [None] * len(u.fields) if x is None else list(x) if isinstance(x, tuple | list) else [x]
     if len(places) != len(u.fields):
-        raise ValueError(
-            f"x holds the sensors of {len(places)} fields but u holds {len(u.fields)}; pass one array per field"
-        )
+        raise ValueError(f"x has sensors of {len(places)} fields but u has {len(u.fields)}; pass one array per field")
     return tuple(_as_sensors(field, each) for field, each in zip(u.fields, places, strict=True))  # pyright: ignore[reportReturnType]
 
 

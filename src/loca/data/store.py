@@ -69,9 +69,6 @@ INDEX_BYTES = 16
 CACHE_BYTES = 2**22
 """Additional cache, for samples that are being read."""
 
-VERIFIED_AT_ONCE = 1000
-"""Number of samples held in memory during verification."""
-
 PROBED_ROWS = 16
 """The number of functions that are read from files without a digest."""
 
@@ -92,27 +89,14 @@ def samples_to_arrays(samples: Samples) -> tuple[dict[str, np.ndarray], dict[str
             each[f"u{end}"] = field
         if x is not None:
             once[f"x{end}"] = x
-    match samples.y:
-        case Free(y=y):
-            each["y"] = y
-        case Indexed(y=y, index=index):
-            once["y"] = y
-            each["index"] = index
-        case Shared(y=y):
-            once["y"] = y
-        case other:
-            raise ValueError(f"queries of type {type(other).__name__} cannot be stored; use Shared, Indexed or Free")
+    (each if isinstance(samples.y, Free) else once)["y"] = samples.y.y
+    if isinstance(samples.y, Indexed):
+        each["index"] = samples.y.index
     return {name: np.asarray(a) for name, a in once.items()}, {name: np.asarray(a) for name, a in each.items()}
 
 
 def samples_from_arrays(once: Mapping[str, Any], each: Arrays, **about: Any) -> Samples:
-    """The samples whose arrays `samples_to_arrays` returns, in single precision.
-
-    **Arguments:**
-
-    - `once`, `each`: the arrays.
-    - `about`: domain, inputs, outputs and the coordinates of sensors and queries, as for `Samples`.
-    """
+    """The samples whose arrays `samples_to_arrays` returns, in single precision; `about` are arguments of `Samples`."""
     rows = {name: jnp.asarray(array) for name, array in each.items()}
     if "y" in rows:
         queries = Free(rows["y"])
@@ -301,9 +285,8 @@ class Store(Records):
             if bad:
                 few = ", ".join(map(str, bad[:5])) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
                 raise CorruptDataError(
-                    f"{self.path}: array '{name}', chunk of sample {few}: the bytes do not match their checksum. "
-                    "The file was damaged after it was written; restore it from a copy, or delete it and create it "
-                    "again with `loca generate` or `loca convert`"
+                    f"{self.path}: array '{name}', chunk of sample {few}: the bytes do not match their checksum; "
+                    "restore the store from a copy, or delete it and create it again"
                 ) from error
 
     def load(self, rows: Rows = slice(None)) -> Samples:
@@ -341,8 +324,8 @@ class Store(Records):
 
     def verify(self) -> None:
         """Read all samples and compare them with the digest; raise `CorruptDataError` if they differ."""
-        parts = pieces(range(len(self)), VERIFIED_AT_ONCE)
-        digests = np.concatenate([_sample_digests(self.read(np.asarray(part))) for part in parts])
+        shards = pieces(range(len(self)), self.description["shard"])
+        digests = np.concatenate([_sample_digests(self.read(np.asarray(rows))) for rows in shards])
         if _content_digest(self.once, digests) != self.digest:
             raise CorruptDataError(f"{self.path}: the samples do not match their digest; restore the store from a copy")
 
@@ -354,8 +337,7 @@ class Store(Records):
                 file = self.path.joinpath(name, "c", str(i), *("0" for _ in shape))
                 if not file.exists():
                     raise CorruptDataError(
-                        f"{file} is missing, with the samples from {i * shard} on; restore it from a copy, or delete "
-                        "the store and create it again"
+                        f"{file} is missing, with the samples from {i * shard} on; restore the store"
                     )
 
 
@@ -450,13 +432,13 @@ def write_store(
         if "arrays" not in work:
             _create_arrays(work, once)
         write = functools.partial(_write_shard, read, work)
-        missing = [rows for rows in shards if _shard_key(rows) not in work]
+        missing = [rows for rows in shards if str(rows.start) not in work]
         done = count - sum(map(len, missing))
         for rows in itertools.chain([range(0)], run_tasks(write, missing, workers=workers, executor=executor)):
             done += len(rows)
             if progress is not None:
                 progress(done, count)
-        digests = np.concatenate([np.load(work.path(_shard_key(rows))) for rows in shards])
+        digests = np.concatenate([np.load(work.path(str(rows.start))) for rows in shards])
         return _complete(work, _content_digest(once, digests))
 
     path = Path(path)
@@ -466,11 +448,6 @@ def write_store(
 
 DATA = "data.zarr"
 """The key of the store while it is written."""
-
-
-def _shard_key(rows: range) -> str:
-    """The key of the digests of the samples of a shard; the shard is on the disk once it exists."""
-    return f"samples-{rows.start}"
 
 
 def _create_arrays(work: Resumable, once: Arrays) -> None:
@@ -497,12 +474,12 @@ def _create_arrays(work: Resumable, once: Arrays) -> None:
 
 
 def _write_shard(read: Callable[[range], Arrays], work: Resumable, rows: range) -> None:
-    """Compute the samples of a shard and write them, and then their digests."""
+    """Compute the samples of a shard and write them, and then their digests, which say that it is on the disk."""
     arrays = read(rows)
     for name, values in arrays.items():
         write_rows(work.path(DATA) / name, rows, values)
     digests = _sample_digests(arrays)
-    work.write(_shard_key(rows), lambda file: np.save(file, digests))
+    work.write(str(rows.start), lambda file: np.save(file, digests))
 
 
 def write_rows(path: Path, rows: range, values: np.ndarray) -> None:

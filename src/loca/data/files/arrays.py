@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import xarray
 
-from loca.data.files.datasets import HDF5Array, Layout, Roles, hdf5, hdf5_root, numbered
+from loca.data.files.datasets import HDF5Array, Layout, Roles, hdf5, numbered
 
 PAIRS = (("u", "s"), ("coeff", "sol"), ("a", "u"))
 """Common names of inputs and outputs: those of loca, and those of FNO's Darcy and Navier–Stokes files."""
@@ -76,16 +76,13 @@ def read_matlab(path: Path, roles: Roles) -> Layout:
             _check_size(path, name, shapes[name], 1, path.stat().st_size)
             array = io.loadmat(path, variable_names=[name])[name]
             if array.dtype.kind not in "fiub":
-                raise ValueError(
-                    f"{name!r} of {path} is a cell or structure, not an array of numbers; save its arrays by name"
-                )
+                raise ValueError(f"{name!r} of {path} is a cell or structure, not an array of numbers")
             return xarray.Variable(dims, array)
 
         return _layout(path, shapes, get, roles)
     # HDF5 stores axes in C order, MATLAB in Fortran order: the bytes are the same, the axes reversed
-    with hdf5_root(path) as root:
-        shapes = {name: stored.shape[::-1] for name, stored in root.items() if isinstance(stored, h5py.Dataset)}
     file = hdf5(path)
+    shapes = {name: stored.shape[::-1] for name, stored in file.acquire().items() if isinstance(stored, h5py.Dataset)}
     return _layout(path, shapes, lambda name, dims: HDF5Array(file, name, reverse=True).variable(dims), roles)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import xarray
 from xarray.backends import CachingFileManager
 
-from loca.data.files.datasets import FileArray, HDF5Array, Layout, Roles, hdf5, hdf5_root, numbered
+from loca.data.files.datasets import FileArray, HDF5Array, Layout, Roles, hdf5, numbered
 
 # ---- the Well --------------------------------------------------------------------------------------------------------
 
@@ -46,18 +46,18 @@ def read_well(path: Path, roles: Roles) -> Layout:
     every time-dependent field at all later steps.
     """
     file = hdf5(path)
-    with hdf5_root(path) as root:
-        axes = [str(name) for name in np.atleast_1d(root["dimensions"].attrs["spatial_dims"])]
-        found, coords = _scalars(root), _coordinates(root, axes)
-        parameters, evolving, parts = [name for name, v in found.items() if "time" not in v.dims], [], {}
-        for order, group in enumerate(ORDERS):
-            for name in _listed(root, group):
-                field = _components(file, root[group][name], axes, order)
-                found |= field
-                parts[name] = tuple(field)
-                (evolving if "time" in next(iter(field.values())).dims else parameters).extend(field)
-        attrs = {name: value for name, value in root.attrs.items() if name not in found}
-        periods = _periodic(root)
+    root: Any = file.acquire()
+    axes = [str(name) for name in np.atleast_1d(root["dimensions"].attrs["spatial_dims"])]
+    found, coords = _scalars(root), _coordinates(root, axes)
+    parameters, evolving, parts = [name for name, v in found.items() if "time" not in v.dims], [], {}
+    for order, group in enumerate(ORDERS):
+        for name in _listed(root, group):
+            field = _components(file, root[group][name], axes, order)
+            found |= field
+            parts[name] = tuple(field)
+            (evolving if "time" in next(iter(field.values())).dims else parameters).extend(field)
+    attrs = {name: value for name, value in root.attrs.items() if name not in found}
+    periods = _periodic(root)
     dataset = xarray.Dataset(found, coords, attrs)
     return Layout(dataset, "sample", tuple(evolving), tuple(evolving), "time", tuple(parameters), periods, parts)
 
@@ -149,8 +149,7 @@ def split_rows(path: Path, count: int, split: str) -> slice:
     """
     if split not in ("train", "test"):
         raise ValueError(f"PDEBench has the splits 'train' and 'test', not {split!r}; it validates on the test set")
-    with hdf5_root(path) as root:
-        tests_last = _is_seeded(root)
+    tests_last = _is_seeded(hdf5(path).acquire())
     cut = int(count * (1 - 0.1)) if tests_last else int(count * 0.1)
     return slice(0, cut) if tests_last == (split == "train") else slice(cut, count)
 
@@ -161,26 +160,27 @@ def read_pdebench(path: Path, roles: Roles) -> Layout:
     The fields are one array each, `tensor`, with `nu` for Darcy flow, or `density`, `pressure`, `Vx`, …; or there is
     one group per seed, with `data` (t, x, …, channel) and `grid`.
     """
-    with hdf5_root(path) as root:
-        if _is_seeded(root):
-            return _read_seeded(path, root)
-        fields = ["tensor"] if "tensor" in root else [name for name in FLUID if name in root]
-        steps, *space = root[fields[0]].shape[1:]
-        axes, file = AXES[: 1 + len(space)], hdf5(path)
-        found = {name: HDF5Array(file, name).variable(["sample", *axes]) for name in fields}
-        given = ("nu",) if "nu" in root else ()
-        found |= {name: HDF5Array(file, name).variable(["sample", *axes[1:]]) for name in given}
-        # there is one more time than steps of the fields: PDEBench drops the last step after writing the times
-        stored = {axis: root[f"{axis}-coordinate"][()] for axis in axes if f"{axis}-coordinate" in root}
-        coords = {axis: (axis, values[:steps] if axis == "t" else values) for axis, values in stored.items()}
-        dataset = xarray.Dataset(found, coords, dict(root.attrs))
+    file = hdf5(path)
+    root: Any = file.acquire()
+    if _is_seeded(root):
+        return _read_seeded(file, root)
+    fields = ["tensor"] if "tensor" in root else [name for name in FLUID if name in root]
+    steps, *space = root[fields[0]].shape[1:]
+    axes = AXES[: 1 + len(space)]
+    found = {name: HDF5Array(file, name).variable(["sample", *axes]) for name in fields}
+    given = ("nu",) if "nu" in root else ()
+    found |= {name: HDF5Array(file, name).variable(["sample", *axes[1:]]) for name in given}
+    # there is one more time than steps of the fields: PDEBench drops the last step after writing the times
+    stored = {axis: root[f"{axis}-coordinate"][()] for axis in axes if f"{axis}-coordinate" in root}
+    coords = {axis: (axis, values[:steps] if axis == "t" else values) for axis, values in stored.items()}
+    dataset = xarray.Dataset(found, coords, dict(root.attrs))
     if steps == 1:
         return Layout(dataset, "sample", given, tuple(fields))
     return Layout(dataset, "sample", (*fields, *given), tuple(fields), "t")
 
 
-def _read_seeded(path: Path, root: Any) -> Layout:
-    array = SeededArray(hdf5(path), sorted(root))
+def _read_seeded(file: CachingFileManager, root: Any) -> Layout:
+    array = SeededArray(file, sorted(root))
     axes = AXES[: len(array.shape) - 2]
     found = numbered("data", array.variable(["sample", *axes, "channel"]))
     coords = {"sample": ("sample", array.seeds), **{axis: (axis, array.grid[axis]) for axis in axes}}
@@ -222,9 +222,6 @@ class SeededArray(FileArray):
                 for name, values in self.grid.items()
             )
             if not same:
-                raise ValueError(
-                    f"group {seed!r} of {group.file.filename} is on another grid than group {self.seeds[0]!r}; "
-                    "write one file per grid"
-                )
+                raise ValueError(f"group {seed!r} of {group.file.filename} is on another grid than {self.seeds[0]!r}")
             self.checked.add(seed)
         return group

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +23,7 @@ from loca.domains import Domain
 
 @dataclasses.dataclass(frozen=True)
 class Roles:
-    """The roles that the user gave to the contents of files; empty or None where the format decides.
-
-    **Arguments:**
-
-    - `inputs`, `outputs`: names of the variables, or arrays, that make up u and s.
-    - `sample`: the dimension, or the column of a table, that counts the pairs.
-    - `sensors`, `queries`: arrays of locations in files without labels.
-    - `unsolved`: whether outputs may be missing.
-    """
+    """The roles that the user gave to the contents of files, as in `open`; empty or None where the format decides."""
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
@@ -123,13 +114,6 @@ class FileArray(BackendArray):
         return xarray.Variable(dims, indexing.LazilyIndexedArray(self), attrs)
 
 
-@contextmanager
-def hdf5_root(path: Path) -> Iterator[Any]:
-    """The root group of an HDF5 file. Untyped, because the types of its members are known only at run time."""
-    with h5py.File(path, "r") as file:
-        yield file
-
-
 def hdf5(path: Path) -> CachingFileManager:
     """A file manager that opens an HDF5 file for reading when needed, in another process too."""
     return CachingFileManager(h5py.File, str(path), mode="r")
@@ -189,12 +173,12 @@ def _remaining_axis(key: tuple, axis: int) -> int:
     return sum(not isinstance(k, int | np.integer) for k in key[:axis])
 
 
-def numbered(name: str, field: xarray.Variable, dim: str = "channel") -> dict[str, xarray.Variable]:
+def numbered(name: str, field: xarray.Variable) -> dict[str, xarray.Variable]:
     """The channels of an array as variables: `name` if there is one channel, otherwise `name_1`, `name_2`, …."""
-    if dim not in field.dims:
+    if "channel" not in field.dims:
         return {name: field}
-    count = field.sizes[dim]
-    return {name if count == 1 else f"{name}_{i + 1}": field.isel({dim: i}) for i in range(count)}
+    count = field.sizes["channel"]
+    return {name if count == 1 else f"{name}_{i + 1}": field.isel(channel=i) for i in range(count)}
 
 
 # ---- several data sets as one ----------------------------------------------------------------------------------------

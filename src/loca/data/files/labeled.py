@@ -100,10 +100,7 @@ class Labeled(Records):
             time = _time_dimension(dataset, output_names or input_names, sample, source)
         for times in (input_times, output_times):
             if times is not None and not len(np.arange(dataset.sizes[time])[times]):
-                raise ValueError(
-                    f"{times} selects none of the {dataset.sizes[time]} steps of {source} along {time!r}; "
-                    f"pass numbers from 0 to {dataset.sizes[time] - 1}"
-                )
+                raise ValueError(f"{times} selects none of the {dataset.sizes[time]} steps of {source} along {time!r}")
         placed = _with_locations(dataset, [*input_names, *output_names], sample)
         measured = _with_numbers(placed, sample, time)
         before, channels, after = measured, input_names, measured[list(output_names)]
@@ -225,10 +222,7 @@ class Functions:
         count = self.dataset.sizes[self.sample]
         present = np.asarray(~np.isnan(self.all_values(np.unique([0, count // 2, count - 1]))).any(-1).all(0))
         if not present.any():
-            raise ValueError(
-                f"{', '.join(self.names)}: the first, the middle and the last sample are missing (NaN) everywhere; "
-                "select other samples"
-            )
+            raise ValueError(f"{', '.join(self.names)}: the first, middle and last sample are missing (NaN) everywhere")
         return slice(None) if present.all() else present
 
     def values(self, rows: Rows) -> Float[np.ndarray, "B m d"]:
@@ -325,9 +319,7 @@ def _check_names(dataset: xarray.Dataset, names: Sequence[str], sample: str, sou
     if missing:
         raise ValueError(f"{source} has no variable {', '.join(missing)}; it holds\n{contents(dataset)}")
     if sample not in dataset.dims:
-        raise ValueError(
-            f"{source} has no dimension {sample!r} that could count the samples; it holds\n{contents(dataset)}"
-        )
+        raise ValueError(f"{source} has no dimension {sample!r}; it holds\n{contents(dataset)}")
     if not dataset.sizes[sample]:
         raise ValueError(f"{source} holds no functions: its dimension {sample!r} has length 0")
     wrong = [name for name in names if dataset[name].dtype.kind not in "fiub"]
@@ -357,9 +349,7 @@ def _time_dimension(dataset: xarray.Dataset, names: Sequence[str], sample: str, 
         is_time = attributes.get("standard_name") == "time" or attributes.get("axis") == "T"
         if is_time or dataset[dim].dtype.kind in "mM" or dim.lower() in {"time", "t"}:
             return dim
-    raise ValueError(
-        f"times were given, but no dimension of {', '.join(names)} in {source} is time; it holds\n" + contents(dataset)
-    )
+    raise ValueError(f"no dimension of {', '.join(names)} in {source} is time; it holds\n{contents(dataset)}")
 
 
 def _with_numbers(dataset: xarray.Dataset, sample: str, time: str | None) -> xarray.Dataset:

@@ -88,9 +88,7 @@ def open(  # noqa: A001
     if kinds[0] == "loca":
         given = (inputs, outputs, sample, input_times, output_times, split, domain)
         if len(files) > 1 or any(option is not None for option in given):
-            raise ValueError(
-                f"{files[0]} is a store of loca, whose roles are fixed; open it without further files and arguments"
-            )
+            raise ValueError(f"{files[0]} is a store of loca, whose roles are fixed; open it without further arguments")
         return Store.open(files[0])
     if split is not None and kinds[0] != "pdebench":
         raise ValueError(f"{files[0]} ({kinds[0]}) has no official split {split!r}; open it and use select(rows)")
@@ -140,9 +138,7 @@ def _expand(path: AnyPath | Sequence[AnyPath]) -> list[Path]:
         found = [Path(path)]
     missing = [str(file) for file in found if not file.exists()]
     if missing or not found:
-        raise FileNotFoundError(
-            f"there is no file {', '.join(missing) or path}; pass an existing path, a pattern or several paths"
-        )
+        raise FileNotFoundError(f"there is no file {', '.join(missing) or path}; pass an existing path or pattern")
     return found
 
 

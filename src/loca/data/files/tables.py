@@ -45,10 +45,7 @@ def _of_locations(path: Path, table: dict[str, np.ndarray], sample: str, roles: 
     keys, first, owner, counts = np.unique(table[sample], return_index=True, return_inverse=True, return_counts=True)
     if len(set(counts)) > 1:
         i, j = np.argmin(counts), np.argmax(counts)
-        raise ValueError(
-            f"{path} has {counts[i]} rows for {sample} {keys[i]} but {counts[j]} for {sample} {keys[j]}; every sample "
-            "needs as many locations"
-        )
+        raise ValueError(f"{path} has {counts[i]} rows for {sample} {keys[i]} but {counts[j]} for {sample} {keys[j]}")
     if not roles.outputs:
         raise ValueError(f"{path} has several rows per {sample}; pass outputs= among {', '.join(table)}")
     order = np.argsort(np.argsort(np.argsort(first, kind="stable"))[owner], kind="stable")
@@ -94,10 +91,7 @@ def _parsed(path: Path, name: str, cells: list[tuple[int, str]]) -> np.ndarray:
         return np.array([cell for _, cell in cells])
     if wrong:
         line, cell = wrong[0]
-        raise ValueError(
-            f"{path}, line {line}: {cell!r} in the column {name!r} is no number ({len(wrong)} of {len(cells)} cells); "
-            "leave a cell empty if its value is missing"
-        )
+        raise ValueError(f"{path}, line {line}: {cell!r} in the column {name!r} is no number")
     return np.array([float(cell or "nan") for _, cell in cells])
 
 
