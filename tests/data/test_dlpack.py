@@ -1,13 +1,10 @@
 """Arrays of other libraries are shared, not copied, where their precision and layout allow it."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from loca.data import Samples, Shared, shared_array
-from loca.encoders import Sensors
-from loca.models import LOCA
+from loca.data import Samples, shared_array
 
 
 class Tensor:
@@ -53,17 +50,6 @@ def test_other_precisions_and_layouts_are_converted(array):
     found = shared_array(Tensor(array))
     assert found.dtype == jnp.float32
     np.testing.assert_array_equal(found, array)
-
-
-@pytest.mark.full
-def test_a_model_takes_tensors():
-    u, y = aligned(3, 4, 1), aligned(5, 2)
-    data = Samples(jnp.asarray(u), jnp.asarray(y), jnp.ones((3, 5, 1)))
-    widths = dict.fromkeys(("lift_widths", "proposal_widths", "feature_widths"), (4,))
-    model = LOCA.create(data, key=jax.random.key(0), encoder=Sensors(4, 1), num_features=3, lift_size=4, **widths)
-    expected = model.predict(data.u, data.y)
-    np.testing.assert_array_equal(model.predict(Tensor(u), Shared(shared_array(Tensor(y)))), expected)
-    np.testing.assert_allclose(model(Tensor(u[1]), Tensor(y)), expected[1], rtol=1e-5)
 
 
 def test_a_torch_tensor_is_shared():

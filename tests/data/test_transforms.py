@@ -9,7 +9,6 @@ import pytest
 
 from loca import load, save
 from loca.data import (
-    Affine,
     Asinh,
     Chain,
     Free,
@@ -22,6 +21,7 @@ from loca.data import (
     Variable,
     recommend,
 )
+from loca.data.transforms import Affine
 from loca.domains import Box, Sphere, Torus
 from loca.models import FNO, LOCA, DeepONet, Regression, TilePredictor
 from loca.training import Encoded, fit

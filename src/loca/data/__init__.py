@@ -43,7 +43,6 @@ from loca.data.store import is_store as is_store
 from loca.data.store import samples_to_arrays as samples_to_arrays
 from loca.data.store import versions as versions
 from loca.data.store import write_store as write_store
-from loca.data.transforms import Affine as Affine
 from loca.data.transforms import Asinh as Asinh
 from loca.data.transforms import Chain as Chain
 from loca.data.transforms import Identity as Identity

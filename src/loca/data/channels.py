@@ -109,7 +109,7 @@ def not_finite(samples: Samples, numbers: Sequence[int] | np.ndarray | None = No
         for row in np.flatnonzero(wrong.any(axis=1)):
             kind = "NaN" if np.isnan(column.values[row][wrong[row]]).any() else "infinite"
             count = f"{int(wrong[row].sum())} of {wrong.shape[1]} values {kind}"
-            number = int(row if numbers is None else numbers[row])
-            listed.append((number, f"{column.side} {column.variable.name!r}: {count}"))
-    texts = [f"function {number}, {text}" for number, text in sorted(listed)[:LISTED]]
-    return "; ".join(texts + [f"and {len(listed) - LISTED} more"] * (len(listed) > LISTED))
+            text = f"{column.side} {column.variable.name!r}: {count}"
+            listed.append((int(row if numbers is None else numbers[row]), text))
+    texts = [f"function {number}, {text}" for number, text in sorted(listed)]
+    return "; ".join(texts[:LISTED] + ([f"and {len(texts) - LISTED} more"] if len(texts) > LISTED else []))

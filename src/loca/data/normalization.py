@@ -42,17 +42,8 @@ Variables that are not named are standardized; `"auto"` alone is for all variabl
 
 KNOWN = ("standardize", "log", "asinh", "per-location", "log+per-location", "asinh+per-location", "auto")
 
-SPAN = 100.0
-"""`auto` takes the logarithm of positive variables whose quantiles at 99 % and 1 % have a larger ratio."""
-
-KURTOSIS = 10.0
-"""`auto` takes asinh of variables of both signs whose kurtosis is larger; that of a normal distribution is 3."""
-
-SHARE = 0.5
-"""`auto` normalizes per location if the mean field has more than this share of the variance."""
-
-LABELS = 10
-"""The least number of values at each location from which `auto` normalizes per location; 2 are needed by request."""
+SPAN, KURTOSIS, SHARE, LABELS = 100.0, 10.0, 0.5, 10
+"""The thresholds of the rules of `recommend`."""
 
 
 class Normalization(Fixed):

@@ -203,10 +203,14 @@ class Store(Records):
     Use `Store.open`. Reading a damaged sample raises `CorruptDataError`.
     """
 
+    digest: str
+    """SHA-256 of the content: equal for equal samples in equal order, however the work was divided."""
+    provenance: dict[str, Any]
+    """The origin of the samples: problem and arguments or source file, seed, versions, citation."""
+
     def __init__(self, path: Path, description: dict[str, Any]):
-        self.path = path
-        self.source = str(path)
-        self.description = description
+        self.path, self.source, self.description = path, str(path), description
+        self.digest, self.provenance = description["digest"], description["provenance"]
         self.domain = domain_from_json(description["domain"])
         named = (tuple(Variable(**variable) for variable in description[name]) for name in VARIABLES)
         self.inputs, self.outputs, self.sensor_coordinates, self.query_coordinates = named
@@ -231,16 +235,6 @@ class Store(Records):
 
     def __len__(self) -> int:
         return self.description["count"]
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the content: equal for equal samples in equal order, however the work was divided."""
-        return self.description["digest"]
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """The origin of the samples: problem and arguments or source file, seed, versions, citation."""
-        return self.description["provenance"]
 
     @cached_property
     def once(self) -> dict[str, np.ndarray]:
@@ -281,8 +275,7 @@ class Store(Records):
         """Raise `CorruptDataError` that names the samples that cannot be read, if there are any."""
         for name, array in self.arrays.items():
             reads = {row: array[row].read() for row in np.unique(numbers).tolist()}
-            bad = [row for row, future in reads.items() if future.exception() is not None]
-            if bad:
+            if bad := [row for row, future in reads.items() if future.exception() is not None]:
                 few = ", ".join(map(str, bad[:5])) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
                 raise CorruptDataError(
                     f"{self.path}: array '{name}', chunk of sample {few}: the bytes do not match their checksum; "
@@ -331,14 +324,11 @@ class Store(Records):
 
     def check_files(self) -> None:
         """Raise unless all shards exist; Zarr itself reads a missing shard as fill values."""
-        shard = self.description["shard"]
         for name, (_, *shape) in self.description["arrays"].items():
-            for i in range(-(-len(self) // shard)):
+            for i, rows in enumerate(pieces(range(len(self)), self.description["shard"])):
                 file = self.path.joinpath(name, "c", str(i), *("0" for _ in shape))
                 if not file.exists():
-                    raise CorruptDataError(
-                        f"{file} is missing, with the samples from {i * shard} on; restore the store"
-                    )
+                    raise CorruptDataError(f"{file} is missing, with the samples from {rows.start} on; restore it")
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------

@@ -111,21 +111,19 @@ def _layout(path: Path, shapes: Mapping[str, tuple[int, ...]], get: Get, roles: 
         raise ValueError(f"{path} {problem}; pass inputs= and outputs=, and sensors= and queries=, among\n{listed}")
     sample, variables, coords, parts = roles.sample or "sample", {}, {}, {}
     for names, where, dim, letter in ((inputs, sensors, "sensor", "x"), (outputs, queries, "query", "y")):
-        count = None
         if where is not None:
             coords |= _locations(get, where, shapes[where], [sample, dim], letter)
-            count = coords[f"{letter}1"].sizes[dim]
         for name in names:
             shape = shapes[name]
-            if count is None:
-                variables[name] = get(name, [sample, *(f"{letter}{i}" for i in range(1, len(shape)))])
-                continue
-            if len(shape) > 3 or (len(shape) > 1 and shape[1] != count):
-                raise ValueError(
-                    f"{name!r} of {path} has shape {shape} but {where!r} holds {count} locations; "
-                    f"expected shape (N, {count}) or (N, {count}, channels)"
-                )
-            channels = numbered(name, get(name, [sample, dim, "channel"][: len(shape)]))
+            dims = [sample, *(f"{letter}{i}" for i in range(1, len(shape)))]
+            if where is not None:
+                count, dims = coords[f"{letter}1"].sizes[dim], [sample, dim, "channel"][: len(shape)]
+                if len(shape) > 3 or (len(shape) > 1 and shape[1] != count):
+                    raise ValueError(
+                        f"{name!r} of {path} has shape {shape} but {where!r} holds {count} locations; "
+                        f"expected shape (N, {count}) or (N, {count}, channels)"
+                    )
+            channels = numbered(name, get(name, dims))
             variables |= channels
             parts[name] = tuple(channels)
     found = Layout(xarray.Dataset(variables, coords), sample, parts=parts)

@@ -64,9 +64,6 @@ class Layout:
         return tuple(part for name in names for part in self.parts.get(name, (name,)))
 
 
-# ---- NetCDF and Zarr -------------------------------------------------------------------------------------------------
-
-
 def read_netcdf(path: Path, roles: Roles) -> Layout:
     """The variables of NetCDF 3 or 4, or any other HDF5, decoded by the CF conventions: packing, fill values, dates."""
     if h5py.is_hdf5(path):
@@ -91,9 +88,6 @@ def _decoded(path: Path, **backend: object) -> xarray.Dataset:
             if "decode time" not in str(error):
                 raise
             return xarray.open_dataset(path, decode_times=False, **options)
-
-
-# ---- arrays that are read when indexed -------------------------------------------------------------------------------
 
 
 class FileArray(BackendArray):
@@ -179,9 +173,6 @@ def numbered(name: str, field: xarray.Variable) -> dict[str, xarray.Variable]:
         return {name: field}
     count = field.sizes["channel"]
     return {name if count == 1 else f"{name}_{i + 1}": field.isel(channel=i) for i in range(count)}
-
-
-# ---- several data sets as one ----------------------------------------------------------------------------------------
 
 
 def concatenate(datasets: Sequence[xarray.Dataset], sample: str, files: Sequence[Path]) -> xarray.Dataset:

@@ -315,15 +315,13 @@ def _sample_coordinates(dataset: xarray.Dataset, sample: str) -> xarray.Dataset:
 
 
 def _check_names(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> None:
-    missing = [name for name in names if name not in dataset.variables]
-    if missing:
+    if missing := [name for name in names if name not in dataset.variables]:
         raise ValueError(f"{source} has no variable {', '.join(missing)}; it holds\n{contents(dataset)}")
     if sample not in dataset.dims:
         raise ValueError(f"{source} has no dimension {sample!r}; it holds\n{contents(dataset)}")
     if not dataset.sizes[sample]:
         raise ValueError(f"{source} holds no functions: its dimension {sample!r} has length 0")
-    wrong = [name for name in names if dataset[name].dtype.kind not in "fiub"]
-    if wrong:
+    if wrong := [name for name in names if dataset[name].dtype.kind not in "fiub"]:
         raise ValueError(f"{', '.join(wrong)} of {source} hold no numbers; choose from\n{contents(dataset)}")
 
 
@@ -338,9 +336,6 @@ def contents(dataset: xarray.Dataset) -> str:
 
 def _unit(array: xarray.DataArray) -> str:
     return str(array.attrs.get("units", array.attrs.get("unit", "")))
-
-
-# ---- times -----------------------------------------------------------------------------------------------------------
 
 
 def _time_dimension(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> str:
@@ -380,9 +375,6 @@ def _steps_as_channels(
     # sensors that move in time stay where they are at the first of these steps
     channels = dataset.drop_vars(list(dataset.data_vars)).isel({time: int(steps[0])}, drop=True, missing_dims="ignore")
     return channels.assign(arrays), tuple(arrays)
-
-
-# ---- locations -------------------------------------------------------------------------------------------------------
 
 
 def _with_locations(dataset: xarray.Dataset, names: Sequence[str], sample: str) -> xarray.Dataset:

@@ -39,8 +39,8 @@ def read_mesh(path: Path, roles: Roles) -> Layout:
     parts, found = {}, {}
     for name, values in mesh.point_data.items():
         if not name.startswith("gmsh:"):
-            field = xarray.Variable((sample, "node", "channel")[: 1 + np.ndim(values)], np.asarray(values)[None])
-            channels = numbered(name, field)
+            dims = (sample, "node", "channel")[: 1 + np.ndim(values)]
+            channels = numbered(name, xarray.Variable(dims, np.asarray(values)[None]))
             parts[name] = tuple(channels)
             found |= channels
     if not found:

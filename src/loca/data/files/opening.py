@@ -284,9 +284,7 @@ def _in_order(table: xarray.Dataset, first: xarray.Dataset, sample: str) -> xarr
         return [each.stem if each.suffix in SUFFIXES else each.name for each in found]
 
     wanted, given = names(first), names(table)
-    missing = sorted(set(wanted) ^ set(given))
-    if missing or len(given) != len(wanted):
-        lacks = missing[0] if missing else "every sample exactly once"
-        where = "the table" if not missing or missing[0] in wanted else "the other files"
-        raise ValueError(f"{where} lacks {lacks} (column {key!r}: {len(given)} rows for {len(wanted)} samples)")
+    if sorted(given) != sorted(wanted):
+        lacks = ", ".join(sorted(set(wanted) - set(given))[:3]) or "no sample, but has others or has them twice"
+        raise ValueError(f"the table lacks {lacks} (column {key!r}: {len(given)} rows for {len(wanted)} samples)")
     return table.isel({sample: [given.index(name) for name in wanted]}).drop_vars(key)
