@@ -164,7 +164,8 @@ class Mesh(Domain):
 
     def from_unit(self, t: Float[Array, "*P d_y"]) -> Float[Array, "*P d_y"]:
         """t₁ chooses a cell in proportion to its measure; its remainder and the other coordinates, a point in it."""
-        ends, shares = self._shares()
+        shares = self.measures / jnp.sum(self.measures)
+        ends = jnp.cumsum(shares)
         cell = jnp.clip(jnp.searchsorted(ends, t[..., 0], side="right"), 0, len(ends) - 1)
         first = (t[..., 0] - (ends - shares)[cell]) / shares[cell]
         inside = jnp.clip(jnp.concatenate([first[..., None], t[..., 1:]], axis=-1), 0.0, 1.0)
@@ -261,13 +262,12 @@ class Mesh(Domain):
 
     @classmethod
     def from_json(cls, description: Mapping[str, Any]) -> Mesh:
-        parts = {name: part for name, part in description.items() if name != "type"}
-        return cls(
-            **{
-                name: np.frombuffer(base64.b64decode(part["base64"]), part["dtype"]).reshape(part["shape"])
-                for name, part in parts.items()
-            }
-        )
+        arrays = {
+            name: np.frombuffer(base64.b64decode(part["base64"]), part["dtype"]).reshape(part["shape"])
+            for name, part in description.items()
+            if name != "type"
+        }
+        return cls(**arrays)
 
     def _corners(self) -> Float[np.ndarray, "C corners d_y"]:
         return np.asarray(self.vertices, np.float64)[np.asarray(self.cells)]
@@ -276,16 +276,10 @@ class Mesh(Domain):
         """The distance to the nearest vertex, and its number."""
         from scipy.spatial import KDTree
 
-        distance, number = KDTree(np.asarray(self.vertices, np.float64)).query(y)
-        return np.asarray(distance), np.asarray(number)
+        return KDTree(np.asarray(self.vertices, np.float64)).query(y)
 
     def _extent(self) -> float:
         return max(b - a for a, b in self.bounds)
-
-    def _shares(self) -> tuple[Float[Array, " C"], Float[Array, " C"]]:
-        """The end of the interval of t₁ that belongs to each cell, and its length."""
-        shares = self.measures / jnp.sum(self.measures)
-        return jnp.cumsum(shares), shares
 
 
 # ---- simplices -------------------------------------------------------------------------------------------------------

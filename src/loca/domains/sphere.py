@@ -136,10 +136,7 @@ def widths(longitude: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """
     across = longitude[0] + 360.0 - longitude[-1]
     if across < -SAME_DEGREE:
-        raise ValueError(
-            f"longitudes from {longitude[0]} to {longitude[-1]} go around the sphere more than once; remove the "
-            "repeated ones"
-        )
+        raise ValueError(f"longitudes from {longitude[0]} to {longitude[-1]} go around the sphere more than once")
     if across > 1.5 * np.diff(longitude).max():
         return np.diff(edges_between(longitude))
     gaps = np.append(np.diff(longitude), max(across, 0.0))
