@@ -106,11 +106,6 @@ def test_more_samples_begin_with_the_same_ones(tmp_path):
     assert jnp.array_equal(few.load().s, many.load(slice(33)).s)
 
 
-@pytest.mark.slow
-def test_the_samples_do_not_depend_on_the_number_of_processes(tmp_path, undisturbed):
-    assert generate(Sums(), 40, tmp_path / "processes.zarr", workers=2).digest == undisturbed
-
-
 def test_the_samples_do_not_depend_on_the_executor(tmp_path, undisturbed):
     with ThreadPoolExecutor(3) as executor:
         assert generate(Sums(), 40, tmp_path / "threads.zarr", executor=executor).digest == undisturbed
@@ -212,12 +207,6 @@ def test_two_runs_do_not_write_at_once(tmp_path):
     with lock(path.with_name("sums.zarr.partial")), pytest.raises(RuntimeError, match="another process"):
         generate(Sums(), 40, path)
     assert len(generate(Sums(), 40, path)) == 40
-
-
-def test_progress_counts_samples(tmp_path, small_shards):
-    seen = []
-    generate(Sums(), 40, tmp_path / "sums.zarr", progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(min(6 * i, 40), 40) for i in range(8)]
 
 
 def test_the_command_generates_once(tmp_path):

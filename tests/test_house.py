@@ -221,21 +221,3 @@ def is_quoted(error, cell):
 def test_every_planted_defect_still_fits_the_source():
     done = subprocess.run([sys.executable, "tools/mutants.py", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_a_public_name_without_docstring_stops_the_docs(tmp_path):
-    pytest.importorskip("griffe", reason="needs the group `docs`")
-    docstrings = module_of("tools/docstrings.py")
-    docstrings.SOURCE = tmp_path
-    (tmp_path / "loca").mkdir()
-    (tmp_path / "loca/__init__.py").write_text('"""The package."""\n')
-    cls = 'class f:\n    """A thing."""\n    def _private(self): ...\n    def __call__(self): ...\n'
-    for source, missing in {
-        cls: [],
-        "def f(): ...": ["loca.part.f"],
-        f"{cls}    def m(self): ...": ["loca.part.f.m"],
-    }.items():
-        (tmp_path / "loca/part.py").write_text(f'"""A part."""\n\n__all__ = ["f"]\n\n{source}\n')
-        assert docstrings.undocumented(tmp_path) == missing
-    with pytest.raises(docstrings.PluginError, match=r"loca\.part\.f"):
-        docstrings.on_pre_build(config=None)

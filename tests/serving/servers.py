@@ -131,12 +131,10 @@ def running(*arguments, workers=1):
         server.close()
 
 
-def tensor(name, array, **parameters):
+def tensor(name, array):
     """An input of a request, as JSON."""
     data = np.asarray(array)
-    kind = "BOOL" if data.dtype == bool else "FP32"
-    found = {"name": name, "datatype": kind, "shape": list(data.shape), "data": data.ravel().tolist()}
-    return {**found, **({"parameters": parameters} if parameters else {})}
+    return {"name": name, "datatype": "FP32", "shape": list(data.shape), "data": data.ravel().tolist()}
 
 
 def values(response, name="s"):
