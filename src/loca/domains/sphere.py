@@ -85,10 +85,8 @@ class Sphere(Domain):
     def area_weights(self, y: Float[np.ndarray, "M 2"]) -> Float[np.ndarray, " M"]:
         """Areas of the cells of a latitude–longitude grid; cos(latitude) for points that do not form one."""
         if np.abs(y[:, 0]).max() > 90.0 + SAME_DEGREE:
-            raise ValueError(
-                f"latitudes lie between -90 and 90 degrees, got {y[:, 0].min()} to {y[:, 0].max()}; "
-                "pass locations on a sphere as (latitude, longitude)"
-            )
+            found = f"latitudes from {y[:, 0].min()} to {y[:, 0].max()}"
+            raise ValueError(f"expected locations as (latitude, longitude) in degrees, got {found}")
         latitude, row = np.unique(y[:, 0], return_inverse=True)
         longitude, column = np.unique(y[:, 1], return_inverse=True)
         on_grid = len(np.unique(row * len(longitude) + column)) == len(y) == len(latitude) * len(longitude)
