@@ -170,8 +170,8 @@ def test_a_planted_import_is_judged(tmp_path, layers, file, line, allowed):
 
 def exported_names(package: Path, part: str) -> set[str]:
     """The names in `__all__` of a part, or of the whole package."""
-    path = package / part
-    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    door = package / part / "__init__.py"
+    file = door if door.is_file() else (package / part).with_suffix(".py")
     for node in ast.parse(file.read_text()).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return set(ast.literal_eval(node.value))
@@ -191,7 +191,7 @@ def not_exported(source: str, package: Path) -> list[str]:
         chain = ast.unparse(node).split(".") if isinstance(node, ast.Attribute) else []
         if len(chain) == 2 and chain[0] == "loca" and chain[1] not in parts:
             found.append(f"{node.lineno}: {'.'.join(chain)}")
-        of_a_part = len(chain) == 3 and chain[0] == "loca" and (package / chain[1]).is_dir()
+        of_a_part = len(chain) == 3 and chain[0] == "loca" and (package / chain[1] / "__init__.py").is_file()
         if of_a_part and chain[2] not in exported_names(package, chain[1]):
             found.append(f"{node.lineno}: {'.'.join(chain)}")
     return found
