@@ -136,10 +136,8 @@ FLOOR = 1e-3
 class Standardized(Encoder):
     """(𝒟(u) − a)/b, where a and b are the means and the standard deviations of the codes of training functions.
 
-    The coefficients of a smooth function fall by orders of magnitude with the frequency. Standardized, all of them
-    count.
-
-    Build it with `Standardized.fit`.
+    The coefficients of a smooth function fall by orders of magnitude with the frequency; standardized, all count. Build
+    it with `Standardized.fit`.
     """
 
     encoder: Encoder

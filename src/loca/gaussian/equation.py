@@ -79,13 +79,7 @@ class Features(NamedTuple):
 
 
 class PreparedData:
-    """Functions with one choice of transforms and encoder: codes, standardized labels, queries.
-
-    **Arguments:**
-
-    - `data`: training functions, in random order: the first ones are landmarks.
-    - `normalization`, `encoder`: fitted to training functions.
-    """
+    """Functions with one choice of transforms and encoder, in random order: the first ones are landmarks."""
 
     def __init__(self, data: Samples, normalization: Normalization, encoder: Encoder):
         self.data, self.normalization, self.encoder = data, normalization, encoder

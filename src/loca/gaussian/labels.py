@@ -278,12 +278,8 @@ def _keep_features(labels: LabelMap) -> LabelMap:
 def label_costs(labels: int, locations: int | None, rank: int, axes: Sequence[int] = ()) -> dict[str, float]:
     """What the labels of one function cost in each form, as operations of a large matrix product.
 
-    **Arguments:**
-
-    - `labels`: the number of labels of a function.
-    - `locations`: the number of all locations; None if every function has locations of its own.
-    - `rank`: the number of features of a location.
-    - `axes`: the number of points along each axis if the locations are points of a grid.
+    From the number of its labels, that of all locations (None if every function has its own), the number of features of
+    a location, and the number of points along each axis if the locations are points of a grid.
     """
     if locations is None:
         return {"gathered": labels * rank * (SMALL + LANDMARKS * rank / ITERATIONS)}

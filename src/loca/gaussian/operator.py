@@ -106,12 +106,8 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
     ) -> Float[Array, "N N"]:
         """∫ Cov(F(u)(y), F(u′)(y)) dy given the training data, relative to the prior variance, for all pairs.
 
-        It is as exact as `spread`, and without the nugget, which no other function tells anything about.
-
-        **Arguments:**
-
-        - `codes`: of the functions.
-        - `y`, `weights`: a quadrature rule.
+        The integral is by the quadrature rule (y, weights). It is as exact as `spread`, and without the nugget, which
+        no other function tells anything about.
         """
         f, squares = self.f(codes), weights @ self.h(y) ** 2
         inside = (self.noise / (self.power + self.noise)) @ squares
