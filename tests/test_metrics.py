@@ -56,15 +56,6 @@ def test_errors_are_per_function_and_channel_and_relative_to_the_truth():
     assert np.allclose(max_absolute(prediction, truth), [[0.5, 5.0], [10.0, 1.0]])
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_units_scale_errors_or_leave_them(pair, name):
-    prediction, truth = pair
-    factor = 1000.0 if name in IN_UNITS else 1.0
-    np.testing.assert_allclose(
-        EVERY[name](1000.0 * prediction, 1000.0 * truth), factor * EVERY[name](prediction, truth), rtol=1e-10
-    )
-
-
 def test_what_has_no_area_has_no_say(pair):
     prediction, truth = pair
     weights = np.append(np.zeros(10), np.ones(350))
