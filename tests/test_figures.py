@@ -114,10 +114,8 @@ def test_cells_hold_the_values_of_their_places():
 def test_a_map_puts_longitudes_and_latitudes_where_they_are():
     ax = panels(sheet(globe(), rows=1))[0]
     for latitude, longitude in ((42.5, 10.0), (-67.5, 350.0), (2.5, 181.0)):
-        east = np.radians((longitude + 180) % 360 - 180)
-        cell = 5 * round(longitude / 5)
-        expected = 250 + 50 * np.cos(np.radians(latitude)) + cell
-        assert mesh_value(ax, east, np.radians(latitude)) == pytest.approx(expected, rel=1e-6)
+        expected = 250 + 50 * np.cos(np.radians(latitude)) + 5 * round(longitude / 5)
+        assert mesh_value(ax, longitude, latitude) == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_region_is_a_flat_map_with_latitude_upwards():

@@ -1,6 +1,5 @@
 """Figures of data that users bring: names and units of the data, single numbers, uneven rows, decades, point clouds."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,11 +8,8 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm
 
 from loca.data import Labeled, Samples, Variable
-from loca.domains import Box
-from loca.encoders import Sensors
-from loca.figures import attention, draw_predictions, fields, sheet
+from loca.figures import draw_predictions, fields, sheet
 from loca.figures.panels import kind_of, norm_of
-from loca.models import LOCA
 from test_figures import fields as field_data
 from test_figures import grid, make, panels
 from test_figures_results import small
@@ -131,23 +127,3 @@ def test_a_logarithmic_bar_has_powers_of_ten():
     shown = [label.get_text() for label in bar.get_xticklabels() if label.get_text()]
     assert shown
     assert all("10^" in label for label in shown)
-
-
-@pytest.mark.full
-def test_attention_over_a_point_cloud_fills_the_domain():
-    y = jax.random.uniform(jax.random.key(0), (3, 50, 2))
-    data = Samples(jnp.ones((3, 4, 1)), y, y[..., :1], domain=Box.unit(2))
-    options = dict.fromkeys(("lift_widths", "proposal_widths", "feature_widths"), (8,))
-    model = LOCA.create(data, key=jax.random.key(0), encoder=Sensors(4, 1), num_features=5, **options)
-    figure = attention(model, data, points=[7])
-    check_writing(figure)
-    *first, kappa = panels(figure)
-    (mesh,) = (each for each in first[0].collections if isinstance(each, QuadMesh))
-    across, up = (
-        axis[:-1] + np.diff(axis) / 2 for axis in (mesh.get_coordinates()[0, :, 0], mesh.get_coordinates()[:, 0, 1])
-    )
-    feature = int(first[0].texts[0].get_text().strip("$").split("=")[1])
-    place = jnp.array([[across[10], up[40]]])
-    assert mesh.get_array()[40, 10] == pytest.approx(float(model.weights(place)[0][0, feature]), rel=1e-4)
-    assert not np.ma.is_masked(mesh.get_array())
-    np.testing.assert_allclose(kappa.lines[-1].get_xydata()[0], y.reshape(-1, 2)[7])  # the cross

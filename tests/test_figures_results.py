@@ -15,6 +15,7 @@ from loca.data import Variable
 from loca.encoders import Sensors
 from loca.evaluation import Report
 from loca.figures import attention, box_plots, curves, fields, line_styles
+from loca.figures.fields import interior_points
 from loca.figures.panels import MAPS, norm_of
 from loca.models import LOCA, DeepONet
 from loca.training import History
@@ -240,7 +241,7 @@ def test_the_largest_weights_are_drawn():
     data = field_data()
     model = small(data)
     (phi,) = model.weights(data.y.y)
-    axes = panels(attention(model, data, features=2))
+    axes = panels(attention(model, data))
     order = np.argsort(-phi.mean(axis=0))
     there = model.weights(jnp.array([[1.0, 0.5]]))[0][0]
     for ax, i in zip(axes[:2], order[:2], strict=True):
@@ -256,11 +257,12 @@ def test_kappa_is_that_of_the_scores():
     model = small(data)
     z, w = model.rule(data.y.y)
     at_nodes = dataclasses.replace(data, y=type(data.y)(z), s=jnp.zeros((5, len(z), 1)))
-    line = panels(attention(model, at_nodes, points=[3]))[-1].lines[0]
+    line = panels(attention(model, at_nodes))[-1].lines[0]
+    (chosen,) = interior_points(np.asarray(z), 1)
     order = np.argsort(np.asarray(z)[:, 0], kind="stable")
     (g,) = model.propose(model.lift(z))
     by_hand = np.sum(np.asarray(w)[order, None] * line.get_ydata()[:, None] * np.asarray(g)[order], axis=0)
-    np.testing.assert_allclose(by_hand, model.scores(z)[0][3], rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(by_hand, model.scores(z)[0][chosen], rtol=1e-3, atol=1e-5)
 
 
 def test_without_coupling_there_is_no_kappa():
@@ -268,9 +270,7 @@ def test_without_coupling_there_is_no_kappa():
     assert len(panels(attention(small(data, attention=Uncoupled()), data))) == 3
 
 
-def test_other_models_and_wrong_points_are_refused():
+def test_other_models_have_no_attention():
     data = curve_data()
     with pytest.raises(ValueError, match="only LOCA has attention weights to draw, got a DeepONet"):
         attention(small(data, DeepONet), data)
-    with pytest.raises(ValueError, match="expected 1 indices of queries below 50"):
-        attention(small(data), data, points=[50])

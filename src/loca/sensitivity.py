@@ -21,7 +21,7 @@ from loca.data import Identity, Normalization, Queries, Records, Samples, Shared
 from loca.domains import warn_outside
 from loca.models import Adaptation, Operator, Predictor, Signature, Wrapper
 from loca.parameters import count
-from loca.typing import Input, Key, MultiInput, Numbers, PyTree, has_own_sensors, values_of, with_values
+from loca.typing import Input, Key, MultiInput, Numbers, has_own_sensors, values_of, with_values
 
 __all__ = ["SobolIndices", "Tangent", "sobol", "tangents"]
 
@@ -143,16 +143,14 @@ def tangents(
 
 def directions_of(du: Numbers | MultiInput, u: Input) -> tuple[Float[Array, "N K ..."], ...]:
     """The values of directions in the order of `values_of`; raises unless there is one for each value of u."""
-    fields = du.fields if isinstance(du, MultiInput) else (du,)
     if has_own_sensors(du):
         raise ValueError("expected du as an array of changes of the measured values, got Measurements; pass du.u")
+    fields = du.fields if isinstance(du, MultiInput) else (du,)
     values = [as_numbers(field, "du", "(N, K, m, d_u)", "(N, K, m)") for field in fields]  # pyright: ignore[reportArgumentType]
     if isinstance(du, MultiInput) and du.scalars is not None:
         values.append(as_numbers(du.scalars, "the scalars of du", "(N, K, k)"))
-    expected = values_of(u)
-    shapes = [(each.shape[0], *each.shape[2:]) for each in values]
-    numbers = {each.shape[1] for each in values}
-    if shapes != [each.shape for each in expected] or len(numbers) != 1 or 0 in numbers:
+    expected, K = values_of(u), values[0].shape[1]
+    if [each.shape for each in values] != [(len(each), K, *each.shape[1:]) for each in expected] or K == 0:
         given, wanted = (", ".join(str(each.shape) for each in part) for part in (values, expected))
         raise ValueError(
             f"du has shape {given}, but u has {wanted}; pass K directions for each function, with one value for each "
@@ -169,27 +167,22 @@ def joined(copies: list[Samples]) -> Samples:
     if isinstance(first.u, MultiInput) and first.u.scalars is not None:
         scalars = jnp.concatenate([values_of(each.u)[-1] for each in copies], axis=-1)
     end = first.input_size - (0 if scalars is None else scalars.shape[-1] // len(copies))
+
+    def renamed(variables: Sequence[Variable], what: str) -> list[Variable]:
+        tails = ["", *(f"_{what}{k}" for k in range(1, len(copies)))]
+        return [variable._replace(name=variable.name + tail) for tail in tails for variable in variables]
+
     return Samples(
         MultiInput(fields, scalars),
         first.y,
         jnp.concatenate([each.s for each in copies], axis=-1),
         x=places,
         domain=first.domain,
-        inputs=[
-            renamed(variable, k, "direction")
-            for variables in (first.inputs[:end], first.inputs[end:])  # of fields, of scalars
-            for k in range(len(copies))
-            for variable in variables
-        ],
-        outputs=[renamed(variable, k, "derivative") for k in range(len(copies)) for variable in first.outputs],
+        inputs=[*renamed(first.inputs[:end], "direction"), *renamed(first.inputs[end:], "direction")],  # scalars last
+        outputs=renamed(first.outputs, "derivative"),
         sensor_coordinates=first.sensor_coordinates * len(copies),
         query_coordinates=first.query_coordinates,
     )
-
-
-def renamed(variable: Variable, number: int, what: str) -> Variable:
-    """The name of a direction or derivative; number 0 is the variable itself."""
-    return variable._replace(name=f"{variable.name}_{what}{number}") if number else variable
 
 
 def normalization_of(operator: Operator, pairs: Samples, directions: int, weight: float) -> Normalization:
@@ -292,11 +285,11 @@ def sobol(
     queries = Shared(as_numbers(y, "y", "(P, d_y)", "(P,)"))
     if operator.signature is not None:
         warn_outside(operator.signature.domain, queries.y, operator.signature.query_coordinate_names)
-    predictor = Predictor(operator, queries, min(count, BLOCK))
+    predictor, inputs_of = Predictor(operator, queries, min(count, BLOCK)), eqx.filter_jit(jax.vmap(inputs))
 
     def outputs(xi: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n P d_s"]:
         blocks = [xi[i : i + BLOCK] for i in range(0, count, BLOCK)]
-        found = [predictor(as_input(parametrized(inputs, jnp.asarray(x, float)), many=True), queries) for x in blocks]
+        found = [predictor(as_input(inputs_of(jnp.asarray(x, float)), many=True), queries) for x in blocks]
         return np.concatenate(found, dtype=np.float64)
 
     f_a, f_b = outputs(a), outputs(b)
@@ -312,9 +305,3 @@ def sobol(
         total.append(0.5 * np.mean((f_ab - f_a) ** 2, axis=0))
     scale = np.where(variance > 0.0, variance, 1.0)
     return SobolIndices(np.stack(first) / scale, np.stack(total) / scale, variance)
-
-
-@eqx.filter_jit
-def parametrized(inputs: Callable[[Float[Array, " k"]], Input], xi: Float[Array, "n k"]) -> PyTree:
-    """u(ξ) for many ξ."""
-    return jax.vmap(inputs)(xi)

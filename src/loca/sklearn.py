@@ -111,12 +111,15 @@ class OperatorRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         s = channels_last(np.asarray(y, np.float32), self.output_channels, "y", "output_channels")
         self.is_single_ = y.ndim == 1
         self.locations_ = self._output_locations(s.shape[1])
+        domain = self.domain
+        if domain is None and len(self.locations_) == 1:  # one location has no box
+            domain = Box((self.locations_[0] - 0.5).tolist(), (self.locations_[0] + 0.5).tolist())
         data = Samples(
             jnp.asarray(channels_last(X, self.input_channels, "X", "input_channels")),
             jnp.asarray(self.locations_),
             jnp.asarray(s),
             x=None if self.sensors is None else jnp.asarray(as_points(self.sensors)),
-            domain=self._output_domain(),
+            domain=domain,
         )
         self.history_ = self.report_ = None
         options = self.options or {}
@@ -186,11 +189,6 @@ class OperatorRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 "locations; pass `locations` with one row per value, and `output_channels` if there are several"
             )
         return points
-
-    def _output_domain(self) -> Domain | None:
-        if self.domain is not None or len(self.locations_) > 1:
-            return self.domain
-        return Box((self.locations_[0] - 0.5).tolist(), (self.locations_[0] + 0.5).tolist())  # one location has no box
 
 
 def as_points(locations: Any) -> Float[np.ndarray, "P d"]:

@@ -26,7 +26,7 @@ from loca.durable import lock
 from loca.encoders import Sensors
 from loca.models import FNO, LOCA, DeepONet
 from loca.prediction import QueryGrid, predict, predict_dataset, predict_to, read_points, tiles, write_dataset
-from loca.prediction.labels import InMemory
+from loca.prediction.tiles import InMemory
 from loca.rules import MonteCarlo, OwnQueries
 from loca.saving import save
 from loca.typing import Measurements
@@ -105,8 +105,7 @@ def assert_same(found, wanted):
 def small_tiles(monkeypatch):
     """Tiles of at most 40 queries and a few functions, several groups of functions."""
     monkeypatch.setattr(tiles, "MOST_QUERIES", 40)
-    monkeypatch.setattr(tiles, "TILE_BYTES", 700)
-    monkeypatch.setattr(tiles, "HALF_BYTES", 1000)
+    monkeypatch.setattr(tiles, "BYTES", 800)
 
 
 @pytest.fixture
@@ -286,7 +285,7 @@ def test_even_grids():
 def test_each_half_is_computed_once(tmp_path, monkeypatch):
     """φ once for each tile of queries and v once for each function, though there are several tiles of functions."""
     monkeypatch.setattr(tiles, "MOST_QUERIES", 40)
-    monkeypatch.setattr(tiles, "TILE_BYTES", 700)
+    monkeypatch.setattr(tiles, "BYTES", 2000)
     calls = {"of_functions": [], "of_queries": []}
 
     class Counted(tiles.TilePredictor):

@@ -166,10 +166,12 @@ class Recorded(DataSource):
         problem = self.problem
         samples, days = problem.train, problem.split - self.validation
         train, validation = samples.take(jnp.arange(days)), samples.take(jnp.arange(days, problem.split))
-        climatology = Climatology.fit(problem.train_time[:days], train.s)
+        climatology = Climatology.fit(problem.time[:days], train.s)
         if self.labels is not None:
             train = train.observe(jax.random.key(seed), self.labels)
-        return RunData(train, validation, {"test": problem.test}, problem.weights, climatology(problem.test_time))
+        return RunData(
+            train, validation, {"test": problem.test}, problem.weights, climatology(problem.time[-problem.split :])
+        )
 
 
 def problem_key(problem: Problem) -> list[Any]:
@@ -179,7 +181,7 @@ def problem_key(problem: Problem) -> list[Any]:
             return ["antiderivative", problem.length, problem.variance, problem.sensors, problem.queries]
         case Darcy():
             measure = [problem.amplitude, problem.rate, problem.exponent, problem.modes]
-            return ["darcy", problem.resolution, problem.preset, *measure, problem.boundary]
+            return ["darcy", problem.resolution, problem.preset, *measure, "neumann"]
         case MechanicalMNIST():
             loads = [problem.input_load, problem.output_load]
             return ["mechanical-mnist", problem.split, *loads, problem.refinement, str(problem.digits)]

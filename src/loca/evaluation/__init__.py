@@ -2,10 +2,10 @@
 
 from loca.evaluation.evaluate import evaluate as evaluate
 from loca.evaluation.evaluate import mean_field as mean_field
-from loca.evaluation.measures import MEASURES as MEASURES
-from loca.evaluation.measures import Distribution as Distribution
-from loca.evaluation.measures import Measure as Measure
+from loca.evaluation.report import MEASURES as MEASURES
 from loca.evaluation.report import RELIABILITY_LEVELS as RELIABILITY_LEVELS
+from loca.evaluation.report import Distribution as Distribution
+from loca.evaluation.report import Measure as Measure
 from loca.evaluation.report import Report as Report
 from loca.evaluation.report import short as short
 

@@ -1,4 +1,4 @@
-"""The report of an evaluation: every error, as JSON and as a table."""
+"""Metrics by name, and the report of an evaluation: every error, as JSON and as a table."""
 
 from __future__ import annotations
 
@@ -10,16 +10,86 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from loca.data import Variable
-from loca.evaluation.measures import BANDS, MEASURES, Distribution
+from loca.metrics import BAND_EDGES
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+
+class Measure(NamedTuple):
+    """A metric: its title, whether it has the unit of its channel, and whether larger values are better."""
+
+    title: str
+    in_units: bool = False
+    larger_is_better: bool = False
+
+
+MEASURES = {
+    "relative_l2": Measure("relative L2"),
+    "relative_l2_squared": Measure("relative L2, squared"),
+    "spectral": Measure("relative spectral norm"),
+    "rmse": Measure("RMSE", in_units=True),
+    "rmse_low": Measure("RMSE, |k| < 5", in_units=True),
+    "rmse_mid": Measure("RMSE, 5 ≤ |k| < 13", in_units=True),
+    "rmse_high": Measure("RMSE, 13 ≤ |k|", in_units=True),
+    "max_absolute": Measure("largest error", in_units=True),
+    "skill": Measure("skill", larger_is_better=True),
+    "coverage": Measure("coverage", larger_is_better=True),
+    "contained": Measure("contained", larger_is_better=True),
+    "width": Measure("band width", in_units=True),
+    "std": Measure("σ", in_units=True),
+    "crps": Measure("CRPS", in_units=True),
+}
+"""All metrics, in the order of a report."""
+
+RELIABILITY_LEVELS = tuple(np.round(np.arange(0.05, 1.0, 0.05), 2).tolist())
+"""The levels at which the coverage of bands is counted."""
+
+BANDS = {"rmse_low": 0, "rmse_mid": BAND_EDGES[0], "rmse_high": BAND_EDGES[1]}
+"""The lowest wavenumber |k| of each band."""
+
+REACH = 1.5
+"""Values further from the quartiles than this many interquartile ranges are outliers (Tukey 1977), as in the paper."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Distribution:
+    """Mean, quartiles and outliers of one number per function.
+
+    **Arguments:**
+
+    - `outliers`: numbers of the functions beyond 1.5 interquartile ranges of the quartiles.
+    - `missing`: numbers of the functions whose value is infinite or NaN; everything else is computed without them.
+    """
+
+    mean: float
+    minimum: float
+    lower_quartile: float
+    median: float
+    upper_quartile: float
+    maximum: float
+    outliers: tuple[int, ...]
+    missing: tuple[int, ...]
+
+    @classmethod
+    def of(cls, values: Float[np.ndarray, " N"]) -> Distribution:
+        """The distribution of the values; quartiles by linear interpolation."""
+        finite = np.isfinite(values)
+        known, missing = values[finite], tuple(np.flatnonzero(~finite).tolist())
+        if not known.size:
+            return cls(*[math.nan] * 6, outliers=(), missing=missing)
+        minimum, lower, median, upper, maximum = np.quantile(known, [0.0, 0.25, 0.5, 0.75, 1.0]).tolist()
+        reach = REACH * (upper - lower)
+        beyond = finite & ((values < lower - reach) | (values > upper + reach))
+        outliers = tuple(np.flatnonzero(beyond).tolist())
+        return cls(float(known.mean()), minimum, lower, median, upper, maximum, outliers, missing)
+
 
 WIDTH = 80
 """Columns of a plain table."""
@@ -38,12 +108,6 @@ def short(value: float) -> str:
 
 FORMAT = 1
 """Version of the JSON; later versions are refused."""
-
-INFINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
-"""JSON has no infinite numbers; reports store them as strings."""
-
-RELIABILITY_LEVELS = tuple(np.round(np.arange(0.05, 1.0, 0.05), 2).tolist())
-"""The levels at which the coverage of bands is counted."""
 
 Errors = Mapping[str, Float[np.ndarray, "N d_s"]]
 """By metric: one number per function and output channel."""
@@ -244,14 +308,8 @@ def _middle(found: Distribution) -> list[str]:
 
 
 def _to_numbers(values: Float[np.ndarray, ...]) -> Any:
-    """An array as nested lists, without loss: null for NaN, strings for infinite numbers."""
-
-    def write(value: Any) -> Any:
-        if isinstance(value, list):
-            return [write(each) for each in value]
-        return None if math.isnan(value) else INFINITE.get(value, value)
-
-    return write(values.tolist())
+    """An array as nested lists, without loss: null for NaN, strings for infinite numbers, which JSON does not have."""
+    return json.loads(json.dumps(values.tolist()), parse_constant=lambda word: None if word == "NaN" else word)
 
 
 def _from_numbers(values: Any, shape: tuple[int, ...]) -> Float[np.ndarray, ...]:

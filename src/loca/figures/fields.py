@@ -14,15 +14,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from loca.attention import Channels, Dense, Uncoupled, coupling
-from loca.data import Records, Samples, as_input, grid_shape
-from loca.domains import Domain, grid
-from loca.figures.panels import SLICES, Drawn, Quantity, coordinates_of, draw, inputs_of, norm_of, outputs_of
-from loca.figures.style import INK, OUTPUT_COLOR, PALETTE, style
+from loca.data import Records, Samples, Variable, as_input
+from loca.figures.panels import SLICES, Quantity, coordinates_of, draw, inputs_of, norm_of, outputs_of, quantities
+from loca.figures.style import INK
 from loca.inversion import Posterior
 from loca.models import (
     LEVEL,
     LOCA,
-    Adaptation,
     Operator,
     Uncertain,
     adapt,
@@ -81,23 +79,22 @@ def fields(
 
 def draw_predictions(samples: Samples, prediction: Float[Array, "N P d_s"], captions: Sequence[str] | None) -> Figure:
     """Draw every function next to a given prediction, as `fields` does."""
-    kinds = (
-        outputs_of(samples, heading="truth"),
-        outputs_of(samples, prediction, heading="prediction"),
-        outputs_of(samples, prediction - samples.s, heading="error", kind="error"),
-    )
+    truth, predicted = outputs_of(samples, heading="truth"), outputs_of(samples, prediction, heading="prediction")
+    errors = outputs_of(samples, prediction - samples.s, heading="error", kind="error")
     found = inputs_of(samples)
-    for truth, predicted, error in zip(*kinds, strict=True):
-        if truth.dimension == 1:
-            both = "truth (solid), prediction (dashed)"
-            found += [dataclasses.replace(truth, heading=both, overlay=predicted.functions), error]
-        else:
-            found += [truth, _alike(predicted, truth), error]
+    for *both, error in zip(truth, predicted, errors, strict=True):
+        found += [*together(both, "output"), error]
     return draw(found, captions)
 
 
-def _alike(quantity: Quantity, other: Quantity) -> Quantity:
-    return dataclasses.replace(quantity, kind=other.kind, norms=other.norms)
+def together(group: Sequence[Quantity], heading: str, bands: dict[str, list[Quantity]] | None = None) -> list[Quantity]:
+    """A quantity and others to compare with it: curves in one panel, fields beside each other in the same colors."""
+    first = group[0]
+    if first.dimension != 1:
+        return [dataclasses.replace(each, kind=first.kind, norms=first.norms) for each in group]
+    lines = {each.heading: each.functions for each in group}
+    ends = {label: [each.functions for each in both] for label, both in (bands or {}).items()}
+    return [dataclasses.replace(first, heading=heading, lines=lines, bands=ends)]
 
 
 def _selected(samples: Samples | Records, rows: int | Sequence[int], captions: Sequence[str] | None = None) -> Samples:
@@ -147,154 +144,83 @@ def error_bars(
     """
     shown = named(adapt(model, _selected(samples, rows, captions)), model)
     found = predict_error_bars(model, shown.u, shown.y, model.radius(level))
+    truth, predicted = outputs_of(shown, heading="truth"), outputs_of(shown, found.mean, heading="prediction")
     if shown.domain.dimension > 1:
-        truth, predicted = outputs_of(shown, heading="truth"), outputs_of(shown, found.mean, heading="prediction")
-        error = outputs_of(shown, jnp.abs(found.mean - shown.s), heading="|error|", kind="size")
-        sigma = outputs_of(shown, found.std, heading="σ", kind="size")
-        columns = zip(truth, map(_alike, predicted, truth), error, sigma, strict=True)
-        return draw([quantity for group in columns for quantity in group], captions)
+        errors = outputs_of(shown, jnp.abs(found.mean - shown.s), heading="|error|", kind="size")
+        sigmas = outputs_of(shown, found.std, heading="σ", kind="size")
+        columns = zip(truth, predicted, errors, sigmas, strict=True)
+        return draw([each for *both, error, sigma in columns for each in (*together(both, ""), error, sigma)], captions)
     bands = {}
     with contextlib.suppress(ValueError):  # only calibrated models have them
         wide = predict_error_bars(model, shown.u, shown.y, model.radius(level, simultaneous=True))
-        bands = {f"simultaneous {100 * level:g} % band": (wide.lower, wide.upper)}
-    bands[f"pointwise {100 * level:g} % band"] = found.lower, found.upper
-    lines = {"prediction": ("--", OUTPUT_COLOR, found.mean), "truth": ("-", INK, shown.s)}
-    return draw_bands(
-        {kind: tuple(outputs_of(shown, end) for end in ends) for kind, ends in bands.items()},
-        {kind: (dash, color, outputs_of(shown, s)) for kind, (dash, color, s) in lines.items()},
-        OUTPUT_COLOR,
-        captions,
-    )
+        bands[f"simultaneous {100 * level:g} % band"] = outputs_of(shown, wide.lower), outputs_of(shown, wide.upper)
+    bands[f"pointwise {100 * level:g} % band"] = outputs_of(shown, found.lower), outputs_of(shown, found.upper)
+    columns = []
+    for j, both in enumerate(zip(truth, predicted, strict=True)):
+        columns += together(both, "output", {label: [end[j] for end in ends] for label, ends in bands.items()})
+    return draw(columns, captions)
 
 
-def draw_bands(
-    bands: dict[str, tuple[list[Quantity], ...]],
-    lines: dict[str, tuple[str, str, list[Quantity]]],
-    color: str,
-    captions: Sequence[str] | None = None,
-) -> Figure:
-    """Draw curves over bands, all by their label: a row for each function, a column for each quantity."""
-    from matplotlib.figure import Figure
-
-    quantities = next(iter(lines.values()))[2]
-    count = len(quantities[0].functions)
-    with style():
-        size = 0.4 + 2.8 * len(quantities), 0.7 + 1.3 * count
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(count, len(quantities), squeeze=False, sharex="col")
-        for row in range(count):
-            for j, (ax, quantity) in enumerate(zip(axes[row], quantities, strict=True)):
-                for i, (label, ends) in enumerate(bands.items()):
-                    lower, upper = (end[j].functions[row] for end in ends)
-                    alpha = 0.3 if i == len(bands) - 1 else 0.15
-                    ax.fill_between(lower.a, lower, upper, color=color, alpha=alpha, linewidth=0, label=label)
-                for label, (dash, shade, drawn) in lines.items():
-                    width = 0.4 if label.startswith(("draws", "_")) else 0.8
-                    drawn[j].functions[row].plot.line(dash, ax=ax, color=shade, linewidth=width, label=label)
-                name = quantity.name + (f" ({quantity.unit})" if quantity.unit else "")
-                ax.set(title=name if row == 0 else "", ylabel="", xlabel=ax.get_xlabel() if row == count - 1 else "")
-            if captions is not None:
-                axes[row, 0].set_ylabel(captions[row])
-        handles = axes[0, 0].get_legend_handles_labels()
-        figure.legend(*handles, loc="outside upper center", ncols=2 * len(quantities), fontsize=6.0)
-        figure.draw_without_rendering()
-    return figure
+RANKS = ("largest", "second", "third")
+"""The features of an attention figure, by their mean weight."""
 
 
-# ---- attention -------------------------------------------------------------------------------------------------------
-
-RANKS = ("largest", "second", "third", "fourth", "fifth", "sixth")
-"""Titles of the columns of φ, from the largest mean weight down."""
-
-CELLS = 64
-"""Number of cells along each side of the grid on which weights are drawn if the queries do not form a grid."""
-
-
-def attention(model: Operator, samples: Samples, points: Sequence[int] | None = None, features: int = 3) -> Figure:
-    """Draw φᵢ over Y for the features i with the largest mean weight, and κ(y, ·) for one location y.
+def attention(model: Operator, samples: Samples) -> Figure:
+    """Draw φᵢ over Y for the three features i with the largest mean weight, and κ(y, ·) for one location y.
 
     There is one row per output channel, in which all φ share one color scale. All channels share one κ, so each row
     shows it for a different location, marked by a cross. A model without coupling has no κ, and its column is left out.
-    If the queries form no grid, such as a point cloud, φ and κ are drawn on an even grid around them; it is gray
-    outside of Y.
 
     **Arguments:**
 
     - `model`: a `LOCA`.
     - `samples`: data whose queries span the part of Y to draw.
-    - `points`: indices of the queries y for κ(y, ·), one per channel. By default, locations inside the domain.
-    - `features`: the number of features φᵢ to draw, at most six.
     """
     if not isinstance(model, LOCA):
         raise ValueError(f"only LOCA has attention weights to draw, got a {type(model).__name__}")
-    if not 1 <= features <= len(RANKS):
-        raise ValueError(f"expected between 1 and {len(RANKS)} features, got {features}")
-    adaptation = Adaptation.of(model, samples)
-    if points is not None and adaptation.queries is not None:
-        points = np.argsort(adaptation.queries)[list(points)].tolist()
-    samples = adaptation.apply(samples)
-    y, channels = samples.y.points, len(samples.outputs)
-    chosen = list(points) if points is not None else interior_points(np.asarray(y), channels)
-    if len(chosen) != channels or not all(0 <= point < len(y) for point in chosen):
-        raise ValueError(
-            f"expected {channels} indices of queries below {len(y)} as `points`, one per channel; got {chosen}"
-        )
-    drawn = _drawn_locations(samples.domain, y)
-    inside = np.ones(len(y), bool) if drawn is y else samples.domain.contains(np.asarray(drawn), tolerance=1e-6)
-    phi = [np.asarray(each) for each in weights(model, y, drawn)]
-    order = [np.argsort(-each[inside].mean(axis=0), kind="stable")[:features] for each in phi]
-    shown = [np.where(inside[:, None], each[:, first], np.nan) for each, first in zip(phi, order, strict=True)]
+    samples = adapt(model, samples)
+    y, outputs = samples.y.points, samples.outputs
+    phi = [np.asarray(each) for each in weights(model, y)]
+    order = [np.argsort(-each.mean(axis=0), kind="stable")[: len(RANKS)] for each in phi]
+    shown = [each[:, first] for each, first in zip(phi, order, strict=True)]
+    places = [np.asarray(y)] * len(outputs)
     coordinates = coordinates_of(samples.query_coordinates, samples.domain, "y", samples.domain.dimension)
-    places = Drawn([np.asarray(drawn)] * channels, coordinates, samples.domain, "")
-    names = [type(samples.outputs[0])(f"{RANKS[i]} $\\phi$") for i in range(shown[0].shape[1])]
+    names = [Variable(f"{rank} $\\phi$") for rank in RANKS][: shown[0].shape[1]]
     norms = [norm_of("plain", each) for each in shown]
-    columns = [dataclasses.replace(each, norms=norms) for each in places.quantities(shown, names, 1, "plain")]
+    columns = quantities(places, shown, names, coordinates, samples.domain, "")
+    columns = [dataclasses.replace(each, norms=norms) for each in columns]
+    chosen = interior_points(np.asarray(y), len(outputs))
     if not isinstance(model.attention, Uncoupled):
-        kappa = np.where(inside, kernel(model, y, y[jnp.asarray(chosen)], drawn), np.nan)[..., None]
-        columns += places.quantities(list(kappa), [type(names[0])("$\\kappa(y, \\cdot)$")], 1, "plain")
+        kappa = list(np.asarray(kernel(model, y, y[jnp.asarray(chosen)]))[..., None])
+        name = [Variable("$\\kappa(y, \\cdot)$")]
+        columns += quantities(places, kappa, name, coordinates, samples.domain, "")
     figure = draw(columns)
-    axes = [ax for ax in figure.axes if ax.get_label() != "<colorbar>"]
+    axes = iter([ax for ax in figure.axes if ax.get_label() != "<colorbar>"])
     for j, column in enumerate(columns):
-        for c, ax in enumerate(axes[j * channels : (j + 1) * channels]):
-            if j < len(names):
-                name = f" {samples.outputs[c].name.replace('_', ' ')}" if channels > 1 and j == 0 else ""
-                inset = 0.0 if column.is_globe else 0.03
-                box = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.0}
-                ax.text(inset, 1.0 - inset, f"$i = {order[c][j]}${name}", transform=ax.transAxes, ha="left", va="top",
-                        fontsize=6.0, bbox=box)  # fmt: skip
-            else:
+        for c, ax in zip(range(len(outputs)), axes, strict=False):
+            if j == len(names):
                 mark_location(ax, column, np.asarray(y[chosen[c]]))
+                continue
+            name = f" {outputs[c].name.replace('_', ' ')}" if len(outputs) > 1 and j == 0 else ""
+            box = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.0}
+            ax.text(0.03, 0.97, f"$i = {order[c][j]}${name}", transform=ax.transAxes, ha="left", va="top",
+                    fontsize=6.0, bbox=box)  # fmt: skip
     return figure
 
 
-def _drawn_locations(domain: Domain, y: Float[Array, "P d_y"]) -> Float[Array, "D d_y"]:
-    """The queries, if they have one coordinate or form a grid; otherwise an even grid of cells over their range.
-
-    The grid spans the last two coordinates. A third one, such as time, has its last value.
-    """
-    if domain.dimension not in (2, 3) or grid_shape(y) is not None:
-        return y
-    low, high = np.asarray(y).min(axis=0), np.asarray(y).max(axis=0)
-    steps = (np.arange(CELLS) + 0.5) / CELLS
-    axes = [*high[: domain.dimension - 2, None], *(low + steps[:, None] * (high - low)).T[-2:]]
-    return jnp.asarray(grid(*axes), y.dtype)
+@eqx.filter_jit
+def weights(model: LOCA, y: Float[Array, "P d_y"]) -> Channels:
+    """φ at the queries, on which the nodes may depend."""
+    return model.weights(y) if model.is_pointwise else model.basis(y, model.nodes(y))
 
 
 @eqx.filter_jit
-def weights(model: LOCA, y: Float[Array, "_ d_y"], drawn: Float[Array, "P d_y"]) -> Channels:
-    """φ at the drawn locations; y are the queries, on which the nodes may depend."""
-    return model.weights(drawn) if model.is_pointwise else model.basis(drawn, model.nodes(y))
-
-
-@eqx.filter_jit
-def kernel(
-    model: LOCA, y: Float[Array, "P d_y"], points: Float[Array, "K d_y"], drawn: Float[Array, "D d_y"]
-) -> Float[Array, "K D"]:
-    """κ(y_k, y) between a few locations y_k and the drawn ones: the former are nodes of weight zero."""
+def kernel(model: LOCA, y: Float[Array, "P d_y"], points: Float[Array, "K d_y"]) -> Float[Array, "K P"]:
+    """κ(y_k, y) between a few locations y_k and the queries: the former are nodes of weight zero."""
     z, w = model.rule(y)
     q_z, weight = jnp.concatenate([model.lift(z), model.lift(points)]), jnp.pad(w, (0, len(points)))
     nodes = Dense().nodes(model.k, model.propose, q_z, weight)
-    return coupling(model.k, model.lift(drawn), nodes)[:, len(z) :].T
+    return coupling(model.k, model.lift(y), nodes)[:, len(z) :].T
 
 
 def interior_points(y: Float[np.ndarray, "P d_y"], count: int) -> list[int]:
@@ -314,13 +240,9 @@ def mark_location(ax: Axes, column: Quantity, point: Float[np.ndarray, " d_y"]) 
         ax.axvline(float(point[0]), color=INK, linewidth=0.6, linestyle=(0, (3, 2)))
         return
     across, up = point[:-3:-1] if column.is_geographic else point[-2:]
-    if column.is_globe:
-        across, up = np.radians((across + 180.0) % 360.0 - 180.0), np.radians(up)
     ax.plot(across, up, "+", color="white", markersize=7.0, markeredgewidth=2.0)
     ax.plot(across, up, "+", color=INK, markersize=6.0, markeredgewidth=0.8)
 
-
-# ---- inversion -------------------------------------------------------------------------------------------------------
 
 DRAWS = 5
 """Draws among the curves."""
@@ -342,8 +264,9 @@ def posterior(
     - `level`: of the band.
     """
 
-    def quantities(u: Input, heading: str = "", kind: str = "value") -> list[Quantity]:
-        operator, signature = found.operator, found.operator.signature
+    operator, signature = found.operator, found.operator.signature
+
+    def shown(u: Input, heading: str = "", kind: str = "value") -> list[Quantity]:
         samples = Samples(
             jax.tree.map(lambda array: array[None], u),
             found.y,
@@ -355,21 +278,17 @@ def posterior(
         )
         return inputs_of(samples, heading=heading, kind=kind)
 
-    known = [] if truth is None else quantities(as_input(truth, many=False), "truth")
-    mean = quantities(found.mean, "posterior mean")
-    some = [jax.tree.map(lambda array, i=i: array[i], found.draws) for i in range(DRAWS)]
-    if all(column.dimension == 1 for column in mean):
-        ends = [
-            jax.tree.map(lambda array, q=q: jnp.quantile(array, q, axis=0), found.draws)
-            for q in (0.5 * (1.0 - level), 0.5 * (1.0 + level))
-        ]
-        lines = {"_" * i + "draws": ("-", PALETTE[0], quantities(one)) for i, one in enumerate(some)}
-        lines["posterior mean"] = ("--", PALETTE[0], mean)
-        if known:
-            lines["truth"] = ("-", INK, known)
-        band = {f"{100 * level:g} % of draws": tuple(quantities(end) for end in ends)}
-        return draw_bands(band, lines, PALETTE[0])
-    kinds = [*([known] if known else []), mean, quantities(some[0], "a draw")]
-    kinds = [[_alike(each, first) for each, first in zip(kind, kinds[0], strict=True)] for kind in kinds]
-    kinds.append(quantities(found.std, "standard deviation", "size"))
-    return draw([quantity for group in zip(*kinds, strict=True) for quantity in group])
+    kinds = [] if truth is None else [shown(as_input(truth, many=False), "truth")]
+    kinds.append(shown(found.mean, "posterior mean"))
+    count = len(kinds) + 1
+    draws = [jax.tree.map(lambda array, i=i: array[i], found.draws) for i in range(DRAWS)]
+    kinds += [shown(draw, "_" * i + "a draw") for i, draw in enumerate(draws)]
+    quantiles = [0.5 * (1.0 - level), 0.5 * (1.0 + level)]
+    ends = [shown(jax.tree.map(lambda array, q=q: jnp.quantile(array, q, axis=0), found.draws)) for q in quantiles]
+    columns = []
+    for *group, lower, upper, std in zip(*kinds, *ends, shown(found.std, "standard deviation", "size"), strict=True):
+        is_curve = std.dimension == 1
+        band = {f"{100 * level:g} % of draws": [lower, upper]}
+        columns += together(group if is_curve else group[:count], "input", band)
+        columns += [] if is_curve else [std]
+    return draw(columns)

@@ -21,6 +21,7 @@ from loca.typing import Measurements, values_of
 if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
 
@@ -33,14 +34,11 @@ FEWEST = 4
 GEOGRAPHIC = {"lat", "latitude", "degrees_north"}, {"lon", "longitude", "degrees_east"}
 """Names and units of the two coordinates of maps."""
 
-# ---- colors ----------------------------------------------------------------------------------------------------------
-
 MAPS = {"plain": "viridis", "log": "viridis", "size": "viridis", "signed": "RdBu_r", "error": "PuOr"}
 """The color map of each kind of scale. Errors have colors of their own: purple and orange around white at 0."""
 
 ONE_SIDED = 0.25
-"""A field counts as signed if its smaller extreme is at least this fraction of its larger one. Below that, three
-eighths of a color scale centered at 0 would be unused."""
+"""A field counts as signed if its smaller extreme is at least this fraction of its larger one."""
 
 DECADES = 100.0
 """Ratio of the 99 % to the 1 % quantile from which positive values have a logarithmic scale."""
@@ -54,10 +52,10 @@ def kind_of(values: Float[np.ndarray, " _"]) -> str:
     low, high = limits(values)
     if low < 0.0 < high and min(-low, high) > ONE_SIDED * max(-low, high):
         return "signed"
-    if low > 0.0:
-        first, last = np.quantile(values[np.isfinite(values)], [0.01, 0.99])
-        return "log" if last > DECADES * first else "plain"
-    return "plain"
+    if low <= 0.0:
+        return "plain"
+    first, last = np.quantile(values[np.isfinite(values)], [0.01, 0.99])
+    return "log" if last > DECADES * first else "plain"
 
 
 def norm_of(kind: str, values: Float[np.ndarray, "*shape"]) -> Normalize:
@@ -78,8 +76,8 @@ def norm_of(kind: str, values: Float[np.ndarray, "*shape"]) -> Normalize:
     if kind == "size":
         return Normalize(0.0, high or 1.0)
     if low == high:  # a constant field has no range
-        low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
-    elif kind == "log":
+        return Normalize(low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0))
+    if kind == "log":
         return LogNorm(max(low, float(np.quantile(finite, 0.01)) / 10.0), high, clip=True)
     return Normalize(low, high)
 
@@ -88,9 +86,6 @@ def limits(values: Float[np.ndarray, "*shape"]) -> tuple[float, float]:
     """The smallest and the largest finite value."""
     finite = values[np.isfinite(values)]
     return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-
-
-# ---- quantities ------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -102,15 +97,14 @@ class Quantity:
     - `name`, `unit`: of the quantity.
     - `heading`: what it is, such as "input"; written above the first of several columns.
     - `caption`: the value of a leading coordinate, such as time.
-    - `functions`: for each row an array over the last coordinates, a and b: along their grid, or along `point`. Numbers
-      have no dimension.
-    - `kind`: of the scale, see `MAPS`.
-    - `norms`: the limits of the colors in each row.
+    - `functions`: for each row an array over the last coordinates, a and b: along their grid, or along `point`.
+    - `kind`, `norms`: of the scale, see `MAPS`, and its limits in each row.
     - `bounds`: smallest and largest coordinates over all functions and slices.
     - `domain`: of the locations, if it has no more coordinates than a panel.
-    - `coordinates`: names and units of a and b.
+    - `coordinates`: names and units of a and b; numbers have none.
     - `is_shared`: whether all functions have the same locations.
-    - `overlay`: other values of the same quantity, drawn dashed over curves.
+    - `lines`: by its label, all that is drawn in a panel of curves, if it is more than `functions`.
+    - `bands`: by their label, the ends of bands behind the lines.
     """
 
     name: str
@@ -124,23 +118,19 @@ class Quantity:
     domain: Domain | None
     coordinates: tuple[Variable, ...]
     is_shared: bool
-    overlay: list[xarray.DataArray] | None = None
+    lines: dict[str, list[xarray.DataArray]] = dataclasses.field(default_factory=dict)
+    bands: dict[str, list[list[xarray.DataArray]]] = dataclasses.field(default_factory=dict)
 
     @property
     def dimension(self) -> int:
         """The number of coordinates of a panel; 0 for numbers."""
-        return len(self.coordinates) if self.functions[0].coords else 0
+        return len(self.coordinates)
 
     @property
     def is_geographic(self) -> bool:
         """Whether locations are (latitude, longitude): latitude comes first and points upwards."""
         found = [known & {c.name.lower(), c.unit} for c, known in zip(self.coordinates, GEOGRAPHIC, strict=False)]
         return (len(found) == 2 and all(found)) or (self.domain is not None and self.domain.is_geographic)
-
-    @property
-    def is_globe(self) -> bool:
-        """Whether locations span too much of the sphere for a flat map."""
-        return self.dimension == 2 and self.is_geographic and bool((np.ptp(self.bounds, axis=0) > (90.0, 180.0)).any())
 
     @property
     def is_isotropic(self) -> bool:
@@ -157,12 +147,8 @@ class Quantity:
         """The ratio of width and height of the panels."""
         if self.dimension == 0:  # as wide as the longest word above it
             return LETTER * max(8, len(self.unit), *map(len, self.name.split())) / SMALLEST
-        if self.dimension == 1:
-            return CURVE_ASPECT
-        if self.is_globe:
-            return 2.0
         if not self.is_framed:
-            return 1.2
+            return 1.6 if self.dimension == 1 else 1.2
         across, up = np.ptp(self.bounds, axis=0).tolist()
         if self.is_geographic:
             across, up = up * math.cos(math.radians(self.bounds[:, 0].mean())), across
@@ -173,19 +159,20 @@ def inputs_of(samples: Samples, *, heading: str = "input", slices: int = 1, kind
     """The quantities of the input functions, field by field."""
     found = []
     for part in samples.parts:
+        is_own = isinstance(part.u, Measurements)
         if isinstance(part.u, Measurements):
             kept = np.asarray(part.u.mask)
             x, u = ([np.asarray(a)[row] for a, row in zip(each, kept, strict=True)] for each in (part.u.x, part.u.u))
         else:
             u = list(np.asarray(values_of(part.u)[0]))
             x = [np.arange(float(len(u[0])))[:, None] if part.x is None else np.asarray(part.x)] * len(u)
-        is_number = len(x[0]) == 1 and not isinstance(part.u, Measurements)
         domain = samples.domain if x[0].shape[1] == samples.domain.dimension else None
         coordinates = coordinates_of(part.sensor_coordinates, domain, "x", x[0].shape[1])
-        if is_number or (part.x is None and not isinstance(part.u, Measurements)):
-            coordinates = (Variable("sensor"),)
-        drawn = Drawn(x, coordinates, domain, heading, is_number=is_number, is_shared=len(set(map(id, x))) == 1)
-        found += drawn.quantities(u, part.inputs, slices, kind)
+        if not is_own and (len(x[0]) == 1 or part.x is None):
+            coordinates = () if len(x[0]) == 1 else (Variable("sensor"),)
+        found += quantities(
+            x, u, part.inputs, coordinates, domain, heading, kind=kind, slices=slices, is_shared=not is_own
+        )
     return found
 
 
@@ -200,75 +187,78 @@ def outputs_of(
     """The quantities of the output functions, or of other values `s` at the same queries."""
     y = list(np.asarray(samples.y.take(jnp.arange(len(samples))).locations(len(samples))))
     coordinates = coordinates_of(samples.query_coordinates, samples.domain, "y", samples.domain.dimension)
-    drawn = Drawn(y, coordinates, samples.domain, heading, is_shared=isinstance(samples.y, Shared))
-    return drawn.quantities(list(np.asarray(samples.s if s is None else s)), samples.outputs, slices, kind)
+    values, is_shared = list(np.asarray(samples.s if s is None else s)), isinstance(samples.y, Shared)
+    return quantities(
+        y, values, samples.outputs, coordinates, samples.domain, heading, kind=kind, slices=slices, is_shared=is_shared
+    )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Drawn:
-    """The locations of several functions, which may differ between functions, and what is known about them."""
+def quantities(
+    points: list[Float[np.ndarray, "_ _"]],
+    values: list[Float[np.ndarray, "_ _"]],
+    variables: Sequence[Variable],
+    coordinates: tuple[Variable, ...],
+    domain: Domain | None,
+    heading: str,
+    *,
+    kind: str = "plain",
+    slices: int = 1,
+    is_shared: bool = True,
+) -> list[Quantity]:
+    """The quantities of these channels, slice by slice; slices of one quantity have the same colors.
 
-    points: list[Float[np.ndarray, "_ _"]]
-    coordinates: tuple[Variable, ...]
-    domain: Domain | None
-    heading: str
-    is_number: bool = False
-    is_shared: bool = True
+    Functions of three coordinates are drawn at `slices` values of the first one; a single slice is the last value.
+    """
+    if len(coordinates) > 3:
+        raise ValueError(f"only functions of one to three coordinates can be drawn, got {len(coordinates)}")
+    here = np.concatenate(points)[:, -min(len(coordinates), 2) :]
+    sliced = list(slices_of(points, coordinates, slices))
+    kinds = [kind_of(np.concatenate(values)[:, c]) if kind == "value" else kind for c in range(len(variables))]
+    norms = [
+        [norm_of(chosen, np.concatenate([s[rows[i], c] for _, rows in sliced])) for i, s in enumerate(values)]
+        for c, chosen in enumerate(kinds)
+    ]
+    return [
+        Quantity(
+            name=variable.name.replace("_", " "),
+            unit=variable.unit,
+            heading=heading,
+            caption=caption,
+            functions=[
+                array_of(x[row], s[row, c], coordinates[-2:]) for x, s, row in zip(points, values, rows, strict=True)
+            ],
+            kind=kinds[c],
+            norms=norms[c],
+            bounds=np.stack([here.min(axis=0), here.max(axis=0)]),
+            domain=domain if len(coordinates) <= 2 else None,
+            coordinates=coordinates[-2:],
+            is_shared=is_shared,
+        )
+        for caption, rows in sliced
+        for c, variable in enumerate(variables)
+    ]
 
-    def quantities(
-        self, values: list[Float[np.ndarray, "_ _"]], variables: Sequence[Variable], slices: int, kind: str
-    ) -> list[Quantity]:
-        """The quantities of these channels, slice by slice; slices of one quantity have the same colors.
 
-        Functions of three coordinates are drawn at `slices` values of the first one; a single slice is the last value.
-        """
-        if len(self.coordinates) > 3:
-            raise ValueError(f"only functions of one to three coordinates can be drawn, got {len(self.coordinates)}")
-        coordinates = self.coordinates[-2:]
-        here = np.concatenate(self.points)[:, -len(coordinates) :]
-        sliced = list(slices_of(self.points, self.coordinates, slices))
-        kinds = [kind_of(np.concatenate(values)[:, c]) if kind == "value" else kind for c in range(len(variables))]
-        norms = [
-            [norm_of(chosen, np.concatenate([s[rows[i], c] for _, rows in sliced])) for i, s in enumerate(values)]
-            for c, chosen in enumerate(kinds)
-        ]
-        return [
-            Quantity(
-                name=variable.name.replace("_", " "),
-                unit=variable.unit,
-                heading=self.heading,
-                caption=caption,
-                functions=[self.array(x[row], s[row, c]) for x, s, row in zip(self.points, values, rows, strict=True)],
-                kind=kinds[c],
-                norms=norms[c],
-                bounds=np.stack([here.min(axis=0), here.max(axis=0)]),
-                domain=self.domain if len(self.coordinates) <= 2 else None,
-                coordinates=coordinates,
-                is_shared=self.is_shared,
-            )
-            for caption, rows in sliced
-            for c, variable in enumerate(variables)
-        ]
+def array_of(
+    points: Float[np.ndarray, "K _"], values: Float[np.ndarray, " K"], coordinates: tuple[Variable, ...]
+) -> xarray.DataArray:
+    """One function over the coordinates a and b, which have the labels of the axes."""
+    import xarray
 
-    def array(self, points: Float[np.ndarray, "K _"], values: Float[np.ndarray, " K"]) -> xarray.DataArray:
-        """One function over the coordinates a and b, which have the labels of the axes."""
-        import xarray
-
-        if self.is_number:
-            return xarray.DataArray(values[0])
-        coordinates = self.coordinates[-2:]
-        points = points[:, -len(coordinates) :]
-        shape = grid_shape(points) if len(coordinates) == 2 else None
-        if shape is None:
-            axes, dims = points.T, ["a"] if len(coordinates) == 1 else ["point", "point"]
-        else:
-            grid = points.reshape(*shape, 2)
-            axes, dims = (grid[:, 0, 0], grid[0, :, 1]), ["a", "b"]
-        units = ("" if "degrees" in coordinate.unit else coordinate.unit for coordinate in coordinates)
-        labels = [{"long_name": with_unit(symbol(c.name), unit)} for c, unit in zip(coordinates, units, strict=True)]
-        coords = {name: (dim, axis, label) for name, dim, axis, label in zip("ab", dims, axes, labels, strict=False)}
-        found = xarray.DataArray(values.reshape(shape or -1), coords, list(dict.fromkeys(dims)))
-        return found.sortby(list(found.indexes))
+    if not coordinates:
+        return xarray.DataArray(values[0])
+    points = points[:, -len(coordinates) :]
+    shape = grid_shape(points) if len(coordinates) == 2 else None
+    if shape is None:
+        axes, dims = points.T, ["a"] if len(coordinates) == 1 else ["point", "point"]
+    else:
+        grid = points.reshape(*shape, 2)
+        axes, dims = (grid[:, 0, 0], grid[0, :, 1]), ["a", "b"]
+    units = ("" if "degrees" in coordinate.unit else coordinate.unit for coordinate in coordinates)
+    labels = [{"long_name": with_unit(symbol(c.name), unit)} for c, unit in zip(coordinates, units, strict=True)]
+    coords = {name: (dim, axis, label) for name, dim, axis, label in zip("ab", dims, axes, labels, strict=False)}
+    found = xarray.DataArray(values.reshape(shape or -1), coords, list(dict.fromkeys(dims)))
+    return found.sortby(list(found.indexes))
 
 
 def coordinates_of(
@@ -313,16 +303,11 @@ def slices_of(
         yield caption, [np.flatnonzero(np.abs(each[:, 0] - level) <= near) for each in points]
 
 
-# ---- drawing ---------------------------------------------------------------------------------------------------------
-
 PRINT_WIDTH = 7.0
 """Width of the text on a printed page, in inches."""
 
 SMALLEST, LARGEST = 0.8, 1.5
 """Smallest and largest height of a panel, in inches."""
-
-CURVE_ASPECT = 1.6
-"""Width over height of a panel with a curve."""
 
 BAR = 0.3
 """Height of a color bar with its labels, in inches."""
@@ -349,32 +334,26 @@ def draw(quantities: list[Quantity], captions: Sequence[str] | None = None) -> F
     bar = BAR if any(each.dimension == 2 for each in quantities) else 0.07
     gaps = [0.42 if start or each.dimension == 1 else 0.1 for start, each in zip(starts, quantities, strict=True)]
     size = height * sum(aspects) + sum(gaps) + 0.3 * (captions is not None), (height + bar) * count + 0.7
+    legend: dict[str, object] = {}
     with style():
         layout = "compressed" if all(each.is_framed for each in quantities) else "constrained"
         figure = Figure(figsize=size, layout=layout)
         grid = figure.add_gridspec(count, len(quantities), width_ratios=aspects)
-        panels: dict[tuple[int, bytes], list[Axes]] = {}
         for j, quantity in enumerate(quantities):
-            projection = "mollweide" if quantity.is_globe else None
-            axes = [figure.add_subplot(grid[i, j], projection=projection) for i in range(count)]
-            for row, ax in enumerate(axes):
+            for row in range(count):
+                ax = figure.add_subplot(grid[row, j])
                 (draw_number, draw_curve, draw_field)[quantity.dimension](ax, quantity, row)
                 ax.tick_params(labelleft=starts[j] or quantity.dimension == 1, labelbottom=row == count - 1)
+                label = ax.get_ylabel() if starts[j] and quantity.dimension == 2 else ""
+                if captions is not None and j == 0:
+                    label = f"{captions[row]}\n{label}".rstrip()
+                title = title_of(quantity, height * aspects[j], headings[j] != quantity.heading)
                 ax.set(
-                    title="",
-                    xlabel=ax.get_xlabel() if row == count - 1 else "",
-                    ylabel=ax.get_ylabel() if starts[j] and quantity.dimension == 2 else "",
+                    title=title if row == 0 else "", xlabel=ax.get_xlabel() if row == count - 1 else "", ylabel=label
                 )
-            axes[0].set_title(title_of(quantity, height * aspects[j], headings[j] != quantity.heading))
-            if quantity.dimension and not quantity.is_globe:
-                panels.setdefault((quantity.dimension, quantity.bounds.tobytes()), []).extend(axes)
-        for ax, caption in zip(figure.axes, captions or (), strict=False):  # the axes of the first column come first
-            ax.set_ylabel(f"{caption}\n{ax.get_ylabel()}".rstrip())
-        for (dimension, _), same in panels.items():  # panels of the same locations have the same limits
-            for along in "xy"[:dimension]:
-                ends = np.array([getattr(ax, f"get_{along}lim")() for ax in same])
-                for ax in same:
-                    getattr(ax, f"set_{along}lim")(ends.min(), ends.max())
+                legend |= {name: handle for handle, name in zip(*ax.get_legend_handles_labels(), strict=True)}
+        if legend:
+            figure.legend(legend.values(), legend.keys(), loc="outside upper center", ncols=4, fontsize=6.0)
         figure.draw_without_rendering()  # computes the layout now, in this style
     return figure
 
@@ -382,12 +361,10 @@ def draw(quantities: list[Quantity], captions: Sequence[str] | None = None) -> F
 def title_of(quantity: Quantity, width: float, is_first: bool) -> str:
     """The heading, the slice, and the wrapped name with its unit, for a panel of this width in inches."""
     above = ", ".join(filter(None, (quantity.heading if is_first else "", quantity.caption)))
-    letters = max(8, int(width / LETTER))
-    lines = textwrap.wrap(quantity.name, letters, break_long_words=False)
-    unit = f"({typeset(quantity.unit)})" if quantity.unit else ""
-    if lines and len(lines[-1]) + len(quantity.unit) + 3 <= letters:
-        lines[-1], unit = f"{lines[-1]} {unit}".rstrip(), ""
-    return "\n".join(filter(None, (above, *lines, unit)))
+    unit = quantity.unit.replace(" ", "\N{NO-BREAK SPACE}")
+    name = f"{quantity.name} ({unit})" if unit else quantity.name
+    lines = textwrap.wrap(name, max(8, int(width / LETTER)), break_long_words=False, break_on_hyphens=False)
+    return "\n".join(filter(None, (above, *lines))).replace(f"({unit})", f"({typeset(quantity.unit)})")
 
 
 def draw_number(ax: Axes, quantity: Quantity, row: int) -> None:
@@ -399,16 +376,23 @@ def draw_number(ax: Axes, quantity: Quantity, row: int) -> None:
 
 
 def draw_curve(ax: Axes, quantity: Quantity, row: int) -> None:
-    """Draw values over one coordinate: a line, or points if locations are few and differ between functions."""
-    function = quantity.functions[row]
-    few = function.size < 2 or (not quantity.is_shared and function.size < CROWDED)
+    """Draw values over one coordinate: lines, or points if locations are few and differ between functions."""
+    size = quantity.functions[row].size
+    few = size < 2 or (not quantity.is_shared and size < CROWDED)
     color = ERROR_COLOR if quantity.kind == "error" else INPUT_COLOR if quantity.heading == "input" else OUTPUT_COLOR
-    function.plot.line("." if few else "-", ax=ax, color=color)
-    if quantity.overlay is not None:
-        quantity.overlay[row].plot.line("x" if few else "--", ax=ax, color=INK, linewidth=0.8)
+    for label, ends in quantity.bands.items():
+        lower, upper = (each[row] for each in ends)
+        ax.fill_between(lower.a, lower, upper, color=color, alpha=0.2, linewidth=0, label=label)
+    for label, functions in (quantity.lines or {"_": quantity.functions}).items():
+        dash = "-" if label in ("_", "truth") or label.endswith("draw") else "--"
+        mark = {"-": ".", "--": "x"}[dash] if few else dash
+        shade, width = INK if label == "truth" else color, 0.4 if label.endswith("draw") else 0.9
+        functions[row].plot.line(mark, ax=ax, color=shade, linewidth=width, label=label)
     if quantity.kind == "error":
         ax.axhline(0.0, color=OUTLINE, linewidth=0.5, zorder=0)
     ax.margins(x=0.02 if few else 0.0)
+    ax.update_datalim(np.pad(quantity.bounds, ((0, 0), (0, 1))), updatey=False)  # rows have the same limits
+    ax.autoscale_view()
     ax.locator_params(axis="y", nbins=4)
     ax.locator_params(axis="x", nbins=5)
 
@@ -418,36 +402,27 @@ def draw_field(ax: Axes, quantity: Quantity, row: int) -> None:
     import matplotlib as mpl
     from matplotlib.tri import Triangulation
 
-    function, norm = quantity.functions[row], quantity.norms[row]
-    if quantity.is_globe:
-        function = on_globe(function)
+    function = quantity.functions[row]
     across, up = ("b", "a") if quantity.is_geographic else ("a", "b")
-    cloud = function if "point" in function.dims else function.stack(point=("a", "b"))
-    points = np.stack([cloud[across], cloud[up]], axis=-1)
     cmap = mpl.colormaps[MAPS[quantity.kind]].with_extremes(bad=MISSING)
-    look = {"cmap": cmap, "norm": norm, "rasterized": True}
-    known = np.isfinite(function.to_numpy())
-    triangles = quantity.domain.triangles(points) if "point" in function.dims and quantity.domain is not None else None
+    look = {"cmap": cmap, "norm": quantity.norms[row], "rasterized": True}
     if "point" not in function.dims:
-        if quantity.is_globe:  # xarray sets limits, which maps of the globe do not have
-            ax.pcolormesh(function.b, function.a, np.ma.masked_invalid(function), shading="nearest", **look)
-        else:
-            function.plot.pcolormesh(x=across, y=up, ax=ax, add_colorbar=False, **look)
-    elif triangles is not None and known.all():
-        corners = Triangulation(points[:, 0], points[:, 1], triangles)
-        ax.tripcolor(corners, function.to_numpy(), shading="gouraud", **look)
-    else:  # one dot per location, as large as possible without hiding its neighbors; outlines keep white dots visible
-        size = float(np.clip(2500.0 / len(points), 2.0, 16.0))  # in square points; a panel of an inch has 5184
-        line = {"linewidth": 0.2 if size > 4.0 else 0.0, "edgecolor": OUTLINE}
-        ax.scatter(*points[known].T, s=size, c=function.to_numpy()[known], **look, **line)
-        ax.scatter(*points[~known].T, s=size, color=MISSING, marker="x", linewidth=0.4)
-    add_colorbar(ax, quantity, norm, limits(function.to_numpy()))
-    if quantity.is_globe:
-        ax.set_xticks(np.radians(np.arange(-120, 121, 60)), labels=[])
-        ax.set_yticks(np.radians(np.arange(-60, 61, 30)), labels=[])
-        ax.grid(color="white", linewidth=0.25, alpha=0.6)
-        return
-    ax.set(xlabel=cloud[across].attrs["long_name"], ylabel=cloud[up].attrs["long_name"])
+        drawn = function.plot.pcolormesh(x=across, y=up, ax=ax, add_colorbar=False, **look)
+    else:
+        points = np.stack([function[across], function[up]], axis=-1)
+        values, known = function.to_numpy(), np.isfinite(function.to_numpy())
+        triangles = None if quantity.domain is None else quantity.domain.triangles(points)
+        if triangles is not None and known.all():
+            drawn = ax.tripcolor(Triangulation(*points.T, triangles), values, shading="gouraud", **look)
+        else:  # one dot per location, as large as possible without hiding its neighbors; outlines show white dots
+            size = float(np.clip(2500.0 / len(points), 2.0, 16.0))  # in square points; a panel of an inch has 5184
+            line = {"linewidth": 0.2 if size > 4.0 else 0.0, "edgecolor": OUTLINE}
+            drawn = ax.scatter(*points[known].T, s=size, c=values[known], **look, **line)
+            ax.scatter(*points[~known].T, s=size, color=MISSING, marker="x", linewidth=0.4)
+    add_colorbar(ax, drawn, quantity, limits(function.to_numpy()))
+    ax.update_datalim(quantity.bounds[:, ::-1] if quantity.is_geographic else quantity.bounds)
+    ax.autoscale_view()
+    ax.set(xlabel=function[across].attrs["long_name"], ylabel=function[up].attrs["long_name"])
     ax.locator_params(nbins=3)
     ax.spines[:].set_visible(True)
     width, height = np.ptp(quantity.bounds, axis=0)
@@ -457,34 +432,18 @@ def draw_field(ax: Axes, quantity: Quantity, row: int) -> None:
         ax.set_aspect("equal")
 
 
-def on_globe(function: xarray.DataArray) -> xarray.DataArray:
-    """A function of latitudes and longitudes in degrees, in radians from −π to π; a grid reaches around the edge."""
-    a, b = np.radians(function.a), np.radians((function.b + 180.0) % 360.0 - 180.0)
-    function = function.assign_coords(a=a, b=b)
-    if "point" in function.dims:
-        return function
-    function = function.sortby("b").pad(b=1, mode="wrap")  # the cells cut by the edge of the map are on both sides
-    a, b = function.a.to_numpy().copy(), function.b.to_numpy().copy()
-    b[0], b[-1] = b[0] - 2.0 * np.pi, b[-1] + 2.0 * np.pi
-    a[0], a[-1] = max(a[0], (a[1] - np.pi) / 3.0), min(a[-1], (a[-2] + np.pi) / 3.0)  # cells end at the poles
-    return function.assign_coords(a=a, b=b)
-
-
-def add_colorbar(ax: Axes, quantity: Quantity, norm: Normalize, ends: tuple[float, float]) -> None:
+def add_colorbar(ax: Axes, drawn: ScalarMappable, quantity: Quantity, ends: tuple[float, float]) -> None:
     """Add a horizontal color bar below a panel; arrows at its ends mark values beyond them."""
-    import matplotlib as mpl
-    from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import MaxNLocator
 
-    low, high = norm.vmin or 0.0, norm.vmax or 0.0
+    low, high = drawn.norm.vmin or 0.0, drawn.norm.vmax or 0.0
     slack = 1e-6 * (high - low)
     beyond = (ends[0] < low - slack) + 2 * (ends[1] > high + slack)
     extend = ("neither", "min", "max", "both")[beyond]
-    mappable = ScalarMappable(norm, mpl.colormaps[MAPS[quantity.kind]])
-    bar = ax.figure.colorbar(mappable, ax=ax, location="bottom", aspect=14 * quantity.aspect, pad=0.02, extend=extend)
+    bar = ax.figure.colorbar(drawn, ax=ax, location="bottom", aspect=14 * quantity.aspect, pad=0.02, extend=extend)
     bar.outline.set_linewidth(0.5)  # pyright: ignore[reportCallIssue]
-    if isinstance(norm, LogNorm):
+    if isinstance(drawn.norm, LogNorm):
         bar.minorticks_off()
     else:
         bar.locator = MaxNLocator(nbins=3, steps=[1, 2, 5, 10])

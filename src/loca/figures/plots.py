@@ -23,9 +23,6 @@ Points = Sequence[Mapping[str, Any]]
 FEW = 30
 """Largest number of values of x at which every point gets a marker."""
 
-TITLES = {"validation": "validation error"}
-"""Axis labels that differ from the name of the number."""
-
 
 def curves(
     lines: Mapping[str, History | Points] | History | Points,
@@ -45,25 +42,33 @@ def curves(
     - `x`, `y`: the names of the numbers to plot. A y that no record has gets no panel.
     - `x_label`: the label of the x axis, by default the name of x.
     """
-    from matplotlib.figure import Figure
-
     named: dict[str, History | Points] = dict(lines) if isinstance(lines, Mapping) else {"": lines}
     records = {name: line.to_json() if isinstance(line, History) else list(line) for name, line in named.items()}
     wanted = [y] if isinstance(y, str) else list(y)
-    shown = [each for each in wanted if any(len(_at_each(points, x, each)) for points in records.values())]
+    found = {each: np.concatenate([_at_each(points, x, each)["min"] for points in records.values()]) for each in wanted}
+    shown = [each for each in wanted if len(found[each])]
     if not shown:
         raise ValueError(f"no record has both `{x}` and one of {', '.join(wanted)}; pass names that the records have")
     with style():
-        figure = Figure(figsize=(0.3 + 2.7 * len(shown), 2.1), layout="constrained")
-        for ax, each in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
-            for name, look in line_styles(records).items():
-                draw_line(ax, records[name], x, each, label=name, **look)
+        figure = line_panels(records, x, shown, 2.7)
+        for ax, each in zip(figure.axes, shown, strict=True):
             ax.set(xlabel=x_label if x_label is not None else _title(x), ylabel=_title(each))
-            if all((_at_each(points, x, each)["min"] > 0.0).all() for points in records.values()):
+            if (found[each] > 0.0).all():
                 log_axis(ax)
-        if len(records) > 1:
-            figure.axes[0].legend()
         figure.draw_without_rendering()
+    return figure
+
+
+def line_panels(records: Mapping[str, Points], x: str, y: Sequence[str], width: float) -> Figure:
+    """A panel for each y with a line for each record, and a legend if there are several."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(0.3 + width * len(y), 2.2), layout="constrained")
+    for ax, each in zip(figure.subplots(1, len(y), squeeze=False)[0], y, strict=True):
+        for name, look in line_styles(records).items():
+            draw_line(ax, records[name], x, each, label=name, **look)
+    if len(records) > 1:
+        figure.axes[0].legend()
     return figure
 
 
@@ -89,8 +94,9 @@ def _at_each(points: Points, x: str, y: str) -> Any:
 
 
 def _title(name: str) -> str:
-    measure = MEASURES.get(name)
-    return measure.title if measure else TITLES.get(name, name.replace("_", " "))
+    if name in MEASURES:
+        return MEASURES[name].title
+    return "validation error" if name == "validation" else name.replace("_", " ")
 
 
 GROUP = 0.8
@@ -187,30 +193,24 @@ def reliability(reports: Mapping[str, Report] | Report) -> Figure:
 
     - `reports`: of models that know their error, by name, or a single one.
     """
-    from matplotlib.figure import Figure
-
     many = {"": reports} if isinstance(reports, Report) else dict(reports)
     many = {name: report for name, report in many.items() if report.reliability}
     if not many:
         raise ValueError("no report has the coverage of bands; evaluate a model that knows its error")
-    lines: dict[str, dict[str, np.ndarray]] = {"pointwise": {}, "simultaneous": {}}
+    records: dict[str, Points] = {}
+    kinds = {kind: None for report in many.values() for kind in report.reliability or {}}
     for name, report in many.items():
-        for kind, shares in (report.reliability or {}).items():
-            own = {variable.name: shares[:, c] for c, variable in enumerate(report.outputs)}
-            lines[kind] |= own if len(many) == 1 else {name: shares.mean(axis=1)}
-    lines = {kind: named_lines for kind, named_lines in lines.items() if named_lines}
-    looks = line_styles(lines["pointwise"])
+        channels = {each.name: [c] for c, each in enumerate(report.outputs)} if len(many) == 1 else {name: slice(None)}
+        for line, own in channels.items():
+            shares = {kind: found[:, own].mean(axis=1) for kind, found in (report.reliability or {}).items()}
+            levels = {"level": RELIABILITY_LEVELS, **shares}
+            records[line] = [dict(zip(levels, point, strict=True)) for point in zip(*levels.values(), strict=True)]
     with style():
-        figure = Figure(figsize=(0.3 + 2.1 * len(lines), 2.3), layout="constrained")
-        axes = figure.subplots(1, len(lines), squeeze=False)[0]
-        for ax, (kind, inside) in zip(axes, lines.items(), strict=True):
+        figure = line_panels(records, "level", list(kinds), 2.1)
+        for ax, kind in zip(figure.axes, kinds, strict=True):
             ax.plot([0, 1], [0, 1], color=INK, linewidth=0.6)
-            for name, shares in inside.items():
-                ax.plot(RELIABILITY_LEVELS, shares, marker="o", label=name, **looks[name])
             what = "labels" if kind == "pointwise" else "functions"
             ax.set(title=f"{kind} bands", xlabel="level", ylabel=f"{what} inside", xlim=(0, 1), ylim=(0, 1))
             ax.set_aspect("equal")
-        if len(looks) > 1:
-            axes[0].legend()
         figure.draw_without_rendering()
     return figure

@@ -16,9 +16,17 @@ from loca.domains import warn_outside
 from loca.durable import Resumable, create, sync
 from loca.models import LEVEL, Adaptation, Operator, Uncertain
 from loca.prediction.files import consolidate
-from loca.prediction.labels import LIST, InMemory, Labels, TileValues
 from loca.prediction.queries import QueryGrid, QueryPoints, arranged, coordinates_of
-from loca.prediction.tiles import P_VALUE, OwnQueryTiles, SharedQueryTiles, Tiles
+from loca.prediction.tiles import (
+    LIST,
+    P_VALUE,
+    InMemory,
+    Labels,
+    OwnQueryTiles,
+    SharedQueryTiles,
+    Tiles,
+    TileValues,
+)
 from loca.saving import Arrays, describe
 from loca.uncertainty import warn_unfamiliar
 
@@ -174,7 +182,7 @@ def prepare(
     adaptation = Adaptation.of(model, records, regrid=regrid)
     records = adaptation.apply(records)
     first = records.load([0])
-    labels = Labels.of(records, first.y.count)
+    labels = Labels(records, first.y.count)
     bands = level if isinstance(model, Uncertain) else None
     if queries is not None and model.signature is not None:
         warn_outside(model.signature.domain, queries.corners(), model.signature.query_coordinate_names)

@@ -181,16 +181,6 @@ class Climate(Problem):
         """The paper's test set: the last `split` fields."""
         return self.between(len(self) - self.split, len(self))
 
-    @property
-    def train_time(self) -> Time:
-        """The dates of `train`."""
-        return self.time[: self.split]
-
-    @property
-    def test_time(self) -> Time:
-        """The dates of `test`."""
-        return self.time[len(self) - self.split :]
-
 
 # ---- files ----------------------------------------------------------------------------------------------------------
 

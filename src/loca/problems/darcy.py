@@ -42,7 +42,6 @@ class Darcy(Problem):
     - `preset`: `"literal"` or `"easy"`, the default of `modes`.
     - `modes`: number of eigenfunctions per axis; in the literal preset as many as the grid has nodes.
     - `amplitude`, `rate`, `exponent`: a, τ and α.
-    - `boundary`: boundary condition of the field u₀, `"neumann"` or `"periodic"`.
     """
 
     citation: ClassVar[str] = "Kissas et al., Learning Operators with Coupled Attention, JMLR 23 (2022), Darcy flow"
@@ -56,7 +55,6 @@ class Darcy(Problem):
     amplitude: float = 7.0**1.5
     rate: float = 7.0
     exponent: float = 1.5
-    boundary: str = "neumann"
 
     def __post_init__(self):
         if self.preset not in PRESETS:
@@ -74,7 +72,7 @@ class Darcy(Problem):
     def field(self) -> MaternField:
         """The distribution of u₀."""
         modes = self.modes or PRESETS[self.preset] or self.resolution
-        return MaternField(self.amplitude, self.rate, self.exponent, modes, self.boundary)
+        return MaternField(self.amplitude, self.rate, self.exponent, modes)
 
     def pairs(self, key: Key, rows: Sequence[int]) -> tuple[Float[np.ndarray, "B m 1"], Float[np.ndarray, "B M 1"]]:
         field, axis = self.field, self._axis
@@ -93,7 +91,7 @@ class Darcy(Problem):
 
 @dataclasses.dataclass(frozen=True)
 class MaternField:
-    """u ~ N(0, a(−Δ + τ² I)^(−α)) on the unit square, as a series of eigenfunctions of the Laplacian.
+    """u ~ N(0, a(−Δ + τ² I)^(−α)) on the unit square, as a series of cosines, the Neumann eigenfunctions of Δ.
 
     Such a field is of Matérn type. Its correlation length is of order 1/τ and, in two dimensions, it has α − 1
     derivatives.
@@ -104,28 +102,23 @@ class MaternField:
     - `rate`: τ.
     - `exponent`: α, larger than 1, so that the variance is finite.
     - `modes`: number of eigenfunctions per dimension; a grid cannot represent more of them than it has points.
-    - `boundary`: `"neumann"` for cosines, `"periodic"` for sines and cosines of period 1.
     """
 
     amplitude: float
     rate: float
     exponent: float
     modes: int
-    boundary: str = "neumann"
 
     def __post_init__(self):
         if self.exponent <= 1.0 or self.modes < 1:
             raise ValueError(
                 f"a Matérn field on the square needs exponent > 1 and modes ≥ 1, got {self.exponent} and {self.modes}"
             )
-        if self.boundary not in ("neumann", "periodic"):
-            raise ValueError(f"boundary must be 'neumann' or 'periodic', got {self.boundary!r}")
 
     @property
     def frequencies(self) -> Float[np.ndarray, " K"]:
-        """The frequencies of the eigenfunctions along one axis: π·(0, 1, 2, …) or 2π·(0, 1, 1, 2, 2, …)."""
-        k = np.arange(self.modes)
-        return np.pi * k if self.boundary == "neumann" else 2.0 * np.pi * ((k + 1) // 2)
+        """The frequencies of the eigenfunctions along one axis: π·(0, 1, 2, …)."""
+        return np.pi * np.arange(self.modes)
 
     @property
     def variances(self) -> Float[np.ndarray, "K K"]:
@@ -135,9 +128,7 @@ class MaternField:
 
     def basis(self, x: Float[np.ndarray, " m"]) -> Float[np.ndarray, "m K"]:
         """The orthonormal eigenfunctions along one axis."""
-        angle = x[:, None] * self.frequencies
-        sines = (self.boundary == "periodic") & (np.arange(self.modes) % 2 == 0)  # 0, cos, sin, cos, sin, …
-        waves = np.where(sines, np.sin(angle), np.cos(angle))
+        waves = np.cos(x[:, None] * self.frequencies)
         waves[:, 0] = math.sqrt(0.5)
         return math.sqrt(2.0) * waves
 

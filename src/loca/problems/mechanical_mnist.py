@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import gzip
 import os
 import pathlib
 from collections.abc import Sequence
@@ -25,13 +24,9 @@ PIXELS = 28
 POISSON = 0.3
 """Poisson's ratio ν of every pixel."""
 
-FILES = {"train": "train-images?idx3-ubyte*", "test": "t10k-images?idx3-ubyte*"}
-"""File names of the images of each split on mirrors of MNIST."""
-
 WHERE = (
-    "MNIST is not part of loca: download mnist.npz (with arrays x_train and x_test, as Keras publishes it), or "
-    "train-images-idx3-ubyte.gz and t10k-images-idx3-ubyte.gz from any MNIST mirror into one folder, and pass "
-    "digits='that file or folder' or set the environment variable LOCA_MNIST to it"
+    "MNIST is not part of loca: download mnist.npz, with arrays x_train and x_test as Keras publishes it, and pass "
+    "digits='that file' or set the environment variable LOCA_MNIST to it"
 )
 """How to obtain the digits, for messages."""
 
@@ -54,8 +49,7 @@ class MechanicalMNIST(Problem):
 
     **Arguments:**
 
-    - `digits`: a file mnist.npz with arrays x_train and x_test, or a folder with the images in MNIST's IDX format,
-      gzipped or not; by default the path in the environment variable LOCA_MNIST.
+    - `digits`: a file mnist.npz with arrays x_train and x_test; by default that in the environment variable LOCA_MNIST.
     - `split`: "train", 60000 digits, or "test", 10000 digits.
     - `input_load`, `output_load`: d of u and of s. The paper gives only the final d = 14; the published arrays and the
       step indices 7 and 11 in its code imply d = 6 and d = 14.
@@ -78,7 +72,7 @@ class MechanicalMNIST(Problem):
     block: ClassVar[int] = 8
 
     def __post_init__(self):
-        if self.split not in FILES:
+        if self.split not in ("train", "test"):
             raise ValueError(f"there is no split {self.split!r}; pass 'train' or 'test'")
         if min(self.input_load, self.output_load) <= 0:
             raise ValueError(f"loads are {self.input_load} and {self.output_load}; pass positive loads (tension)")
@@ -138,7 +132,7 @@ def young_modulus(digit: UInt8[np.ndarray, "28 28"]) -> Float[np.ndarray, "28 28
 
 
 def read_digits(digits: str | None, split: str) -> UInt8[np.ndarray, "count 28 28"]:
-    """Read the images of a split from this file or folder, or from the one in LOCA_MNIST."""
+    """Read the images of a split from this file, or from the one in LOCA_MNIST."""
     place = digits if digits is not None else os.environ.get("LOCA_MNIST")
     if place is None:
         raise FileNotFoundError(f"no digits: `digits` is not given and LOCA_MNIST is not set. {WHERE}")
@@ -147,34 +141,14 @@ def read_digits(digits: str | None, split: str) -> UInt8[np.ndarray, "count 28 2
 
 @functools.lru_cache(maxsize=2)
 def _read(place: str, split: str) -> UInt8[np.ndarray, "count 28 28"]:
-    path = pathlib.Path(place)
-    if path.is_dir():
-        found = sorted(path.glob(FILES[split]))
-        if not found:
-            raise FileNotFoundError(f"{path} has no file {FILES[split]}. {WHERE}")
-        return read_idx(found[0])
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist. {WHERE}")
-    with np.load(path, allow_pickle=False) as arrays:
+    if not pathlib.Path(place).is_file():
+        raise FileNotFoundError(f"there is no file {place}. {WHERE}")
+    with np.load(place, allow_pickle=False) as arrays:
         if f"x_{split}" not in arrays:
-            raise ValueError(f"{path} holds {sorted(arrays)} but no x_{split}. {WHERE}")
+            raise ValueError(f"{place} holds {sorted(arrays)} but no x_{split}. {WHERE}")
         images = arrays[f"x_{split}"]
     if images.shape[1:] != (PIXELS, PIXELS) or images.dtype != np.uint8:
         raise ValueError(
-            f"x_{split} of {path} has shape {images.shape} and type {images.dtype}; expected (count, 28, 28) and uint8"
+            f"x_{split} of {place} has shape {images.shape} and type {images.dtype}; expected (count, 28, 28) and uint8"
         )
     return images
-
-
-def read_idx(path: pathlib.Path) -> UInt8[np.ndarray, "count 28 28"]:
-    """Read images in MNIST's IDX format: four big-endian integers (2051, count, 28, 28), then one byte per pixel."""
-    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    magic, count, *shape = np.frombuffer(content[:16].ljust(16, b"\0"), ">i4").tolist()
-    if magic != 2051 or shape != [PIXELS, PIXELS]:
-        raise ValueError(
-            f"{path} begins with the integers {magic}, {count}, {shape}, but images of 28 × 28 in MNIST's format "
-            "begin with 2051, their count, 28, 28; download the file again"
-        )
-    if len(content) != 16 + count * PIXELS**2:
-        raise ValueError(f"{path} has {len(content)} bytes, which is wrong for {count} images; download it again")
-    return np.frombuffer(content, np.uint8, offset=16).reshape(-1, PIXELS, PIXELS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -106,7 +105,7 @@ class Calibrated(Uncertain, Wrapper):
 
     def in_distribution(self, u: Input) -> Float[Array, " N"]:
         """The p-value of each of many input functions, small for those unlike the calibration functions."""
-        return p_values(self.familiarity, u)
+        return self.familiarity.p_values(u)
 
     def objective(
         self,
@@ -121,12 +120,6 @@ class Calibrated(Uncertain, Wrapper):
     @property
     def _unit(self) -> Float[Array, " d_s"]:
         return jnp.maximum(self.pointwise(ONE_SIGMA), FLOOR**2)
-
-
-@eqx.filter_jit
-def p_values(familiarity: Familiarity, u: Input) -> Float[Array, " N"]:
-    """The p-values of many functions."""
-    return jax.lax.map(familiarity.p_value, u, batch_size=256)
 
 
 def calibrate(
@@ -193,23 +186,18 @@ def calibrate(
 
 def familiarity_of(operator: Operator, held: Input, train: Samples | Records | None) -> Familiarity:
     """The familiarity of inputs, from held-out functions and, if given, training functions."""
-
-    encoder = encoder_of(operator) if has_own_sensors(held) else None
+    encoder = None
+    if has_own_sensors(held):
+        parts = jax.tree.leaves(operator, is_leaf=lambda part: isinstance(part, Encoder))
+        encoder = next((part for part in parts if isinstance(part, Encoder)), None)
+        if encoder is None:
+            raise ValueError(
+                f"every function has its own sensors, but {type(operator).__name__} has no encoder for them; calibrate "
+                "a model with an encoder, such as LOCA"
+            )
     if train is None:
-        one, other = (jax.tree.map(lambda array, start=start: array[start::2], held) for start in (0, 1))
-        return Familiarity.fit(operator.normalization, one, other, encoder)
+        one, held = (jax.tree.map(lambda array, start=start: array[start::2], held) for start in (0, 1))
+        return Familiarity.fit(operator.normalization, one, held, encoder)
     train = Adaptation.of(operator, train).apply(train)
     first = next(blocks(train, min(MOST_TRAINING, len(train))))
     return Familiarity.fit(operator.normalization, first.u, held, encoder)
-
-
-def encoder_of(operator: Operator) -> Encoder:
-    """The encoder of an operator, or of the operator in it."""
-    parts = jax.tree.leaves(operator, is_leaf=lambda part: isinstance(part, Encoder))
-    found = [part for part in parts if isinstance(part, Encoder)]
-    if not found:
-        raise ValueError(
-            f"every function has its own sensors, but {type(operator).__name__} has no encoder for them; calibrate a "
-            "model with an encoder, such as LOCA"
-        )
-    return found[0]

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from loca.data import Normalization, Queries, Samples
 from loca.models import Operator, Uncertain, Wrapper
 from loca.parameters import trainable
-from loca.typing import Key, PyTree
+from loca.typing import Key
 
 
 class Ensemble(Uncertain, Wrapper):
@@ -69,10 +69,10 @@ class Ensemble(Uncertain, Wrapper):
         return cls(together.normalization, together, len(members), signature=together.signature)
 
     def respond(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
-        return jnp.mean(self._responses(codes, queries), axis=0)
+        return jnp.mean(self._each(lambda member: member.respond(codes, queries)), axis=0)
 
     def spread(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
-        return jnp.std(self._responses(codes, queries), axis=0, ddof=1)
+        return jnp.std(self._each(lambda member: member.respond(codes, queries)), axis=0, ddof=1)
 
     def draws(self, key: Key, count: int) -> tuple[Operator, ...]:
         """Members, chosen at random without replacement; at most K."""
@@ -82,7 +82,7 @@ class Ensemble(Uncertain, Wrapper):
 
     def member(self, number: int) -> Operator:
         """One member."""
-        learned, given = self._parts()
+        learned, given = eqx.partition(self.operator, trainable(self.operator))
         return eqx.combine(jax.tree.map(lambda each: each[number], learned), given)
 
     def objective(
@@ -98,18 +98,8 @@ class Ensemble(Uncertain, Wrapper):
 
     def wrap_optimizer(self, optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
         """The optimizer with a state for each member: what it does to a member depends on that member only."""
-
-        def update(updates: PyTree, state: PyTree, params: PyTree | None = None) -> tuple[PyTree, PyTree]:
-            return jax.vmap(optimizer.update)(updates, state, params)
-
-        return optax.GradientTransformation(lambda params: jax.vmap(optimizer.init)(params), update)
-
-    def _responses(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "K N P d_s"]:
-        return self._each(lambda member: member.respond(codes, queries))
+        return optax.GradientTransformation(jax.vmap(optimizer.init), jax.vmap(optimizer.update))
 
     def _each(self, function: Callable[[Operator], Array]) -> Array:
-        learned, given = self._parts()
+        learned, given = eqx.partition(self.operator, trainable(self.operator))
         return jax.vmap(lambda each: function(eqx.combine(each, given)))(learned)
-
-    def _parts(self) -> tuple[PyTree, PyTree]:
-        return eqx.partition(self.operator, trainable(self.operator))

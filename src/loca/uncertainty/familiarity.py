@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,12 +71,9 @@ class Familiarity(Fixed):
         kept = min(most, 1 + int(np.searchsorted(np.cumsum(variances), EXPLAINED * total)), len(rows))
         scaled = rows[:kept] / np.sqrt(kept * np.maximum(variances[:kept], NEGLIGIBLE * total))[:, None]
         residual = max(variances[kept:].sum(), NEGLIGIBLE * total)
-        found = cls(
-            normalization, encoder, *(jnp.asarray(a, jnp.float32) for a in (mean, scaled.T, rows[:kept].T, residual)),
-            held=jnp.zeros(0),
-        )  # fmt: skip
-        scores = jnp.sort(jax.lax.map(found.score, held, batch_size=256))
-        return cls(normalization, encoder, found.mean, found.components, found.directions, found.residual, scores)
+        arrays = (jnp.asarray(each, jnp.float32) for each in (mean, scaled.T, rows[:kept].T, residual))
+        found = cls(normalization, encoder, *arrays, held=jnp.zeros(0))
+        return dataclasses.replace(found, held=jnp.sort(jax.lax.map(found.score, held, batch_size=256)))
 
     def score(self, u: Input) -> Float[Array, ""]:
         """t(u) of one function: about 1 for familiar inputs, more for others."""
@@ -86,6 +85,11 @@ class Familiarity(Fixed):
     def p_value(self, u: Input) -> Float[Array, ""]:
         """The p-value of one function."""
         return (1.0 + jnp.sum(self.held >= self.score(u))) / (1.0 + len(self.held))
+
+    @eqx.filter_jit
+    def p_values(self, u: Input) -> Float[Array, " N"]:
+        """The p-values of many functions."""
+        return jax.lax.map(self.p_value, u, batch_size=256)
 
 
 def flat(normalization: Normalization, encoder: Encoder | None, u: Input) -> Float[Array, " D"]:

@@ -97,7 +97,5 @@ def mean_crps(
     """
     z = (truth - mean) / std
     scores = std * (z * (2.0 * norm.cdf(z) - 1.0) + 2.0 * norm.pdf(z) - 1.0 / math.sqrt(math.pi))
-    if weights is None:
-        return jnp.mean(scores)
-    w = jnp.broadcast_to(weights[..., None], scores.shape)
-    return jnp.sum(w * scores) / jnp.sum(w)
+    w = None if weights is None else jnp.broadcast_to(weights[..., None], scores.shape)
+    return jnp.average(scores, weights=w)
