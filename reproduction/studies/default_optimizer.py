@@ -65,7 +65,7 @@ def darcy(key):
 
 
 def climate(key):
-    samples = Climate.speedy(SPEEDY).train
+    samples = Climate("speedy", str(SPEEDY)).train
     train, held = samples.split(key, len(samples) - 200, 200)
     return train.observe(jax.random.fold_in(key, 2), 144), held
 

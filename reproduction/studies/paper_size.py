@@ -44,7 +44,7 @@ class Training:
 def trainings() -> dict[str, Training]:
     os.environ.setdefault("LOCA_MNIST", f"{os.environ['LOCA_DATA']}/mnist.npz")
     digits = (("test", Unseen(MechanicalMNIST(split="test"))),)
-    climate = Climate.speedy(f"{os.environ['LOCA_DATA']}/speedy_daily.npz")
+    climate = Climate("speedy", f"{os.environ['LOCA_DATA']}/speedy_daily.npz")
     return {
         "antiderivative": Training(Drawn(Antiderivative(), 1000), 50_000, "paper", 2.23),
         "darcy": Training(Drawn(Darcy(preset="easy"), 1000), 20_000, "paper", 5.51),

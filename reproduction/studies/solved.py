@@ -52,7 +52,7 @@ def darcy(preset: str, functions: int, labels: int | None) -> Drawn:
 
 
 def record(kind: str, name: str, labels: int | None) -> Recorded:
-    return Recorded(getattr(Climate, kind)(Path(os.environ["LOCA_DATA"]) / name), labels)
+    return Recorded(Climate(kind, f"{os.environ['LOCA_DATA']}/{name}"), labels)
 
 
 def shifted(length: float) -> Drawn:

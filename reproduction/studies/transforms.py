@@ -42,7 +42,7 @@ def data_of(case: str, seed: int) -> RunData:
     if case == "darcy":
         CACHE.mkdir(parents=True, exist_ok=True)
         return Drawn(Darcy(resolution=32, preset="literal"), 1000, 128).load(seed, CACHE)
-    return Recorded(Climate.speedy(Path(os.environ["LOCA_DATA"]) / "speedy_daily.npz"), 144).load(seed, CACHE)
+    return Recorded(Climate("speedy", f"{os.environ['LOCA_DATA']}/speedy_daily.npz"), 144).load(seed, CACHE)
 
 
 def measure(model, data: RunData) -> dict:

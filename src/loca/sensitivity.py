@@ -199,8 +199,7 @@ def normalization_of(operator: Operator, pairs: Samples, directions: int, weight
     )
 
 
-BLOCK = 256
-"""Functions at a time."""
+BLOCK = 256  # functions at a time
 
 
 @runtime_checkable
@@ -285,7 +284,7 @@ def sobol(
     queries = Shared(as_numbers(y, "y", "(P, d_y)", "(P,)"))
     if operator.signature is not None:
         warn_outside(operator.signature.domain, queries.y, operator.signature.query_coordinate_names)
-    predictor, inputs_of = Predictor(operator, queries, min(count, BLOCK)), eqx.filter_jit(jax.vmap(inputs))
+    predictor, inputs_of = Predictor(operator, queries, min(count, BLOCK)), eqx.filter_jit(eqx.filter_vmap(inputs))
 
     def outputs(xi: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n P d_s"]:
         blocks = [xi[i : i + BLOCK] for i in range(0, count, BLOCK)]

@@ -26,8 +26,7 @@ except ModuleNotFoundError as missing:
 
 __all__ = ["OperatorRegressor"]
 
-BEST = "best"
-"""The name of the model that `loca.choose` chooses."""
+BEST = "best"  # the name of the model that `loca.choose` chooses
 
 Predicted = Float[np.ndarray, "N values"] | Float[np.ndarray, " N"]
 """Rows of output values."""

@@ -153,8 +153,7 @@ def even_grid(queries: Queries) -> tuple[int, ...] | None:
     return grid_shape(queries.y)
 
 
-BLOCK = 100
-"""Functions in memory at once, unless given."""
+BLOCK = 100  # functions in memory at once, unless given
 
 Reference = Float[Array | np.ndarray, "P d_s"] | Float[Array | np.ndarray, "N P d_s"]
 """One field for all functions, such as a mean, or one for each, such as the climatology of its day."""

@@ -51,8 +51,7 @@ MEASURES = {
 RELIABILITY_LEVELS = tuple(np.round(np.arange(0.05, 1.0, 0.05), 2).tolist())
 """The levels at which the coverage of bands is counted."""
 
-BANDS = {"rmse_low": 0, "rmse_mid": BAND_EDGES[0], "rmse_high": BAND_EDGES[1]}
-"""The lowest wavenumber |k| of each band."""
+BANDS = {"rmse_low": 0, "rmse_mid": BAND_EDGES[0], "rmse_high": BAND_EDGES[1]}  # the lowest wavenumber |k| of each band
 
 REACH = 1.5
 """Values further from the quartiles than this many interquartile ranges are outliers (Tukey 1977), as in the paper."""
@@ -91,8 +90,7 @@ class Distribution:
         return cls(float(known.mean()), minimum, lower, median, upper, maximum, outliers, missing)
 
 
-WIDTH = 80
-"""Columns of a plain table."""
+WIDTH = 80  # columns of a plain table
 
 
 def short(value: float) -> str:
@@ -106,8 +104,7 @@ def short(value: float) -> str:
     return f"{digits}e{int(exponent)}"
 
 
-FORMAT = 1
-"""Version of the JSON; later versions are refused."""
+FORMAT = 1  # version of the JSON; later versions are refused
 
 Errors = Mapping[str, Float[np.ndarray, "N d_s"]]
 """By metric: one number per function and output channel."""

@@ -161,8 +161,7 @@ def error_bars(
     return draw(columns, captions)
 
 
-RANKS = ("largest", "second", "third")
-"""The features of an attention figure, by their mean weight."""
+RANKS = ("largest", "second", "third")  # the features of an attention figure, by their mean weight
 
 
 def attention(model: Operator, samples: Samples) -> Figure:
@@ -244,8 +243,7 @@ def mark_location(ax: Axes, column: Quantity, point: Float[np.ndarray, " d_y"]) 
     ax.plot(across, up, "+", color=INK, markersize=6.0, markeredgewidth=0.8)
 
 
-DRAWS = 5
-"""Draws among the curves."""
+DRAWS = 5  # draws among the curves
 
 
 def posterior(

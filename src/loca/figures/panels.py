@@ -25,11 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
 
-SLICES = 2
-"""The most values of a leading coordinate, such as time, that are drawn, each in a column of its own."""
-
-FEWEST = 4
-"""Smallest number of locations at exactly one time that counts as a slice."""
+SLICES = 2  # the most values of a leading coordinate, such as time, that are drawn, each in a column of its own
+FEWEST = 4  # smallest number of locations at exactly one time that counts as a slice
 
 GEOGRAPHIC = {"lat", "latitude", "degrees_north"}, {"lon", "longitude", "degrees_east"}
 """Names and units of the two coordinates of maps."""
@@ -37,14 +34,9 @@ GEOGRAPHIC = {"lat", "latitude", "degrees_north"}, {"lon", "longitude", "degrees
 MAPS = {"plain": "viridis", "log": "viridis", "size": "viridis", "signed": "RdBu_r", "error": "PuOr"}
 """The color map of each kind of scale. Errors have colors of their own: purple and orange around white at 0."""
 
-ONE_SIDED = 0.25
-"""A field counts as signed if its smaller extreme is at least this fraction of its larger one."""
-
-DECADES = 100.0
-"""Ratio of the 99 % to the 1 % quantile from which positive values have a logarithmic scale."""
-
-OUTLIER = 4.0
-"""Errors have the limits of 99 % of the values if the largest is this many times larger."""
+ONE_SIDED = 0.25  # A field counts as signed if its smaller extreme is at least this fraction of its larger one
+DECADES = 100.0  # ratio of the 99 % to the 1 % quantile from which positive values have a logarithmic scale
+OUTLIER = 4.0  # Errors have the limits of 99 % of the values if the largest is this many times larger
 
 
 def kind_of(values: Float[np.ndarray, " _"]) -> str:
@@ -303,20 +295,11 @@ def slices_of(
         yield caption, [np.flatnonzero(np.abs(each[:, 0] - level) <= near) for each in points]
 
 
-PRINT_WIDTH = 7.0
-"""Width of the text on a printed page, in inches."""
-
-SMALLEST, LARGEST = 0.8, 1.5
-"""Smallest and largest height of a panel, in inches."""
-
-BAR = 0.3
-"""Height of a color bar with its labels, in inches."""
-
-LETTER = 0.062
-"""Average width of a letter in a title, in inches."""
-
-CROWDED = 100
-"""Number of values from which a curve is drawn as a line; fewer labels are drawn as separate points."""
+PRINT_WIDTH = 7.0  # width of the text on a printed page, in inches
+SMALLEST, LARGEST = 0.8, 1.5  # smallest and largest height of a panel, in inches
+BAR = 0.3  # height of a color bar with its labels, in inches
+LETTER = 0.062  # average width of a letter in a title, in inches
+CROWDED = 100  # number of values from which a curve is drawn as a line; fewer labels are drawn as separate points
 
 
 def draw(quantities: list[Quantity], captions: Sequence[str] | None = None) -> Figure:

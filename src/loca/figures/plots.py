@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 Points = Sequence[Mapping[str, Any]]
 """Records with named numbers, such as `history.to_json()`."""
 
-FEW = 30
-"""Largest number of values of x at which every point gets a marker."""
+FEW = 30  # largest number of values of x at which every point gets a marker
 
 
 def curves(
@@ -99,14 +98,9 @@ def _title(name: str) -> str:
     return "validation error" if name == "validation" else name.replace("_", " ")
 
 
-GROUP = 0.8
-"""Fraction of the width of a channel that its boxes fill."""
-
-LETTERS = 16
-"""Largest number of letters in one line of a name below a box."""
-
-LETTER = 0.055
-"""Width of a letter, in inches."""
+GROUP = 0.8  # fraction of the width of a channel that its boxes fill
+LETTERS = 16  # largest number of letters in one line of a name below a box
+LETTER = 0.055  # width of a letter, in inches
 
 
 def box_plots(reports: Mapping[str, Report] | Report, metric: str = "relative_l2") -> Figure:

@@ -44,8 +44,7 @@ STYLE: dict[Any, Any] = {
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#666666")
 """The colors of Okabe and Ito (2008), distinct for all kinds of color vision: blue, vermilion, green, …"""
 
-DASHES = ("-", "--", ":", "-.")
-"""Line styles, so that lines are distinct without color."""
+DASHES = ("-", "--", ":", "-.")  # line styles, so that lines are distinct without color
 
 MODELS = ("loca", "deeponet", "fno", "gaussian", "regression", "ensemble")
 """The models with a fixed color and line style: those at the same place in `PALETTE` and `DASHES`."""

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-SUFFIXES = (".nc", ".zarr", ".csv", ".parquet", ".vtu")
-"""The endings of files that predictions are written to."""
+SUFFIXES = (".nc", ".zarr", ".csv", ".parquet", ".vtu")  # the endings of files that predictions are written to
 
 
 def write_dataset(found: xarray.Dataset, path: str | os.PathLike[str], domain: Domain | None = None) -> None:

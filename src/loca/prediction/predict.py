@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 DESCRIPTION = "loca_prediction"
 """The attribute that describes a prediction, as JSON text: NetCDF, to which users copy it, has no nested attributes."""
 
-FORMAT = 1
-"""Version of a request, to be raised when tiles of an older version must not be mixed with newer ones."""
+FORMAT = 1  # version of a request, to be raised when tiles of an older version must not be mixed with newer ones
 
 
 def predict_to(

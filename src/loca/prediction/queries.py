@@ -19,8 +19,7 @@ Tile = tuple[slice, ...]
 TOLERANCE = 1e-5
 """How far outside the domain, relative to its extent, a grid point may be: a hundred spacings of single precision."""
 
-SPARSE = 8
-"""Locations are those of a grid with holes if the whole grid has at most this many times as many points."""
+SPARSE = 8  # locations are those of a grid with holes if the whole grid has at most this many times as many points
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -26,20 +26,11 @@ if TYPE_CHECKING:
 BYTES = 2**24
 """About how much memory each part of a tile takes: data that is read, features of functions, φ, values to write."""
 
-MOST_QUERIES = 2**17
-"""The most queries in a tile: an interrupted tile is computed again."""
-
-MOST_FUNCTIONS = 32
-"""The most functions that are encoded at once."""
-
-MOST_OWN_NODES = 4096
-"""The most queries that may also be the nodes: κ among them then takes 64 MB."""
-
-LIST = "query"
-"""The dimension of locations in a list, which no file has named."""
-
-P_VALUE = "in_distribution"
-"""The array with the p-values of input functions."""
+MOST_QUERIES = 2**17  # the most queries in a tile: an interrupted tile is computed again
+MOST_FUNCTIONS = 32  # the most functions that are encoded at once
+MOST_OWN_NODES = 4096  # the most queries that may also be the nodes: κ among them then takes 64 MB
+LIST = "query"  # the dimension of locations in a list, which no file has named
+P_VALUE = "in_distribution"  # the array with the p-values of input functions
 
 FAMILIAR = {"long_name": "p-value of the input among the calibration functions; small if it is unlike them"}
 """Its attributes."""

@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Float32, Float64, Shaped
@@ -37,8 +37,7 @@ DATA = {
     "ncep_monthly": "Kalnay et al., Bull. Amer. Meteor. Soc. 77 (1996); NOAA PSL, monthly means",
 }
 
-SPLIT = 1825
-"""Number of training functions, and of test functions, in the paper: five years of 365 days each."""
+SPLIT = 1825  # number of training functions, and of test functions, in the paper: five years of 365 days each
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,20 +49,32 @@ class Climate(Problem):
     land points, in a `Box` for a region. The error of the mean field is already below one percent, so report
     `loca.metrics.skill` with `weights` beside every relative error.
 
-    Create one with `Climate.ncep`, `Climate.speedy`, `Climate.era_interim` or `Climate.ncep_monthly`.
+    The records:
+
+    - `"ncep"`: daily surface air temperature and surface pressure of the NCEP/NCAR Reanalysis 1, the paper's record, in
+      files `air.sig995.YYYY.nc` and `pres.sfc.YYYY.nc` as NOAA's Physical Sciences Laboratory publishes them. As in the
+      paper, 72 × 72 points are kept, every second longitude and all latitudes but 90° S, and 29 February is left out,
+      so the default ten years are 1825 days to train on (2000–2004) and 1825 days to test on (2005–2009).
+    - `"speedy"`: ten simulated years of daily surface air temperature and surface pressure on a 48 × 96 Gaussian grid,
+      in the file that `reproduction/studies/speedy_daily.py` writes.
+    - `"era_interim"`: daily temperature at 850 hPa and mean sea level pressure over Western Europe, 2000–2010: an .npz
+      file with `t850` in K and `mslp` in Pa on (day, lat, lon), `time`, `lat` and `lon`.
+    - `"ncep_monthly"`: monthly surface air temperature of the globe (73 × 144) and sea level pressure at 2496 irregular
+      land points: an .npz file with `air_cK` in 0.01 K above 0 °C on (month, lat, lon), `slp_land_cPa` in Pa above
+      1000 hPa on (month, point), and their `_time`, `_lat` and `_lon`.
 
     **Arguments:**
 
     - `source`: the record.
     - `path`: the file of the record, or for `"ncep"` the directory of its files.
-    - `years`: see `Climate.ncep`.
+    - `years`: the first and the last year of `"ncep"`, both included.
     """
 
     citation: ClassVar[str] = PAPER
     inputs: ClassVar[tuple[Variable, ...]] = (Variable("air_temperature", "K"),)
     block: ClassVar[int] = 500
 
-    source: Literal["ncep", "speedy", "era_interim", "ncep_monthly"]
+    source: str
     path: str
     years: Sequence[int] = (2000, 2009)
 
@@ -72,51 +83,11 @@ class Climate(Problem):
             raise ValueError(f"unknown source {self.source!r}; choose one of {', '.join(DATA)}")
         if len(self.years) != 2 or self.years[0] > self.years[1]:
             raise ValueError(f"`years` must be the first and the last year to read, got {self.years}")
+        object.__setattr__(self, "path", os.fspath(self.path))
         object.__setattr__(self, "years", tuple(self.years))  # JSON has lists, which cannot be hashed
         pressure = "surface_air_pressure" if self.source in ("ncep", "speedy") else "air_pressure_at_mean_sea_level"
         object.__setattr__(self, "outputs", (Variable(pressure, "Pa"),))
         object.__setattr__(self, "citation", f"{PAPER}; {DATA[self.source]}")  # shadows that of the class
-
-    @classmethod
-    def ncep(cls, directory: str | os.PathLike[str], years: Sequence[int] = (2000, 2009)) -> Climate:
-        """Daily surface air temperature and surface pressure of the NCEP/NCAR Reanalysis 1: the paper's record.
-
-        The directory holds `air.sig995.YYYY.nc` and `pres.sfc.YYYY.nc` as published by NOAA's Physical Sciences
-        Laboratory. As in the paper, 72 × 72 points are kept, every second longitude and all latitudes but 90° S, and
-        29 February is left out, so the default ten years are 1825 days to train on (2000–2004) and 1825 days to test on
-        (2005–2009).
-
-        **Arguments:**
-
-        - `directory`: the folder with the files.
-        - `years`: the first and the last year, both included.
-        """
-        return cls("ncep", os.fspath(directory), years=years)
-
-    @classmethod
-    def speedy(cls, path: str | os.PathLike[str]) -> Climate:
-        """Ten simulated years of daily surface air temperature and surface pressure on a 48 × 96 Gaussian grid.
-
-        `reproduction/studies/speedy_daily.py` writes the file.
-        """
-        return cls("speedy", os.fspath(path))
-
-    @classmethod
-    def era_interim(cls, path: str | os.PathLike[str]) -> Climate:
-        """Daily temperature at 850 hPa and mean sea level pressure over Western Europe, ERA-Interim 2000–2010.
-
-        `path` is an .npz file with `t850` in K and `mslp` in Pa on (day, lat, lon), `time`, `lat` and `lon`.
-        """
-        return cls("era_interim", os.fspath(path))
-
-    @classmethod
-    def ncep_monthly(cls, path: str | os.PathLike[str]) -> Climate:
-        """Monthly surface air temperature of the globe (73 × 144) and sea level pressure at 2496 irregular land points.
-
-        NCEP/NCAR Reanalysis 1. `path` is an .npz file with `air_cK` in 0.01 K above 0 °C on (month, lat, lon),
-        `slp_land_cPa` in Pa above 1000 hPa on (month, point), and their `_time`, `_lat` and `_lon`.
-        """
-        return cls("ncep_monthly", os.fspath(path))
 
     @property
     def domain(self) -> Domain:
@@ -189,8 +160,7 @@ PUBLISHER = (
     "(https://psl.noaa.gov/data/gridded/data.ncep.reanalysis.html)"
 )
 
-LATITUDE, LONGITUDE = np.linspace(90.0, -90.0, 73), 2.5 * np.arange(144)
-"""The grid of the daily files."""
+LATITUDE, LONGITUDE = np.linspace(90.0, -90.0, 73), 2.5 * np.arange(144)  # the grid of the daily files
 
 DAILY_FILES = {"air": ("air.sig995", ("degK", "K")), "pres": ("pres.sfc", ("Pascals", "Pa"))}
 """For each variable, the beginning of its file names and the spellings of its unit."""
@@ -307,11 +277,8 @@ def _open(path: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:
 
 # ---- the seasonal mean ----------------------------------------------------------------------------------------------
 
-SECONDS_PER_YEAR = 365.2425 * 86400.0
-"""The mean length of a year in the Gregorian calendar."""
-
-HARMONICS = 2
-"""The annual and the semiannual cycle."""
+SECONDS_PER_YEAR = 365.2425 * 86400.0  # the mean length of a year in the Gregorian calendar
+HARMONICS = 2  # the annual and the semiannual cycle
 
 
 @dataclasses.dataclass(frozen=True)

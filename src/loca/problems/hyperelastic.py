@@ -21,8 +21,7 @@ ROUNDING = 8 * np.finfo(float).eps
 LAZINESS = 0.3
 """A factorization is reused as long as every step with it leaves at most this share of the unbalanced force."""
 
-STEPS = 200
-"""The maximum number of steps of a search for equilibrium; usually about ten are needed."""
+STEPS = 200  # the maximum number of steps of a search for equilibrium; usually about ten are needed
 
 
 @dataclasses.dataclass(frozen=True)

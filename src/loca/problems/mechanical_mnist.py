@@ -18,11 +18,8 @@ from loca.problems.hyperelastic import Material, Plate
 from loca.problems.problem import Problem, shuffled
 from loca.typing import Key
 
-PIXELS = 28
-"""Number of pixels along an edge of a digit; each has length 1."""
-
-POISSON = 0.3
-"""Poisson's ratio ν of every pixel."""
+PIXELS = 28  # number of pixels along an edge of a digit; each has length 1
+POISSON = 0.3  # Poisson's ratio ν of every pixel
 
 WHERE = (
     "MNIST is not part of loca: download mnist.npz, with arrays x_train and x_test as Keras publishes it, and pass "

@@ -118,8 +118,7 @@ def _entropy(key: Key) -> list[int]:
     return np.asarray(jax.random.key_data(key)).ravel().tolist()
 
 
-PIECES = 32
-"""The smallest number of pieces into which the work is divided, so that several workers can share it."""
+PIECES = 32  # the smallest number of pieces into which the work is divided, so that several workers can share it
 
 
 def generate(

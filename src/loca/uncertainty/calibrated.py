@@ -18,11 +18,8 @@ from loca.parameters import Fixed
 from loca.typing import Input, Key, has_own_sensors
 from loca.uncertainty.familiarity import Familiarity
 
-STEPS = 1000
-"""Levels are multiples of 1/1000; others are rounded up."""
-
-ONE_SIGMA = 0.683
-"""The level of a band of one standard deviation to each side."""
+STEPS = 1000  # levels are multiples of 1/1000; others are rounded up
+ONE_SIGMA = 0.683  # the level of a band of one standard deviation to each side
 
 FLOOR = 1e-4
 """The least σ, in standard deviations of the data: where a model claims to be exact, it may be wrong by this."""

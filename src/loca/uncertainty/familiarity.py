@@ -16,11 +16,8 @@ from loca.encoders import Encoder
 from loca.parameters import Fixed
 from loca.typing import Input, PyTree, values_of
 
-EXPLAINED = 0.99
-"""The share of the variance of the inputs that principal components explain."""
-
-NEGLIGIBLE = 1e-6
-"""Residuals below this share of the variance are round-off."""
+EXPLAINED = 0.99  # the share of the variance of the inputs that principal components explain
+NEGLIGIBLE = 1e-6  # residuals below this share of the variance are round-off
 
 ALARM = 0.05
 """Inputs with a smaller p-value are reported, so about this share of inputs like the calibration functions."""

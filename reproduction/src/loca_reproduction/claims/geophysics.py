@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,7 +77,7 @@ def record(kind: str, name: str) -> Climate:
             f"set LOCA_DATA to the directory with {name}; reproduction/studies/speedy_daily.py generates the simulated "
             "record, and docs/problems.md describes where to get the measured one"
         )
-    return getattr(Climate, kind)(Path(os.environ["LOCA_DATA"]) / name)
+    return Climate(kind, f"{os.environ['LOCA_DATA']}/{name}")
 
 
 class Pressure(Comparison):
