@@ -60,28 +60,6 @@ def test_mean_and_deviation_are_those_of_the_members(ensemble, data):
     np.testing.assert_allclose(drawn, np.sort(each[:, 0, 0]), atol=1e-6)
 
 
-@pytest.mark.slow
-def test_an_ensemble_resumes_and_is_saved(ensemble, data, tmp_path):
-    def run(directory, stop=None):
-        def callback(progress):
-            if stop is not None and progress.step >= stop:
-                raise KeyboardInterrupt
-
-        return loca.fit(
-            ensemble, data, steps=12, every=3, batch_size=5, progress=False, directory=directory, callbacks=[callback],
-            checkpoint_seconds=0.0,
-        )[0]  # fmt: skip
-
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "run", stop=6)
-    resumed, straight = run(tmp_path / "run"), run(tmp_path / "other")
-    assert eqx.tree_equal(resumed, straight)
-    loca.save(resumed, tmp_path / "model.safetensors", data=data)
-    loaded = loca.load(tmp_path / "model.safetensors")
-    assert isinstance(loaded, Ensemble)
-    assert eqx.tree_equal(loaded, resumed)
-
-
 def test_members_must_differ_in_learned_parameters_only(ensemble, data):
     other = LOCA.create(dataclasses.replace(data, s=2.0 * data.s), key=jax.random.key(3), **SIZES)
     with pytest.raises(ValueError, match="members 0 and 1 differ in more than learned parameters"):

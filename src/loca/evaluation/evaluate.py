@@ -52,14 +52,7 @@ BY_NAME_ONLY = {"relative_l2_squared", "spectral"}
 class Measuring:
     """Computes metrics by name, for blocks of functions, and counts the coverage of bands of many levels.
 
-    **Arguments:**
-
-    - `model`: whose predictions and error bars are measured.
-    - `samples`: some functions, which show what the data admits.
-    - `metrics`: names; by default all that the data admits.
-    - `weights`: of the queries.
-    - `has_reference`: whether there is a field to beat.
-    - `level`: of bands.
+    Arguments are those of `evaluate`; `samples` are some functions, which show what the data admits.
     """
 
     def __init__(

@@ -50,8 +50,6 @@ def sheet(samples: Samples | Records, rows: int = 4) -> Figure:
     - `samples`: the data, in memory or in files.
     - `rows`: the number of functions.
     """
-    if rows < 1:
-        raise ValueError(f"expected at least one row, got rows={rows}")
     samples = _selected(samples, rows)
     return draw([*inputs_of(samples, slices=SLICES), *outputs_of(samples, slices=SLICES)])
 

@@ -82,34 +82,22 @@ def limits(values: Float[np.ndarray, "*shape"]) -> tuple[float, float]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Quantity:
-    """What a column of panels shows: one quantity of several functions.
+    """What a column of panels shows: one quantity of several functions, each over its last coordinates, a and b.
 
-    **Arguments:**
-
-    - `name`, `unit`: of the quantity.
-    - `heading`: what it is, such as "input"; written above the first of several columns.
-    - `caption`: the value of a leading coordinate, such as time.
-    - `functions`: for each row an array over the last coordinates, a and b: along their grid, or along `point`.
-    - `kind`, `norms`: of the scale, see `MAPS`, and its limits in each row.
-    - `bounds`: smallest and largest coordinates over all functions and slices.
-    - `domain`: of the locations, if it has no more coordinates than a panel.
-    - `coordinates`: names and units of a and b; numbers have none.
-    - `is_shared`: whether all functions have the same locations.
-    - `lines`: by its label, all that is drawn in a panel of curves, if it is more than `functions`.
-    - `bands`: by their label, the ends of bands behind the lines.
+    By their labels, a panel of curves may have several `lines` instead of the functions, and `bands` behind them.
     """
 
     name: str
     unit: str
-    heading: str
-    caption: str
-    functions: list[xarray.DataArray]
-    kind: str
-    norms: list[Normalize]
-    bounds: Float[np.ndarray, "2 _"]
-    domain: Domain | None
-    coordinates: tuple[Variable, ...]
-    is_shared: bool
+    heading: str  # what it is, such as "input"; written above the first of several columns
+    caption: str  # the value of a leading coordinate, such as time
+    functions: list[xarray.DataArray]  # for each row, along the grid of a and b or along `point`
+    kind: str  # of the scale, see `MAPS`
+    norms: list[Normalize]  # the limits of the scale in each row
+    bounds: Float[np.ndarray, "2 _"]  # smallest and largest coordinates over all functions and slices
+    domain: Domain | None  # of the locations, if it has no more coordinates than a panel
+    coordinates: tuple[Variable, ...]  # a and b; numbers have none
+    is_shared: bool  # whether all functions have the same locations
     lines: dict[str, list[xarray.DataArray]] = dataclasses.field(default_factory=dict)
     bands: dict[str, list[list[xarray.DataArray]]] = dataclasses.field(default_factory=dict)
 

@@ -158,15 +158,7 @@ class SharedQueryTiles:
 
     Functions are processed in groups whose features fit in memory, usually a single group; the queries of each group
     are processed in tiles. φ of a tile is computed once and serves all functions of the group, whose features were
-    computed once before.
-
-    **Arguments:**
-
-    - `model`, `data`: the operator, and the functions.
-    - `first`: the first function.
-    - `labels`: how the data labels output functions.
-    - `queries`: a grid or points; by default the queries of the data.
-    - `level`: of bands, for a model that knows its error.
+    computed once before. Queries are those of the data unless given.
     """
 
     moving: tuple[str, ...] = ()

@@ -94,15 +94,10 @@ class GaussianProcess:
 
     On a circle so long that correlations around it are below rounding errors, the process is a Fourier series with
     independent normal coefficients, and so is its antiderivative. Terms below rounding errors are left out.
-
-    **Arguments:**
-
-    - `length`: the correlation length l.
-    - `variance`: o, the variance of u at every point.
     """
 
-    length: float
-    variance: float = 1.0
+    length: float  # l
+    variance: float = 1.0  # o
 
     @property
     def period(self) -> float:

@@ -95,19 +95,12 @@ class MaternField:
 
     Such a field is of Matérn type. Its correlation length is of order 1/τ and, in two dimensions, it has α − 1
     derivatives.
-
-    **Arguments:**
-
-    - `amplitude`: a.
-    - `rate`: τ.
-    - `exponent`: α, larger than 1, so that the variance is finite.
-    - `modes`: number of eigenfunctions per dimension; a grid cannot represent more of them than it has points.
     """
 
-    amplitude: float
-    rate: float
-    exponent: float
-    modes: int
+    amplitude: float  # a
+    rate: float  # τ
+    exponent: float  # α, larger than 1, so that the variance is finite
+    modes: int  # eigenfunctions per axis; a grid cannot represent more of them than it has points
 
     def __post_init__(self):
         if self.exponent <= 1.0 or self.modes < 1:

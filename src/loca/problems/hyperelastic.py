@@ -242,20 +242,12 @@ class Plate:
 
 @dataclasses.dataclass(frozen=True)
 class Factor:
-    """A solver of K w = f by static condensation: the inverse center block of every element, and a banded factor.
-
-    **Arguments:**
-
-    - `plate`: the plate with the tangent K.
-    - `center`: inverse 2 × 2 blocks K_cc⁻¹ of the center nodes.
-    - `follow`: K_cc⁻¹ K_cb, which gives the centers from the eight other nodes of their element.
-    - `band`: Cholesky factor of the assembled K_bb − K_bc K_cc⁻¹ K_cb, in LAPACK's lower banded form.
-    """
+    """A solver of K w = f by static condensation: the inverse center block of every element, and a banded factor."""
 
     plate: Plate
-    center: Float[np.ndarray, "elements 2 2"]
-    follow: Float[np.ndarray, "elements 2 16"]
-    band: Float[np.ndarray, "width free"]
+    center: Float[np.ndarray, "elements 2 2"]  # K_cc⁻¹ of the center nodes
+    follow: Float[np.ndarray, "elements 2 16"]  # K_cc⁻¹ K_cb: the centers from the eight other nodes of their element
+    band: Float[np.ndarray, "width free"]  # Cholesky factor of K_bb − K_bc K_cc⁻¹ K_cb, in LAPACK's lower banded form
 
     def solve(self, force: Float[np.ndarray, "nodes nodes 2"]) -> Float[np.ndarray, "nodes nodes 2"]:
         """K⁻¹ f on the free components and zero on the held components."""
