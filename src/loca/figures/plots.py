@@ -41,6 +41,8 @@ def curves(
     - `x`, `y`: the names of the numbers to plot. A y that no record has gets no panel.
     - `x_label`: the label of the x axis, by default the name of x.
     """
+    from matplotlib.figure import Figure
+
     named: dict[str, History | Points] = dict(lines) if isinstance(lines, Mapping) else {"": lines}
     records = {name: line.to_json() if isinstance(line, History) else list(line) for name, line in named.items()}
     wanted = [y] if isinstance(y, str) else list(y)
@@ -49,25 +51,16 @@ def curves(
     if not shown:
         raise ValueError(f"no record has both `{x}` and one of {', '.join(wanted)}; pass names that the records have")
     with style():
-        figure = line_panels(records, x, shown, 2.7)
-        for ax, each in zip(figure.axes, shown, strict=True):
+        figure = Figure(figsize=(0.3 + 2.7 * len(shown), 2.1), layout="constrained")
+        for ax, each in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+            for name, look in line_styles(records).items():
+                draw_line(ax, records[name], x, each, label=name, **look)
             ax.set(xlabel=x_label if x_label is not None else _title(x), ylabel=_title(each))
             if (found[each] > 0.0).all():
                 log_axis(ax)
+        if len(records) > 1:
+            figure.axes[0].legend()
         figure.draw_without_rendering()
-    return figure
-
-
-def line_panels(records: Mapping[str, Points], x: str, y: Sequence[str], width: float) -> Figure:
-    """A panel for each y with a line for each record, and a legend if there are several."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(0.3 + width * len(y), 2.2), layout="constrained")
-    for ax, each in zip(figure.subplots(1, len(y), squeeze=False)[0], y, strict=True):
-        for name, look in line_styles(records).items():
-            draw_line(ax, records[name], x, each, label=name, **look)
-    if len(records) > 1:
-        figure.axes[0].legend()
     return figure
 
 
@@ -187,24 +180,27 @@ def reliability(reports: Mapping[str, Report] | Report) -> Figure:
 
     - `reports`: of models that know their error, by name, or a single one.
     """
-    many = {"": reports} if isinstance(reports, Report) else dict(reports)
-    many = {name: report for name, report in many.items() if report.reliability}
+    from matplotlib.figure import Figure
+
+    named = {"": reports} if isinstance(reports, Report) else dict(reports)
+    many = {name: report.reliability for name, report in named.items() if report.reliability}
     if not many:
         raise ValueError("no report has the coverage of bands; evaluate a model that knows its error")
-    records: dict[str, Points] = {}
-    kinds = {kind: None for report in many.values() for kind in report.reliability or {}}
-    for name, report in many.items():
-        channels = {each.name: [c] for c, each in enumerate(report.outputs)} if len(many) == 1 else {name: slice(None)}
-        for line, own in channels.items():
-            shares = {kind: found[:, own].mean(axis=1) for kind, found in (report.reliability or {}).items()}
-            levels = {"level": RELIABILITY_LEVELS, **shares}
-            records[line] = [dict(zip(levels, point, strict=True)) for point in zip(*levels.values(), strict=True)]
+    kinds = list(dict.fromkeys(kind for shares in many.values() for kind in shares))
     with style():
-        figure = line_panels(records, "level", list(kinds), 2.1)
-        for ax, kind in zip(figure.axes, kinds, strict=True):
+        figure = Figure(figsize=(0.3 + 2.1 * len(kinds), 2.3), layout="constrained")
+        for ax, kind in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
             ax.plot([0, 1], [0, 1], color=INK, linewidth=0.6)
+            lines = {name: shares[kind].mean(axis=1) for name, shares in many.items() if kind in shares}
+            if len(many) == 1:
+                (name,) = many
+                lines = {each.name: many[name][kind][:, c] for c, each in enumerate(named[name].outputs)}
+            for name, look in line_styles(lines).items():
+                ax.plot(RELIABILITY_LEVELS, lines[name], marker="o", label=name, **look)
             what = "labels" if kind == "pointwise" else "functions"
             ax.set(title=f"{kind} bands", xlabel="level", ylabel=f"{what} inside", xlim=(0, 1), ylim=(0, 1))
             ax.set_aspect("equal")
+        if len(figure.axes[0].lines) > 2:
+            figure.axes[0].legend()
         figure.draw_without_rendering()
     return figure

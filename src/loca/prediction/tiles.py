@@ -247,9 +247,7 @@ class SharedQueryTiles:
         parts = {}
         for i, name in zip(range(s.shape[-1]), self.arrays, strict=False):
             order = self.orders[name]
-            single = [
-                axis for axis in range(len(region)) if axis not in order
-            ]  # dimensions that only other outputs have
+            single = [axis for axis in range(len(region)) if axis not in order]  # that only other outputs have
             place = tuple(region[axis] for axis in order)
             parts[name] = place, values[..., i].transpose(*order, *single).reshape(_extent(place))
         return parts
