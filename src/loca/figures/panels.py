@@ -324,7 +324,8 @@ def draw(quantities: list[Quantity], captions: Sequence[str] | None = None) -> F
                 )
                 legend |= {name: handle for handle, name in zip(*ax.get_legend_handles_labels(), strict=True)}
         if legend:
-            figure.legend(legend.values(), legend.keys(), loc="outside upper center", ncols=4, fontsize=6.0)
+            columns = 2 * len(quantities)
+            figure.legend(legend.values(), legend.keys(), loc="outside upper center", ncols=columns, fontsize=6.0)
         figure.draw_without_rendering()  # computes the layout now, in this style
     return figure
 
