@@ -285,7 +285,7 @@ def test_even_grids():
 def test_each_half_is_computed_once(tmp_path, monkeypatch):
     """φ once for each tile of queries and v once for each function, though there are several tiles of functions."""
     monkeypatch.setattr(tiles, "MOST_QUERIES", 40)
-    monkeypatch.setattr(tiles, "BYTES", 1000)
+    monkeypatch.setattr(tiles, "BYTES", 1200)
     calls = {"of_functions": [], "of_queries": []}
 
     class Counted(tiles.TilePredictor):

@@ -75,7 +75,7 @@ class Climate(Problem):
     block: ClassVar[int] = 500
 
     source: str
-    path: str
+    path: str | os.PathLike[str]
     years: Sequence[int] = (2000, 2009)
 
     def __post_init__(self):
@@ -193,7 +193,7 @@ def read(problem: Climate) -> Record:
     return Record(data["time"].astype("datetime64[s]"), y, y, _flat(u), _flat(s))
 
 
-def read_ncep(directory: str, years: Sequence[int]) -> Record:
+def read_ncep(directory: str | os.PathLike[str], years: Sequence[int]) -> Record:
     """Read `air.sig995.YYYY.nc` and `pres.sfc.YYYY.nc` as published, without 29 February, as in the paper."""
     first, last = years
     time, points, fields = {}, {}, {}
@@ -248,7 +248,7 @@ def is_leap_day(time: Time) -> Bool[np.ndarray, " N"]:
     return (month.astype(int) % 12 == 1) & ((day - month).astype(int) == 28)
 
 
-def read_ncep_monthly(path: str) -> Record:
+def read_ncep_monthly(path: str | os.PathLike[str]) -> Record:
     """Read the monthly means of the months that temperature and pressure have in common."""
     axes = (f"{kind}_{axis}" for kind in ("air", "slp_land") for axis in ("time", "lat", "lon"))
     data = _open(path, ("air_cK", "slp_land_cPa", *axes))
@@ -265,7 +265,7 @@ def _flat(fields: Shaped[np.ndarray, "N ..."]) -> Float32[np.ndarray, "N m"]:
     return fields.reshape(len(fields), -1).astype(np.float32)
 
 
-def _open(path: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+def _open(path: str | os.PathLike[str], names: tuple[str, ...]) -> dict[str, np.ndarray]:
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {path}; pass the path of an .npz file with {', '.join(names)}")
     with np.load(path, allow_pickle=False) as archive:
