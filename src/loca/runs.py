@@ -61,14 +61,7 @@ Listener = AbstractContextManager[Callable[[Progress], object]]
 
 
 class RunResult(NamedTuple):
-    """What came of a run.
-
-    **Arguments:**
-
-    - `model`: the model.
-    - `validation`: its mean relative L2 error on validation functions.
-    - `report`: its errors on test data, if there is any.
-    """
+    """What came of a run: a model, its mean relative L2 error on validation functions, and its errors on test data."""
 
     model: Operator
     validation: float

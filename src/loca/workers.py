@@ -59,11 +59,10 @@ def run_tasks(
 
 def _run_in_processes(workers: int, run: Callable[[T], object], tasks: Sequence[T]) -> Iterator[T]:
     """Run all tasks in new processes; if one is killed, start new processes for the remaining tasks."""
-    waiting = dict.fromkeys(range(len(tasks)))
-    deaths = 0
+    waiting, deaths = dict.fromkeys(range(len(tasks))), 0
+    # JAX has threads, and a forked process would inherit the locks they hold: spawn instead
+    context = multiprocessing.get_context("spawn")
     while waiting:
-        # JAX has threads, and a forked process would inherit the locks they hold: spawn instead
-        context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(min(workers, len(waiting)), context, initializer=_start_worker)
         try:
             with _one_thread_for_children():

@@ -193,17 +193,6 @@ def real(name):
     return DATA / name
 
 
-def test_real_displacements_pass():
-    file = real("mmnist_equibiaxial_ref300.npz")
-    with np.load(file) as stored:
-        moved = jnp.asarray(stored["disp"].swapaxes(2, 3).reshape(300, 2, 784, 2))
-    middles = np.arange(28) + 0.5
-    x = jnp.asarray(np.stack(np.meshgrid(middles, middles, indexing="ij"), axis=-1).reshape(-1, 2), jnp.float32)
-    data = Samples(moved[:, 0], x, moved[:, 1], x=x, domain=Box((0.0, 0.0), (28.0, 28.0)))
-    report = check(*data.split(jax.random.key(0), 200, 100))
-    assert report.is_fine, report
-
-
 def test_real_weather_passes_and_a_season_against_another_is_drift():
     with np.load(real("erainterim_daily_weurope.npz")) as stored:
         u, s, lat, lon = (stored[name] for name in ("t850", "mslp", "lat", "lon"))

@@ -128,18 +128,6 @@ def test_keeps_the_newest(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "5", "6", "lock"]
 
 
-def test_says_when_a_save_is_due(tmp_path):
-    with Checkpoints(tmp_path, every_seconds=0.2) as checkpoints:
-        assert not checkpoints.due
-        time.sleep(0.25)
-        assert checkpoints.due
-        checkpoints.save(numbers(1), 1)
-        assert not checkpoints.due
-        checkpoints.wait()
-        time.sleep(0.25)
-        assert checkpoints.due
-
-
 def test_refuses_what_does_not_fit(run, tmp_path):
     state, _ = run
     with Checkpoints(tmp_path) as checkpoints:

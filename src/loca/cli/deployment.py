@@ -135,16 +135,7 @@ def serve(
             f"{host} can be reached from other machines; give --tokens FILE, or listen on 127.0.0.1",
             param_hint="--host",
         )
-    settings = Settings(
-        models=models,
-        at=at,
-        level=level,
-        tokens=tokens,
-        classes=classes or [],
-        max_body=max_body,
-        max_values=max_values,
-        max_queries=max_queries,
-        max_queue=max_queue,
-        timeout=timeout,
-    )
+    limits = {"max_body": max_body, "max_values": max_values, "max_queries": max_queries, "max_queue": max_queue}
+    own = classes or []
+    settings = Settings(models=models, at=at, level=level, tokens=tokens, classes=own, timeout=timeout, **limits)
     run_server(settings, host, port, workers)

@@ -114,20 +114,19 @@ def check_nothing_else(source: str | None, tables: dict[str, Any]) -> None:
     fields |= {"transform": tables["transforms"], "steps": None}
     given = [source] if source else [option_of(name) for name, value in fields.items() if value is not None]
     if given:
-        raise typer.BadParameter(
-            f"--resume takes all settings from the run and accepts --steps only; leave out {', '.join(given)}"
-        )
+        accepted = "--resume takes all settings from the run and accepts --steps only"
+        raise typer.BadParameter(f"{accepted}; leave out {', '.join(given)}")
 
 
 def parse_transforms(options: list[str]) -> str | dict[str, str] | None:
     """The transforms of `--transform`, as in a TOML file."""
     if options == ["auto"]:
         return "auto"
-    pairs = [option.partition("=") for option in options]
-    for option, (name, _, transform) in zip(options, pairs, strict=True):
+    found = {}
+    for option in options:
+        name, _, transform = option.partition("=")
         if not name or not transform:
-            raise typer.BadParameter(
-                f"expected NAME=TRANSFORM, such as permeability=log, or auto alone, got {option!r}",
-                param_hint="--transform",
-            )
-    return {name: transform for name, _, transform in pairs} or None
+            message = f"expected NAME=TRANSFORM, such as permeability=log, or auto alone, got {option!r}"
+            raise typer.BadParameter(message, param_hint="--transform")
+        found[name] = transform
+    return found or None

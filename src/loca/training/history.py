@@ -78,7 +78,7 @@ class HistoryWriter:
         return self.total / self.count
 
     def restart(self, loss: float) -> float:
-        """Forget the losses since the last moment, because the run has returned to a state with another loss."""
+        """Forget the losses since the last moment: the run has returned to a state with this loss."""
         self.total, self.count = loss, 1
         return loss
 
