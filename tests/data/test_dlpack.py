@@ -50,9 +50,3 @@ def test_other_precisions_and_layouts_are_converted(array):
     found = shared_array(Tensor(array))
     assert found.dtype == jnp.float32
     np.testing.assert_array_equal(found, array)
-
-
-def test_a_torch_tensor_is_shared():
-    torch = pytest.importorskip("torch")
-    tensor = torch.from_numpy(aligned(3, 4, 1))
-    assert shared_array(tensor).unsafe_buffer_pointer() == tensor.data_ptr()

@@ -6,7 +6,7 @@ import pytest
 import xarray
 
 import loca
-from loca.data import Free, Labeled, Shared, Variable
+from loca.data import Free, Labeled, Variable
 from loca.data import open as open_records
 from loca.domains import Box, Mesh, Sphere, Torus
 from loca.typing import Measurements
@@ -234,12 +234,6 @@ def test_places_that_move_in_time():
     times = np.broadcast_to(np.float32([1 / 3, 2 / 3, 1])[:, None], (2, 3, 6))
     assert np.array_equal(samples.u.x, np.stack([x[:, 0], y[:, 0]], -1))
     assert np.array_equal(samples.y.y, np.stack([times, x[:, 1:], y[:, 1:]], -1).reshape(2, 18, 3))
-
-
-def test_periods_make_a_torus():
-    dataset = xarray.Dataset({"u": (("run", "x"), normal(2, 8))}, {"x": np.arange(8) / 8})
-    assert Labeled(dataset, "u", "u", "run", periods={"x": 1.0}).domain == Torus([0.0], [1.0])
-    assert isinstance(Labeled(dataset, "u", "u", "run").load().y, Shared)
 
 
 @pytest.mark.parametrize(

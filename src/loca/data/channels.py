@@ -86,10 +86,6 @@ def channels(samples: Samples, precision: type = np.float64) -> Iterator[Channel
         yield ChannelValues("output", variable, s[..., i].astype(precision, copy=False), counted, places, count)
 
 
-LISTED = 4
-"""The number of channels of functions that a message lists."""
-
-
 def check_finite(samples: Samples, what: str = "the data", numbers: Sequence[int] | np.ndarray | None = None) -> None:
     """Raise `ValueError` with functions and channels if a value is NaN or infinite; for arguments see `not_finite`."""
     if found := not_finite(samples, numbers):
@@ -112,4 +108,4 @@ def not_finite(samples: Samples, numbers: Sequence[int] | np.ndarray | None = No
             text = f"{column.side} {column.variable.name!r}: {count}"
             listed.append((int(row if numbers is None else numbers[row]), text))
     texts = [f"function {number}, {text}" for number, text in sorted(listed)]
-    return "; ".join(texts[:LISTED] + ([f"and {len(texts) - LISTED} more"] if len(texts) > LISTED else []))
+    return "; ".join(texts[:4] + ([f"and {len(texts) - 4} more"] if len(texts) > 4 else []))

@@ -159,8 +159,8 @@ def _mapped(values: Float[Array, "*N d"], maps: Sequence[Callable[[Array], Array
 
 
 def _channels_of(parts: Sequence[Array]) -> list[slice]:
-    ends = list(itertools.accumulate((values.shape[-1] for values in parts), initial=0))
-    return [slice(start, end) for start, end in itertools.pairwise(ends)]
+    ends = itertools.accumulate((values.shape[-1] for values in parts), initial=0)
+    return list(itertools.starmap(slice, itertools.pairwise(ends)))
 
 
 def _counted_values(u: Input) -> tuple[Array, ...]:

@@ -112,11 +112,8 @@ class Part(Records):
         return self.whole.label(s, self.rows[rows])
 
 
-STEPS = 2**31
-"""More steps than any run takes; the order of samples has no end."""
-
-AHEAD = 2
-"""Number of batches that each thread reads ahead."""
+STEPS, AHEAD = 2**31, 2
+"""More steps than any run takes, and the number of batches that each thread reads ahead."""
 
 
 class Stream(Iterator[Samples]):

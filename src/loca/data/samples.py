@@ -224,8 +224,7 @@ class Samples(eqx.Module):
         if sum(counts) > len(self) or min(counts) < 1:
             raise ValueError(f"cannot split {len(self)} functions into parts of {counts}; pass positive counts")
         order = jax.random.permutation(key, len(self))
-        ends = np.cumsum(counts)
-        return tuple(self.take(order[end - part : end]) for end, part in zip(ends, counts, strict=True))
+        return tuple(self.take(order[end - n : end]) for end, n in zip(np.cumsum(counts), counts, strict=True))
 
 
 def _as_sensors(u: Input, x: Any) -> SensorLocations:

@@ -63,11 +63,9 @@ SHARD_BYTES = 2**26
 MOST_SHARDS = 2**12
 """A store of many samples has about this many files for each array."""
 
-INDEX_BYTES = 16
-"""Bytes per sample of a shard's index; it is read again for every batch unless the cache can hold it."""
-
-CACHE_BYTES = 2**22
-"""Additional cache, for samples that are being read."""
+INDEX_BYTES, CACHE_BYTES = 16, 2**22
+"""Bytes per sample of the index of a shard, which is read again for every batch unless the cache can hold it, and of
+the cache for samples that are being read."""
 
 PROBED_ROWS = 16
 """The number of functions that are read from files without a digest."""

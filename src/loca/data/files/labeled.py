@@ -26,12 +26,8 @@ if TYPE_CHECKING:
 SPATIAL = {"x", "y", "z"}
 """Variable names under which files store the locations of scattered points."""
 
-WIDEST_GAP = 60.0
-"""Longitudes go around the globe if no gap between them is wider, in degrees."""
-
-POLAR = 60.0
-"""Data on both sides of this latitude that goes around the globe covers it."""
-
+WIDEST_GAP, POLAR = 60.0, 60.0
+"""Longitudes go around the globe if no gap between them is wider, and cover it if latitudes reach beyond ±`POLAR`."""
 
 DAMAGE = (OSError, RuntimeError, KeyError)
 """Errors of libraries that read damaged files."""
