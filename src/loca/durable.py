@@ -85,13 +85,13 @@ def read_sealed(directory: Path) -> dict[str, Any]:
     """The description of a sealed directory; `CorruptDataError` names the first file that is not as it was sealed."""
     path = directory / MANIFEST
     found = path.read_bytes()
+    damaged = "is damaged: its content is not what was written to it"
     try:
         manifest = json.loads(found)
-        is_whole = _manifest(about=manifest["about"], files=manifest["files"]) == found
+        expected = _manifest(about=manifest["about"], files=manifest["files"])
     except (ValueError, RecursionError, TypeError, KeyError):
-        is_whole = False
-    damaged = "is damaged: its content is not what was written to it"
-    if not is_whole:
+        raise CorruptDataError(f"{path} {damaged}") from None
+    if expected != found:
         raise CorruptDataError(f"{path} {damaged}")
     for name, sealed in manifest["files"].items():
         path = directory / name

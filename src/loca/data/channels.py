@@ -106,6 +106,6 @@ def not_finite(samples: Samples, numbers: Sequence[int] | np.ndarray | None = No
             kind = "NaN" if np.isnan(column.values[row][wrong[row]]).any() else "infinite"
             count = f"{int(wrong[row].sum())} of {wrong.shape[1]} values {kind}"
             text = f"{column.side} {column.variable.name!r}: {count}"
-            listed.append((int(row if numbers is None else numbers[row]), text))
+            listed.append((int(row) if numbers is None else int(numbers[int(row)]), text))
     texts = [f"function {number}, {text}" for number, text in sorted(listed)]
     return "; ".join(texts[:4] + ([f"and {len(texts) - 4} more"] if len(texts) > 4 else []))

@@ -276,7 +276,8 @@ class Mesh(Domain):
         """The distance to the nearest vertex, and its number."""
         from scipy.spatial import KDTree
 
-        return KDTree(np.asarray(self.vertices, np.float64)).query(y)
+        distances, numbers = KDTree(np.asarray(self.vertices, np.float64)).query(y)
+        return np.asarray(distances), np.asarray(numbers)
 
     def _extent(self) -> float:
         return max(b - a for a, b in self.bounds)

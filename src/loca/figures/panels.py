@@ -7,7 +7,7 @@ import math
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -305,7 +305,7 @@ def draw(quantities: list[Quantity], captions: Sequence[str] | None = None) -> F
     bar = BAR if any(each.dimension == 2 for each in quantities) else 0.07
     gaps = [0.42 if start or each.dimension == 1 else 0.1 for start, each in zip(starts, quantities, strict=True)]
     size = height * sum(aspects) + sum(gaps) + 0.3 * (captions is not None), (height + bar) * count + 0.7
-    legend: dict[str, object] = {}
+    legend: dict[str, Any] = {}
     with style():
         layout = "compressed" if all(each.is_framed for each in quantities) else "constrained"
         figure = Figure(figsize=size, layout=layout)
@@ -325,7 +325,7 @@ def draw(quantities: list[Quantity], captions: Sequence[str] | None = None) -> F
                 legend |= {name: handle for handle, name in zip(*ax.get_legend_handles_labels(), strict=True)}
         if legend:
             columns = 2 * len(quantities)
-            figure.legend(legend.values(), legend.keys(), loc="outside upper center", ncols=columns, fontsize=6.0)
+            figure.legend(list(legend.values()), list(legend), loc="outside upper center", ncols=columns, fontsize=6.0)
         figure.draw_without_rendering()  # computes the layout now, in this style
     return figure
 
@@ -385,7 +385,8 @@ def draw_field(ax: Axes, quantity: Quantity, row: int) -> None:
         values, known = function.to_numpy(), np.isfinite(function.to_numpy())
         triangles = None if quantity.domain is None else quantity.domain.triangles(points)
         if triangles is not None and known.all():
-            drawn = ax.tripcolor(Triangulation(*points.T, triangles), values, shading="gouraud", **look)
+            mesh = Triangulation(points[:, 0], points[:, 1], triangles)
+            drawn = ax.tripcolor(mesh, values, shading="gouraud", **look)
         else:  # one dot per location, as large as possible without hiding its neighbors; outlines show white dots
             size = float(np.clip(2500.0 / len(points), 2.0, 16.0))  # in square points; a panel of an inch has 5184
             line = {"linewidth": 0.2 if size > 4.0 else 0.0, "edgecolor": OUTLINE}
@@ -409,7 +410,8 @@ def add_colorbar(ax: Axes, drawn: ScalarMappable, quantity: Quantity, ends: tupl
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import MaxNLocator
 
-    low, high = drawn.norm.vmin or 0.0, drawn.norm.vmax or 0.0
+    norm: Any = drawn.norm
+    low, high = norm.vmin or 0.0, norm.vmax or 0.0
     slack = 1e-6 * (high - low)
     beyond = (ends[0] < low - slack) + 2 * (ends[1] > high + slack)
     extend = ("neither", "min", "max", "both")[beyond]

@@ -192,8 +192,8 @@ class SharedQueryTiles:
         for name in (variable.name for variable in data.outputs):
             dims = own if self.is_chosen else tuple(str(dim) for dim in labels.example[name].dims)
             order = [own.index(dim) for dim in dims]  # the data's
-            sizes = (tuple(each[axis] for axis in order) for each in (shape, chunks))
-            outputs[name] = StoredArray(dims, *sizes, "float32", labels.attributes(name))
+            sizes, pieces = (tuple(each[axis] for axis in order) for each in (shape, chunks))
+            outputs[name] = StoredArray(dims, sizes, pieces, "float32", labels.attributes(name))
             self.orders |= {name + ending: order for ending in ("", *ERROR_BARS)}
         familiar = StoredArray((labels.sample,), (len(data),), (self.rows,), "float32", FAMILIAR)
         self.arrays = stored_arrays(outputs, model, level, familiar)

@@ -97,7 +97,7 @@ class ServedModel:
         self._structure = jax.tree.structure(example)
         variables, about = iter(operator.inputs), described(operator.outputs)
         inputs = [
-            Tensor(each, (-1, *sizes), described(list(itertools.islice(variables, array.shape[-1]))))
+            Tensor(each, (-1, *map(int, sizes)), described(list(itertools.islice(variables, array.shape[-1]))))
             for each, array, sizes in named_arrays(example)
         ]
         self.input_names = tuple(tensor.name for tensor in inputs)
