@@ -71,8 +71,16 @@ SINGLE_PROCESS = ProcessGroup()
 """The group of a process that works alone."""
 
 
-AXES = FUNCTIONS, QUERIES, NODES = "functions", "queries", "nodes"
-"""The axes that a mesh may have: they split functions, queries, and the quadrature nodes of `LOCA`."""
+FUNCTIONS = "functions"
+"""The mesh axis that splits functions."""
+
+QUERIES = "queries"
+"""The mesh axis that splits queries."""
+
+NODES = "nodes"
+"""The mesh axis that splits quadrature nodes."""
+
+AXES = FUNCTIONS, QUERIES, NODES
 
 
 def complete(mesh: Mesh) -> Mesh:
