@@ -82,7 +82,7 @@ def test_parts_batches_and_noise(samples):
     steps = [np.asarray(a - b) for a, b in zip(jax.tree.leaves(noise), jax.tree.leaves(samples.u), strict=True)]
     assert np.std(steps[0]) == pytest.approx(0.5, rel=0.05)
     assert not np.isclose(steps[1].ravel()[0], steps[0].ravel()[0])  # noise of its own
-    with pytest.raises(ValueError, match="sensors of 1 fields but u holds 2"):
+    with pytest.raises(ValueError, match="sensors of 1 fields but u has 2"):
         Samples(samples.u, samples.y, samples.s, x=samples.x[0])
 
 
