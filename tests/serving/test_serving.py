@@ -226,6 +226,10 @@ def test_a_file_has_the_fixed_queries(folder, tmp_path, u):
         model = loca.load(folder / "rods/1/model.safetensors")
         np.testing.assert_allclose(values(found), model.predict(u, [[0.25], [0.5]]), rtol=1e-5, atol=1e-5)
         assert server.stop() == 0
+
+
+@pytest.mark.full
+def test_workers_that_cannot_start_end_the_command(folder, tmp_path):
     (tmp_path / "points.csv").write_text("other\n0.25\n")  # which only workers read
     line = command_line(folder / "rods/1", "--at", tmp_path / "points.csv", "--workers", 2)
     done = subprocess.run(line, capture_output=True, text=True)

@@ -288,7 +288,7 @@ def serve(settings: Settings, host: str = "127.0.0.1", port: int = 8000, workers
             limit_concurrency=1000,  # connections
             timeout_keep_alive=75,  # longer than a proxy keeps connections: it might use one that is being closed
             timeout_graceful_shutdown=int(settings.timeout) + 5,
-            timeout_worker_healthcheck=60,  # a worker that compiles may not answer for a while
+            timeout_worker_healthcheck=20,  # a worker on a busy machine may not answer for a while
         )
         if workers > 1 and not Path(shared, "started").exists():  # uvicorn returns if no worker can start
             raise RuntimeError("no worker could start; the log has the reason")
