@@ -194,10 +194,7 @@ def test_grids_are_recognized():
         ({"s": jnp.zeros((6, 7, 3))}, "7 values per function but y has 8"),
         ({"x": jnp.zeros((4, 1))}, "4 sensors but u has 5"),
         ({"domain": Box.unit(2)}, "1 columns but .* 2-dimensional"),
-        ({"outputs": [Variable("p")]}, "2 input and 1 output names"),
         ({"s": 3.0}, r"expected s as an array of shape \(N, P, d_s\) or \(N, P\), got a single number"),
-        ({"u": np.zeros(6)}, r"expected u as an array of shape \(N, m, d_u\) or \(N, m\), got shape \(6,\)"),
-        ({"u": [[1.0, 2.0], [3.0]]}, "got lists that do not form one"),
         ({"s": np.zeros((6, 8, 3), complex)}, "with real numbers, got complex128"),
     ],
 )

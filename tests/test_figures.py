@@ -97,14 +97,6 @@ def test_writing_stays_inside_and_apart(samples):
     check_writing(sheet(samples(), rows=3))
 
 
-@pytest.mark.parametrize("name", ["sheet.png", "sheet.pdf"])
-def test_one_row_per_function_and_files_can_be_written(name, tmp_path):
-    figure = sheet(fields(), rows=2)
-    assert len(panels(figure)) == 2 * 2
-    figure.savefig(tmp_path / name, dpi=50)
-    assert (tmp_path / name).stat().st_size > 1000
-
-
 def test_cells_hold_the_values_of_their_places():
     ax = panels(sheet(fields(), rows=3))[1]  # the second function
     for place in ((0.0, 0.0), (0.5, 1.0), (1.0, 0.5)):
@@ -181,16 +173,3 @@ def test_drawing_leaves_the_style_of_others_alone():
 def test_nothing_is_imported_before_something_is_drawn():
     code = "import sys, loca.figures; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-
-
-@pytest.mark.parametrize("rows", [0, -1])
-def test_no_rows_is_refused(rows):
-    with pytest.raises(ValueError, match="does not select functions"):
-        sheet(curves(), rows=rows)
-
-
-def test_four_coordinates_are_refused():
-    y = jax.random.uniform(jax.random.key(0), (10, 4))
-    samples = Samples(jnp.ones((2, 3, 1)), y, jnp.ones((2, 10, 1)), x=jnp.arange(3.0)[:, None])
-    with pytest.raises(ValueError, match="one to three coordinates"):
-        sheet(samples)

@@ -121,11 +121,6 @@ def test_errors_that_hardly_differ_still_have_numbers_beside_them():
     assert max(map(len, shown)) <= len("0.0285")
 
 
-def test_reports_of_other_channels_are_refused():
-    with pytest.raises(ValueError, match="'b' has the channels"):
-        box_plots({"a": report(0), "b": report(0, (Variable("T"),))})
-
-
 def test_curves_of_truth_prediction_and_error():
     data = curve_data()
     model = small(data)
@@ -172,21 +167,6 @@ def test_a_bad_prediction_does_not_make_a_quantity_signed():
     figure = fields(small(data), dataclasses.replace(data, s=data.s - data.s.min()), rows=1)
     meshes = [mesh for ax in panels(figure)[1:3] for mesh in ax.collections]
     assert [mesh.get_cmap().name for mesh in meshes] == ["viridis", "viridis"]
-
-
-@pytest.mark.full
-def test_of_many_times_the_last_is_shown():
-    data = waves()
-    axes = panels(fields(small(data), data, rows=1))
-    assert len(axes) == 3 + 3 * 3
-    assert mesh_value(axes[3], 0.5, 0.5) == pytest.approx(0.5)  # height = t
-
-
-@pytest.mark.parametrize("rows", [0, [], [5], [-1]])
-def test_functions_that_are_not_there_are_refused(rows):
-    data = curve_data()
-    with pytest.raises(ValueError, match="does not select functions among 5"):
-        fields(small(data), data, rows=rows)
 
 
 def test_errors_are_centered_at_zero_in_colors_of_their_own():

@@ -110,11 +110,6 @@ def test_a_shape_that_does_not_fit_is_refused(pair, metric):
         metric(*pair, (12, 31))
 
 
-def test_a_curve_has_no_spectral_norm(pair):
-    with pytest.raises(ValueError, match="use `relative_l2`"):
-        spectral(*pair, (360,))
-
-
 def test_skill_by_hand():
     random = np.random.default_rng(6)
     truth, climatology = 1000 + random.normal(size=(2, 20, 5, 2))

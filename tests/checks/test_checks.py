@@ -239,17 +239,6 @@ def test_a_handful_of_functions_is_too_few():
     assert "only 3 functions" in finding.message
 
 
-def test_transforms_are_recommended_with_the_words_to_type():
-    u = 10.0 ** smooth(0, 200, modes=2).swapaxes(1, 2)
-    mean = 15.0 * np.sin(2.0 * np.pi * np.arange(SENSORS) / SENSORS)[:, None]
-    data = samples(u, mean + smooth(1, 200).swapaxes(1, 2), inputs=[Variable("k")], outputs=[Variable("p")])
-    found = [finding for finding in check(data).findings if finding.name == "transform"]
-    assert [finding.level for finding in found] == ["note", "note"]
-    assert "transforms={'k': 'log'}, on the command line --transform k=log" in found[0].message
-    assert "output `p`: the mean field has 9" in found[1].message
-    assert "--transform p=per-location" in found[1].message
-
-
 def test_a_near_copy_in_the_test_data_is_noted():
     report = check(pairs(), edit(pairs(1), u=put(1.0001 * np.asarray(pairs().u[3]), 7)))
     assert report.is_fine
@@ -259,12 +248,6 @@ def test_a_near_copy_in_the_test_data_is_noted():
 def test_missing_values_are_not_repeated_functions():
     holed = edit(pairs(), u=put(np.nan, slice(0, 50)))
     assert check(holed, holed.take(jnp.arange(50))).names("error", "warning") == {"not-finite"}
-
-
-def test_messages_say_where():
-    findings = check(edit(pairs(), u=put(np.nan, 17, slice(3, 5)))).findings
-    (finding,) = (each for each in findings if each.level == "error")
-    assert "input `u1` holds 2 NaN in 1 of 200 functions (the first is number 17)" in finding.message
 
 
 def test_the_example_of_a_location_outside_is_one():

@@ -165,7 +165,6 @@ def test_what_would_fill_the_memory_streams(files, monkeypatch):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (["--out", "r", "--steps", "0", "--data", "d.zarr"], "--steps: input should be greater than 0, got 0"),
         (
             ["--out", "r", "--data", "d.zarr", "--model", "cnn"],
             "--model: expected one of 'loca', 'deeponet', 'fno', 'gaussian', 'best', got 'cnn'",
@@ -183,9 +182,6 @@ def test_an_invalid_run_is_refused(line, message, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (["--out", "r"], "give the data, or a .toml file that names it"),
-        (["--data", "d.zarr", "--out", "r", "--steps", ""], "Invalid value for --steps: expected a value, got nothing"),
-        (["--data", "d.zarr"], "give a run directory: --out DIR for a new run, or --resume DIR to resume one"),
         (["--resume", "r", "--batch-size", "3", "--data", "d"], "accepts --steps only; leave out --data, --batch-size"),
         (["--data", "d.zarr", "--out", "run.zarr"], "expected the name of a directory, got 'run.zarr'"),
     ],
@@ -200,17 +196,7 @@ def test_a_command_line_that_contradicts_itself_is_refused(line, message):
         ("data", "path", 3, "data.path: input should be a valid string, got 3"),
         ("data", "inputz", ["a"], "data.inputz is unknown; did you mean inputs?"),
         ("model", "lift_widths", [16, "a"], "model.lift_widths[1]: input should be a valid integer, got 'a'"),
-        ("model", "depth", 3, "model.depth is unknown; choose one of num_features"),
-        ("training", "rate", float("inf"), "training.rate: input should be a finite number, got inf"),
         ("training", "seed", 2**40, "training.seed: input should be less than 2147483648, got 1099511627776"),
-        ("training", "loggers", "mlflow", "training.loggers: input should be a valid list, got 'mlflow'"),
-        (
-            "transforms",
-            "u",
-            3,
-            "transforms: input should be 'auto', got {'u': 3}; transforms.u: input",
-        ),
-        ("extra", "a", 1, "extra is unknown; choose one of data, model, training"),
     ],
 )
 def test_wrong_fields_are_described_in_plain_words(table, field, value, message):
@@ -242,10 +228,6 @@ def test_a_run_that_cannot_start_leaves_nothing_behind(place, tmp_path, monkeypa
     output = command("train", "--data", data, "--out", out, "--log", "tensorboard", code=1)
     assert "loca-jax[tensorboard]" in words(output)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_missing_model_is_refused(place):
-    assert "pass a model file" in words(command("evaluate", place / "none", place / "test.zarr", code=2))
 
 
 WRONG = [-1, 0, -0.5, "", [], {}, None, [[]], {"a": 1}, float("nan"), float("inf"), "x" * 1000, 10**400, True]
@@ -299,7 +281,6 @@ def test_models_with_classes_of_the_user(place, tmp_path, monkeypatch):
     """`--class` finds modules in the current directory, and explains what is missing."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own_kernels.py").write_text(OWN)
-    (tmp_path / "broken_kernels.py").write_text("import nowhere_to_be_found")
     monkeypatch.syspath_prepend(tmp_path)
     own = importlib.import_module("own_kernels")
     model, header = load(place / "run/model.safetensors"), inspect(place / "run/model.safetensors")
@@ -312,8 +293,6 @@ def test_models_with_classes_of_the_user(place, tmp_path, monkeypatch):
     assert "Doubled" in command(*line, code=2)
     for name, message in {
         "own_kernels.Doubled": "expected MODULE:NAME",
-        "broken_kernels:Doubled": "broken_kernels:Doubled: No module named 'nowhere_to_be_found'",
-        "json:JSONDecoder": "json:JSONDecoder is <class 'json.decoder.JSONDecoder'>; expected a class",
         "own_kernels:Tripled": "module 'own_kernels' has no attribute 'Tripled'",
     }.items():
         assert message in words(command(*line, "--class", name, code=2))

@@ -1,7 +1,6 @@
 """Every file is written here as its format is published, and read back: values, places, names, units and domains."""
 
 import itertools
-import json
 import pickle
 
 import h5py
@@ -119,8 +118,6 @@ def test_inputs_and_outputs_in_files_of_their_own(tmp_path):
     assert np.array_equal(samples.s[..., 0], np.float32(100 * kelvin))
     with pytest.raises(ValueError, match="files of air and of pres do not have the same samples and grids"):
         open_records([*tmp_path.glob("air.*.nc"), tmp_path / "pres.1999.nc"], **options)
-    with pytest.raises(ValueError, match=r"pres\.1999\.nc holds none of air"):
-        open_records([tmp_path / "air.1999.nc", tmp_path / "pres.1999.nc"], **{**options, "outputs": "air"})
 
 
 def test_packed_land_is_missing(tmp_path):
@@ -182,12 +179,8 @@ def test_generic_files_ask_for_roles_and_say_what_they_hold(tmp_path):
     year(2000, 3).to_netcdf(tmp_path / "air.nc", engine="h5netcdf")
     with pytest.raises(ValueError, match=r"pass inputs=.*\n(.*\n)*  air\(time: 3, lat: 7, lon: 12\) \[degK\]"):
         open_records(tmp_path / "air.nc")
-    with pytest.raises(ValueError, match=r"no official split 'train'"):
-        open_records(tmp_path / "air.nc", split="train")
     with h5py.File(tmp_path / "plain.h5", "w") as file:
         file["field"] = normal(4, 5)
-    with pytest.raises(ValueError, match=r"field\(phony_dim_0: 4, phony_dim_1: 5\)"):
-        open_records(tmp_path / "plain.h5")
     records = open_records(tmp_path / "plain.h5", inputs="field", outputs="field", sample="phony_dim_0")
     assert np.allclose(records.load().x[:, 0], np.linspace(0, 1, 5))
 
@@ -423,8 +416,6 @@ def test_npz_of_functions_at_points(tmp_path):
     samples = open_records(tmp_path / "b.npz", inputs="a", outputs="b", sensors="here", queries="there").load([2])
     assert np.array_equal(samples.x, x)
     assert np.array_equal(samples.y.y, own[[2]])
-    with pytest.raises(ValueError, match=r"'b' .* shape \(5, 7, 2\) but 'here' holds 6 locations"):
-        open_records(tmp_path / "b.npz", inputs="a", outputs="b", sensors="here", queries="here")
 
 
 def test_npz_on_grids(tmp_path):
@@ -436,14 +427,6 @@ def test_npz_on_grids(tmp_path):
     assert np.array_equal(samples.x[0], grid(np.linspace(0, 1, 6), np.linspace(0, 1, 4)))
     assert np.array_equal(samples.y.points[:, 0], np.float32([0, 0.5, 1]))
     with pytest.raises(ValueError, match=r"does not define its inputs(.*\n)+  f\(5, 6, 4\)\n  k\(5,\)"):
-        open_records(tmp_path / "a.npz")
-    with pytest.raises(ValueError, match="has no array h"):
-        open_records(tmp_path / "a.npz", inputs="h", outputs="g")
-
-
-def test_npz_of_objects_is_refused_with_a_way_out(tmp_path):
-    np.savez(tmp_path / "a.npz", u=np.array([normal(2), normal(3)], dtype=object), s=normal(2, 3))
-    with pytest.raises(ValueError, match=r"'u' .* Python objects(.*) np\.savez\(path, u=np\.stack\(list\(u\)\)\)"):
         open_records(tmp_path / "a.npz")
 
 
@@ -489,8 +472,6 @@ def test_unknown_files_name_what_is_understood(tmp_path):
     (tmp_path / "a.txt").write_text("1,2\n")
     with pytest.raises(ValueError, match="none of the known formats: loca, zarr, mesh, table, well, pdebench, matlab"):
         open_records(tmp_path / "a.txt")
-    with pytest.raises(ValueError, match=r"a\.txt does not have the format 'npz'; omit format="):
-        open_records(tmp_path / "a.txt", format="npz")
     for name in ("missing.nc", "*.nc"):
         with pytest.raises(FileNotFoundError, match="no file"):
             open_records(str(tmp_path / name))
@@ -550,12 +531,3 @@ def test_records_travel_to_other_processes(tmp_path):
     records = open_records(tmp_path / "large.h5", **options)
     again = pickle.loads(pickle.dumps(records))  # noqa: S301
     assert np.array_equal(again.load([7]).u[..., 0], values[[7], 0].reshape(1, -1))
-
-
-def test_own_stores_are_told_from_other_zarr(tmp_path):
-    group = {"zarr_format": 3, "node_type": "group", "attributes": {"loca": {"format": 10**6}}}
-    (tmp_path / "zarr.json").write_text(json.dumps(group))
-    with pytest.raises(ValueError, match="has format 1000000, but this version of loca reads format 1"):
-        open_records(tmp_path)
-    with pytest.raises(ValueError, match="roles are fixed"):
-        open_records(tmp_path, inputs="u")

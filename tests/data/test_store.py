@@ -283,10 +283,3 @@ def test_what_is_no_store_is_refused(tmp_path, getkey):
     about.write_text(newer)
     with pytest.raises(ValueError, match="create it again"):
         Store.open(tmp_path / "data.zarr")
-
-
-def test_labels_must_fit(tmp_path, getkey):
-    store = convert(InMemory(samples(getkey())), tmp_path / "data.zarr")
-    for shape in ((2, 12, 3), (1, 5, 3)):
-        with pytest.raises(ValueError, match=r"expected .* \(1, 12, 3\), got"):
-            store.label(np.ones(shape, np.float32), [1])

@@ -178,16 +178,3 @@ def test_errors_on_a_sphere_are_weighted_by_area():
     prediction, truth = (np.asarray(each, np.float64) for each in (jax.vmap(lambda u: Scaled()(u, y))(u), s))
     np.testing.assert_allclose(report.errors["rmse"], rmse(prediction, truth, weights), rtol=1e-12)
     np.testing.assert_allclose(report.errors["relative_l2"], relative_l2(prediction, truth, weights), rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"weights": np.ones(3)}, "got 3 weights for 40 queries shared"),
-        ({"reference": np.ones((40, 1))}, r"pass one field \(40, 2\)"),
-        ({"batch_size": 0}, "at least one function"),
-    ],
-)
-def test_what_does_not_fit_is_refused(data, options, message):
-    with pytest.raises(ValueError, match=message):
-        evaluate(Scaled(), data, **options)

@@ -156,20 +156,9 @@ def test_channels_are_matched_by_name():
         adapt(model, labeled(data.rename(speed="width").assign(width=data.speed.drop_attrs()), ("depth", "width")))
     with pytest.raises(ValueError, match=r"depth \(km\).*made for depth \(m\).*units of depth differ"):
         adapt(model, labeled(data.assign(depth=data.depth.assign_attrs(units="km"))))
-    with pytest.raises(ValueError, match=r"outputs height .*, but the model was made for height .*, flow"):
-        adapt(model, labeled(data, outputs="height"))
     unnamed = Samples(expected.u, expected.y, expected.s, x=expected.x)
     assert adapt(model, unnamed) is unnamed
     assert adapt(weighted(unnamed), expected) is expected
-
-
-def test_what_an_old_model_does_not_know_is_not_compared():
-    data = labeled(plane()).load()
-    old = dataclasses.replace(weighted(data), signature=None)
-    other = labeled(CHANGES["reversed"](plane())).load()
-    assert adapt(old, other) is other
-    with pytest.raises(ValueError, match=r"inputs depth .*, but the model was made for u1, u2"):
-        adapt(old, labeled(plane(), "depth").load())
 
 
 def test_another_grid_is_refused_with_both_descriptions_and_interpolated_if_asked():

@@ -101,18 +101,6 @@ def test_each_field_has_its_encoder_and_codes_are_joined_and_standardized(sample
     np.testing.assert_allclose(joined(one), jnp.concatenate(parts), rtol=1e-6)
 
 
-def test_wrong_inputs_are_refused(samples):
-    one = MultiInput(tuple(field[0] for field in samples.u.fields), samples.u.scalars[0])
-    with pytest.raises(TypeError, match="Sensors encodes one field, got a MultiInput with 2 fields and 1 scalars"):
-        Sensors(64)(one)
-    with pytest.raises(ValueError, match="a MultiInput with 1 fields, got 2 fields"):
-        Joined([Sensors(64)], 1)(one)
-    with pytest.raises(ValueError, match=r"built for 0 scalars per function, got scalars of shape \(1,\)"):
-        Joined([Sensors(64), Sensors(5)])(one)
-    with pytest.raises(ValueError, match="an FNO needs sensors on a grid"):
-        FNO.create(samples, key=jax.random.key(0))
-
-
 def test_an_fno_takes_scalars_as_constant_channels(samples):
     u = MultiInput(samples.u.fields[:1], samples.u.scalars)
     y = samples.x[0]

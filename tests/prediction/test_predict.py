@@ -282,31 +282,6 @@ def test_even_grids():
             QueryGrid.even(Sphere(), counts)
 
 
-def test_each_half_is_computed_once(tmp_path, monkeypatch):
-    """φ once for each tile of queries and v once for each function, though there are several tiles of functions."""
-    monkeypatch.setattr(tiles, "MOST_QUERIES", 40)
-    monkeypatch.setattr(tiles, "BYTES", 1200)
-    calls = {"of_functions": [], "of_queries": []}
-
-    class Counted(tiles.TilePredictor):
-        def of_functions(self, u):
-            calls["of_functions"].append(len(u))
-            return super().of_functions(u)
-
-        def of_queries(self, y):
-            calls["of_queries"].append(len(y))
-            return super().of_queries(y)
-
-    monkeypatch.setattr(tiles, "TilePredictor", Counted)
-    data = Labeled(weather(days=30), "air", "pres", "time")
-    seen = []
-    predict_to(deeponet(data.load()), data, tmp_path / "p.zarr", progress=lambda *moment: seen.append(moment))
-    # the first call of each only asks for its size
-    assert sum(calls["of_functions"][1:]) == 30
-    assert sum(calls["of_queries"][1:]) == 8 * 16
-    assert seen[-1][1] >= 4 * len(calls["of_queries"][1:])
-
-
 @pytest.mark.full
 def test_nodes_that_follow_the_queries(tmp_path, small_tiles, monkeypatch):
     """Such a model is accepted as long as all queries fit in memory, because each prediction depends on all of them."""
@@ -437,7 +412,6 @@ def test_the_command(place):
     command(*asked, place / "g.zarr", "--grid", "5x6")
     assert xarray.open_zarr(place / "g.zarr", chunks=None).sizes == {"sample": 7, "lat": 5, "lon": 6}
     assert "holds something else" in words(command(*asked, place / "g.zarr", "--grid", "5x7", code=1))
-    assert "needs 2 numbers" in words(command(*asked, place / "h.zarr", "--grid", "5", code=1))
     assert "such as 721x1440" in words(command(*asked, place / "h.zarr", "--grid", "5by6", code=2))
 
 

@@ -205,12 +205,3 @@ def test_digits_are_read_from_the_file_that_is_named(archive, tmp_path, monkeypa
     np.savez(tmp_path / "other.npz", x_train=np.zeros((3, 32, 32), np.uint8))
     with pytest.raises(ValueError, match=r"expected \(count, 28, 28\)"):
         MechanicalMNIST(str(tmp_path / "other.npz")).pairs(key, [0])
-
-
-def test_wrong_arguments_are_refused(archive, getkey):
-    problem = MechanicalMNIST(archive)
-    for rows in ([3], [-1]):
-        with pytest.raises(ValueError, match="has 3 digits, each used once"):
-            problem.pairs(getkey(), rows)
-    with pytest.raises(ValueError, match="positive"):
-        MechanicalMNIST(archive, input_load=0.0)

@@ -174,9 +174,7 @@ def arrays_of(tree) -> list:
 BIG = MAX_HEADER - 4000
 HOSTILE = {
     "deep lists": "[" * BIG,
-    "deep objects": '{"a":' * (BIG // 5),
     "deep but closed": "[" * 200 + "]" * 200,
-    "many lists": "[" + "[]," * (BIG // 3 - 1) + "[]]",
     "many objects": "[" + "{}," * (BIG // 3 - 1) + "{}]",
     "many keys": "{" + ",".join(f'"{i}":0' for i in range(BIG // 12)) + "}",
     "many keys, the last twice": "{" + ",".join(f'"{i}":0' for i in range(BIG // 12)) + ',"0":1}',
@@ -184,17 +182,12 @@ HOSTILE = {
     "wide characters": '["' + "😀" * (BIG // 5) + '"]',
     "not a number": '{"format":NaN}',
     "infinity": '{"format":1e999}',
-    "minus infinity": '{"format":-Infinity}',
     "huge integer": '{"format":' + "9" * (BIG // 2) + "}",
-    "long integer": '{"format":100000000000000000000}',
     "twice": '{"format":1,"format":1}',
     "half a character": '{"format":1,"a":"\\ud800"}',
     "nothing": "",
-    "null": "null",
-    "a number": "1",
     "no end": '{"format":1',
     "more after the end": '{"format":1} {"format":1}',
-    "boolean version": '{"format":true}',
     "many unknown fields": '{"format":1,' + ",".join(f'"{i}":0' for i in range(BIG // 12)) + "}",
     "many bad metrics": '{"format":1,"metrics":{' + ",".join(f'"{i}":""' for i in range(BIG // 12)) + "}}",
 }
@@ -233,14 +226,10 @@ def test_a_newer_format_says_what_to_install(contents, tmp_path):
     [
         ("metrics", None, "'metrics' in the header: field required"),
         ("more", 1, "'more' in the header: extra inputs are not permitted"),
-        ("parameters", -1, "'parameters' in the header: input should be greater than or equal to 0, got -1"),
         ("parameters", True, "'parameters' in the header: input should be a valid integer"),
         ("metrics", {"error": "0.1"}, "'metrics.error' in the header: input should be a valid number, got '0.1'"),
-        ("inputs", [{"name": "u"}], "'inputs.0.unit' in the header: field required"),
         ("domain", {"class": "kernels.RBF", "fields": {}}, "a kernels.RBF has the fields"),
-        ("domain", {"class": "rules.OwnQueries", "fields": {"domain": None}}, "domain"),
         ("domain", {"array": ["float32", 2]}, r"described as \['float32', 2\], but is None"),
-        ("domain", {"dict": {}}, "which is not a domain"),
         ("model", {"dict": {}}, "expected a class and its fields"),
     ],
 )

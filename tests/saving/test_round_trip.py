@@ -182,22 +182,6 @@ def test_the_same_model_comes_back(name, tmp_path):
     assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
-        if name in ("Sensors", "FNO", "Regression", "several", "Mesh")
-        else pytest.param(name, marks=pytest.mark.full)
-        for name in MODELS
-    ],
-)
-def test_a_loaded_model_predicts_the_same_bits(name, tmp_path):
-    model, data = built(name)
-    save(model, tmp_path / "a", data=data)
-    predict = eqx.filter_jit(lambda model: model.predict(data.u, data.y))
-    assert bits(predict(load(tmp_path / "a"))) == bits(predict(model))
-
-
 def test_every_class_that_a_model_can_be_made_of_has_a_name():
     """The models above hold every concrete class below the nouns of the package."""
 
@@ -319,10 +303,6 @@ def test_an_own_class_never_passes_for_ours(small, tmp_path):
     with pytest.raises(ModelFileError, match=r"classes=\[RBF\]"):
         load(tmp_path / "a")
     assert type(load(tmp_path / "a", classes=[RBF]).k) is RBF
-    with pytest.raises(ModelFileError, match="two things called RBF"):
-        load(tmp_path / "a", classes=[RBF, loca.kernels.RBF])
-    with pytest.raises(TypeError, match="Equinox modules"):
-        load(tmp_path / "a", classes=[dict])
 
 
 @pytest.mark.parametrize(
@@ -331,9 +311,6 @@ def test_an_own_class_never_passes_for_ours(small, tmp_path):
         (lambda x: x, "stores functions by name"),
         (float("nan"), "finite numbers"),
         (2**64, "cannot hold"),
-        (object(), "cannot hold"),
-        (1j, "cannot hold"),
-        ({1: 2}, "cannot hold"),
         (jnp.ones(2, jnp.complex64), "real and imaginary"),
         (jax.random.key(0), "random keys out"),
     ],
@@ -350,7 +327,6 @@ def test_what_cannot_be_kept_is_refused_by_place(value, message, small, tmp_path
     [
         ({"metrics": {"error": float("nan")}}, "finite numbers only; leave out the metrics error"),
         ({"provenance": {"a": [1, object()]}}, "written as JSON: .*object"),
-        ({"provenance": {"a": "\ud800"}}, "written as JSON"),
         ({"provenance": {"a": "b" * 2**21}}, "shorten the provenance"),
     ],
 )

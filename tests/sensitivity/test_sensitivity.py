@@ -154,8 +154,6 @@ def test_what_cannot_be_trained_with_derivatives_is_refused():
     model = Quadratic(Normalization.fit(data), jnp.ones(1), signature=Signature.of(data))
     with pytest.raises(ValueError, match=r"du has shape \(7, 2, 5, 1\), but u has \(7, 6, 1\); pass K directions"):
         tangents(model, data, du[..., :5], ds)
-    with pytest.raises(ValueError, match=r"ds has shape \(7, 1, 5, 1\).*pass derivatives of shape \(7, 2, 5, 1\)"):
-        tangents(model, data, du, ds[:, :1])
     with pytest.raises(ValueError, match="Ensemble has an objective of its own"):
         tangents(loca.Ensemble.of([model, dataclasses.replace(model, c=2.0 * model.c)]), data, du, ds)
 
@@ -226,8 +224,6 @@ def test_indices_of_a_linear_map_are_shares_of_its_variance():
 
 def test_what_has_no_indices_is_refused():
     operator = Map(Normalization.identity(1, 1))
-    with pytest.raises(ValueError, match="expected a distribution for each component"):
-        sobol(operator, lambda xi: xi[None], Y, key=KEY)
     with pytest.raises(ValueError, match="power of two, got count=1000; use 512 or 1024"):
         sobol(operator, lambda xi: xi[None], Y, distributions=[uniform()] * 3, count=1000, key=KEY)
     constant = SobolIndices(np.zeros((2, 3, 1)), np.zeros((2, 3, 1)), np.zeros((3, 1)))

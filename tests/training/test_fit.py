@@ -116,11 +116,6 @@ def test_weights_follow_the_labels_that_are_kept(model, data):
     )
 
 
-def test_weights_of_other_locations_are_refused(model, data):
-    with pytest.raises(ValueError, match="expected one weight per location, 20 in total, got 7"):
-        fit(model, data, steps=1, batch_size=10, weights=np.ones(7))
-
-
 def test_a_part_of_a_store_is_the_same_in_pieces(store):
     part = Part(store, np.arange(100, 20, -1), key=jax.random.key(4), labels=7)
     whole = part.load()

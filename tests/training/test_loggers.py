@@ -18,7 +18,6 @@ import pytest
 import wandb_calls
 
 from loca.training import History, Logger, StoppedError, fit
-from loca.training.loggers import LOGGERS
 
 NAMES = ["mlflow", "tensorboard", "wandb"]
 DESCRIPTION = {"model": {"kind": "loca", "widths": [8, 8]}, "seed": 0}
@@ -258,9 +257,3 @@ def test_a_missing_library_says_how_to_install_it(name, tmp_path, monkeypatch):
     with pytest.raises(ImportError, match=rf"pip install loca-jax\[{name}\]"):
         Logger(name, tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_names_are_listed(tmp_path):
-    with pytest.raises(ValueError, match="unknown logger 'tensorbord'; choose one of mlflow, tensorboard, wandb"):
-        Logger("tensorbord", tmp_path)
-    assert sorted(LOGGERS) == NAMES
