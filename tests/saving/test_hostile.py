@@ -277,7 +277,7 @@ def test_arrays_that_no_part_has_are_refused(contents, tmp_path):
     document, table, body = taken_apart(contents)
     assert "damaged" in refused(tmp_path / "a", forged(document, table, body + b"\0" * 8))
     table["more"] = {"dtype": "F32", "shape": [2], "data_offsets": [len(body), len(body) + 8]}
-    assert "no part of the model has: 'more'" in refused(tmp_path / "a", forged(document, table, body + b"\0" * 8))
+    assert "no part of the model has" in refused(tmp_path / "a", forged(document, table, body + b"\0" * 8))
 
 
 def test_a_part_is_not_a_model(contents, tmp_path):
