@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from loca import attention as attention
     from loca import checks as checks
     from loca import choosing as choosing
+    from loca import comparing as comparing
     from loca import data as data
     from loca import devices as devices
     from loca import domains as domains
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from loca import typing as typing
     from loca import uncertainty as uncertainty
     from loca.choosing import choose as choose
+    from loca.comparing import compare as compare
     from loca.data import Samples as Samples
     from loca.evaluation import evaluate as evaluate
     from loca.exporting import export as export
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "choosing": ("choose",),
+    "comparing": ("compare",),
     "data": ("Samples",),
     "evaluation": ("evaluate",),
     "exporting": ("export",),
@@ -92,6 +95,8 @@ __all__ = [
     "checks",
     "choose",
     "choosing",
+    "compare",
+    "comparing",
     "data",
     "design",
     "devices",

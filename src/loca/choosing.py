@@ -150,7 +150,7 @@ def choose(
     for samples, what in ((train, "the data"), (validation, "the validation data")):
         if samples is not None:
             check_finite(samples, what)
-    fitted, held = (train, validation) if validation is not None else _hold_out(train, seed)
+    fitted, held = (train, validation) if validation is not None else hold_out(train, seed)
     show = sys.stderr.isatty() if progress is None else progress
     report, best = ChoiceReport((), len(fitted), len(held)), None
     transforms: dict[str, str] = {}  # those that were best for the Gaussian operator
@@ -184,7 +184,7 @@ def choose(
     return operator, report
 
 
-def _hold_out(train: Samples, seed: int) -> tuple[Samples, Samples]:
+def hold_out(train: Samples, seed: int) -> tuple[Samples, Samples]:
     """Functions to fit models to, and functions to compare them on."""
     order = jax.random.permutation(jax.random.key(seed), len(train))
     held = min(HELD, max(1, len(train) // 5))
@@ -403,3 +403,6 @@ COMPETITORS: dict[str, Compete] = {
     MODELS["loca"].title: trained(functools.partial(LOCA.create, linear=True)),
 }
 """All models by their names in tables, cheap ones first."""
+
+TRAINED = (*trained_models(), MODELS["loca"].title)
+"""Those that take as much time as they are given."""

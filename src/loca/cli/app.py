@@ -16,7 +16,7 @@ from loca.cli.arguments import with_options
 from loca.cli.data import check, convert, generate, show
 from loca.cli.deployment import export, serve, verify
 from loca.cli.models import calibrate, evaluate, figures, inspect, invert, predict
-from loca.cli.runs import choose, train
+from loca.cli.runs import choose, compare, train
 
 DEBUG = "LOCA_DEBUG"
 """The environment variable with which errors print a traceback."""
@@ -89,7 +89,7 @@ app = typer.Typer(
 )
 COMMANDS = {
     "Data": (generate, convert, show, check),
-    "Models": (train, choose, calibrate),
+    "Models": (train, choose, compare, calibrate),
     "Results": (evaluate, predict, invert, figures, inspect),
     "Deployment": (export, verify, serve),
 }

@@ -1,13 +1,14 @@
-"""`loca train` and `choose`: from data to a model."""
+"""`loca train`, `choose` and `compare`: from data to a model."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from loca.cli.arguments import Data, Model, Training, check_directory
+from loca.cli.arguments import Data, Files, Model, SeedOption, SetOption, Training, check_directory, load
 from loca.configuration import RunConfiguration, option_of, read_configuration
 
 SourceArgument = Annotated[
@@ -71,6 +72,74 @@ def choose(
     check_directory(out)
     model = {"kind": "best", "minutes": minutes}
     execute_run(configure(source, {"data": data, "model": model, "training": {"seed": seed}}), out)
+
+
+ALL, GENERATED = 10**9, 1000
+"""The number of functions without --count: more than a file has, and those of a problem."""
+
+
+def compare(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A file, a folder or a pattern, or a problem to solve.")],
+    files: Files,
+    out: Annotated[Path, typer.Option(help="The directory for the comparison and its picture.")],
+    test: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Test functions; without it, a fifth of DATA is set aside.")
+    ] = None,
+    validation: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Functions to choose settings on; without it, a part of DATA.")
+    ] = None,
+    labels: Annotated[int | None, typer.Option(min=1, help="The number of output values to use per function.")] = None,
+    minutes: Annotated[
+        str, typer.Option(metavar="NUMBER,...", help="The time of each trained model; several give a curve.")
+    ] = "1",
+    seeds: Annotated[int, typer.Option(min=1, help="How often every model is fitted.")] = 1,
+    count: Annotated[int | None, typer.Option(min=4, help="The number of functions of DATA; all without it.")] = None,
+    seed: SeedOption = 0,
+    arguments: SetOption = None,
+    other: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PROGRAM", help="A program that fits a model of another package; repeatable."),
+    ] = None,
+) -> None:
+    """Compare all models on data: error against core minutes, coverage of error bars, size, time per prediction.
+
+    The table and `comparison.json` have every result, `comparison.png` is the picture. Settings are chosen on
+    validation functions; test functions choose nothing. Killed at any moment, the same command resumes. To get the
+    best model, use `loca choose`.
+    """
+    from loca.comparing import compare as compare_models
+    from loca.figures import comparison
+    from loca.problems import PROBLEMS
+
+    check_directory(out)
+    try:
+        budgets = [float(each) for each in minutes.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"expected numbers such as 1,4, got {minutes!r}", param_hint="--minutes") from None
+    programs = {}
+    for each in other or ():
+        name, equals, program = each.partition("=")
+        if not name or not equals or not program:
+            raise typer.BadParameter(f"expected NAME=PROGRAM, got {each!r}", param_hint="--other")
+        programs[name] = shlex.split(program)
+    most = count or (GENERATED if data in PROBLEMS else ALL)
+    train, _ = load(data, files, most, seed=seed, arguments=arguments)
+    tested, validated = (None if name is None else load(name, files, ALL)[0] for name in (test, validation))
+    found = compare_models(
+        train,
+        tested,
+        minutes=budgets,
+        seeds=seeds,
+        validation=validated,
+        labels=labels,
+        others=programs,
+        directory=out,
+        about={"data": data},
+        progress=True,
+    )
+    comparison(found, title=Path(data).stem).savefig(out / "comparison.png", dpi=200)
+    typer.echo(str(found))
+    typer.echo(f"{out / 'comparison.png'}")
 
 
 def configure(source: str | None, tables: dict[str, Any]) -> RunConfiguration:

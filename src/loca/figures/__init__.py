@@ -3,6 +3,7 @@
 Besides the figures, this part exports the building blocks with which other parts draw figures of their own.
 """
 
+from loca.figures.comparison import comparison as comparison
 from loca.figures.fields import attention as attention
 from loca.figures.fields import draw_predictions as draw_predictions
 from loca.figures.fields import error_bars as error_bars
@@ -23,6 +24,7 @@ __all__ = [
     "INK",
     "attention",
     "box_plots",
+    "comparison",
     "curves",
     "draw_boxes",
     "draw_line",

@@ -1,0 +1,8 @@
+document$.subscribe(() =>
+  renderMathInElement(document.body, {
+    delimiters: [
+      { left: "\\(", right: "\\)", display: false },
+      { left: "\\[", right: "\\]", display: true },
+    ],
+  }),
+)

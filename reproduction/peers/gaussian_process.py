@@ -1,0 +1,50 @@
+"""scikit-learn's Gaussian process for `loca compare --other`: python gaussian_process.py DATA.npz PREDICTIONS.npz
+
+Inputs and outputs are standardized; many inputs and outputs are replaced by their principal components. The kernel has a
+length per input.
+"""
+
+import sys
+import time
+import warnings
+
+import numpy as np
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+COMPONENTS, MOST = 20, 1000
+
+
+def main():
+    data = dict(np.load(sys.argv[1]))
+    parts = ("train", "validation", "test")
+    u = {part: data[f"{part}_u"].reshape(len(data[f"{part}_u"]), -1).astype(float) for part in parts}
+    s = data["train_s"].reshape(len(u["train"]), -1).astype(float)
+    if np.isnan(s).any():
+        sys.exit("scikit-learn's Gaussian process needs all labels")
+    rows = np.random.default_rng(int(data["seed"])).permutation(len(s))[:MOST]
+    most = min(COMPONENTS, len(rows) - 1)
+    inputs = PCA(min(most, u["train"].shape[1]))
+    outputs = PCA(min(most, s.shape[1]), whiten=True)
+    kernel = ConstantKernel() * Matern(np.ones(inputs.n_components), (1e-2, 1e3), nu=2.5) + WhiteKernel(1e-4, (1e-10, 1e1))
+    process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=int(data["seed"]))
+    model = TransformedTargetRegressor(
+        make_pipeline(StandardScaler(), inputs, StandardScaler(), process), transformer=outputs, check_inverse=False
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(u["train"][rows], s[rows])
+    begun = time.perf_counter()
+    model.predict(u["test"][:1])
+    milliseconds = 1e3 * (time.perf_counter() - begun)
+    shape = data["train_s"].shape[1:]
+    predictions = {f"{part}_s": model.predict(u[part]).reshape(-1, *shape) for part in parts[1:]}
+    np.savez(sys.argv[2], **predictions, parameters=len(rows) * outputs.n_components, milliseconds=milliseconds)
+
+
+main()

@@ -1,0 +1,123 @@
+"""`compare`: every model on the same data."""
+
+import json
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import loca
+from loca.comparing import COMPARISON_FILE, Comparison
+from loca.problems import Darcy
+
+MINUTES = (0.05,)
+RIDGE = """
+import sys
+import numpy as np
+
+data = dict(np.load(sys.argv[1]))
+assert "test_s" not in data
+u, s = data["train_u"][..., 0], data["train_s"][..., 0]
+known = ~np.isnan(s).any(axis=0)
+coefficients = np.linalg.lstsq(np.c_[u, np.ones(len(u))], np.where(known, s, 0.0), rcond=None)[0]
+predictions = {
+    f"{part}_s": (np.c_[data[f"{part}_u"][..., 0], np.ones(len(data[f"{part}_u"]))] @ coefficients)[..., None]
+    for part in ("validation", "test")
+}
+np.savez(sys.argv[2], **predictions, parameters=coefficients.size)
+"""
+
+
+@pytest.fixture(scope="module")
+def data():
+    return Darcy(resolution=6, preset="easy").sample(jax.random.key(0), 100)
+
+
+@pytest.fixture(scope="module")
+def parts(data):
+    return tuple(data.take(jnp.arange(*ends)) for ends in ((0, 60), (60, 80), (80, 100)))
+
+
+@pytest.fixture(scope="module")
+def compared(parts, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("compare")
+    script = directory / "ridge.py"
+    script.write_text(RIDGE)
+    others = {"least squares": [sys.executable, str(script)], "absent": ["no-such-program"], "fails": ["false"]}
+    train, validation, test = parts
+    options = {"minutes": MINUTES, "validation": validation, "others": others, "directory": directory / "work"}
+    return loca.compare(train, test, **options), train, test, options
+
+
+def test_all_models_are_measured(compared):
+    found = compared[0]
+    assert {model for model, _ in found.groups()} == {*loca.choosing.COMPETITORS, "least squares"}
+    for entry in found.entries:
+        if entry.error is None:
+            assert entry.reason.startswith("failed: ")
+            assert entry.model in ("absent", "fails")
+        elif entry.model != "least squares":
+            assert entry.core_seconds > 0.0
+            assert entry.milliseconds is not None
+            assert entry.coverage is not None
+            assert 0.0 <= entry.coverage <= 1.0
+    assert found.entries[0].error == pytest.approx(  # the mean field, by hand
+        float(jnp.mean(loca.metrics.relative_l2(jnp.broadcast_to(compared[1].s.mean(0), compared[2].s.shape), compared[2].s))),
+        rel=1e-4,
+    )
+
+
+def test_other_program_is_measured_as_ours_are(compared):
+    found, train, test, _ = compared
+    u, s = (np.asarray(values)[..., 0] for values in (train.u, train.s))
+    coefficients = np.linalg.lstsq(np.c_[u, np.ones(len(u))], s, rcond=None)[0]
+    prediction = np.c_[np.asarray(test.u)[..., 0], np.ones(len(test))] @ coefficients
+    error = float(np.mean(loca.metrics.relative_l2(prediction[..., None], test.s)))
+    entry = next(each for each in found.entries if each.model == "least squares")
+    assert entry.error == pytest.approx(error, rel=1e-4)
+    assert entry.parameters == coefficients.size
+
+
+def test_same_call_reads_what_is_finished(compared):
+    found, train, test, options = compared
+    assert loca.compare(train, test, **options) == found
+    assert Comparison.load(Path(options["directory"], COMPARISON_FILE)) == found
+    with pytest.raises(FileExistsError, match="data is"):
+        loca.compare(test, train, **options)
+
+
+def test_more_seeds_extend_a_comparison(compared, closed):
+    found, train, test, options = compared
+    more = loca.compare(train, test, **options | {"seeds": 2, "minutes": ()} | {"minutes": MINUTES})
+    assert more.entries[0] == found.entries[0]
+    assert {entry.seed for entry in more.entries} == {0, 1}
+
+
+@pytest.mark.slow
+def test_verdict_agrees_with_choose(compared, parts):
+    _, report = loca.choose(parts[0], minutes=0.15, validation=parts[1])
+    assert compared[0].best == report.winner.model
+
+
+def test_persistence_is_a_row_where_inputs_and_outputs_are_the_same_variable(closed):
+    x = jnp.linspace(0.0, 1.0, 8)[:, None]
+    u = jax.random.normal(jax.random.key(0), (30, 8, 1))
+    names = {"inputs": ["height"], "outputs": ["height"]}
+    same = loca.Samples(u, x, 1.1 * u, x=x, **names)
+    found = loca.compare(same, minutes=MINUTES)
+    entry = next(each for each in found.entries if each.model == "persistence")
+    assert entry.error == pytest.approx(0.1 / 1.1, rel=1e-4)
+    other = loca.Samples(u, x, 1.1 * u, x=x)
+    assert "persistence" not in {each.model for each in loca.compare(other, minutes=MINUTES).entries}
+
+
+def test_picture_has_every_model(compared):
+    figure = loca.figures.comparison(compared[0])
+    assert {text.get_text() for text in figure.axes[0].texts} == {model for model, _ in compared[0].groups()}
+
+
+def test_command(data, tmp_path, run_cli):
+    loca.data.write_store  # noqa: B018
