@@ -4,7 +4,6 @@ Its documented recipe: AdamW, a falling learning rate, the relative L2 loss, bat
 standardized. A quarter of the time chooses the largest learning rate on validation functions.
 """
 
-import json
 import sys
 import time
 
@@ -47,10 +46,12 @@ def train(u, s, shape, rate, seconds, seed):
 
 @torch.no_grad()
 def predict(model, u):
+    """Predictions for all functions."""
     return torch.cat([model(part) for part in u.split(BATCH)])
 
 
 def main():
+    """Train, and predict."""
     data = dict(np.load(sys.argv[1]))
     shape = grid_of(data["x"])
     if data["x"].shape != data["y"].shape or not np.allclose(data["x"], data["y"]):
@@ -66,7 +67,8 @@ def main():
     seconds, seed = float(data["seconds"]), int(data["seed"])
 
     def error(model):
-        truth, found = (each.flatten(1) * s_scale + s_shift for each in (s["validation"], predict(model, u["validation"])))
+        both = s["validation"], predict(model, u["validation"])
+        truth, found = (each.flatten(1) * s_scale + s_shift for each in both)
         return float(((found - truth).norm(dim=1) / truth.norm(dim=1)).mean())
 
     torch.set_num_threads(2)
@@ -81,7 +83,6 @@ def main():
     }
     parameters = sum(each.numel() * (2 if each.is_complex() else 1) for each in model.parameters())
     np.savez(sys.argv[2], **predictions, parameters=parameters, megabytes=4e-6 * parameters, milliseconds=milliseconds)
-    print(json.dumps({str(rate): value for rate, value in errors.items()}))
 
 
 main()

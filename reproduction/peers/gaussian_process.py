@@ -1,7 +1,6 @@
 """scikit-learn's Gaussian process for `loca compare --other`: python gaussian_process.py DATA.npz PREDICTIONS.npz
 
-Inputs and outputs are standardized; many inputs and outputs are replaced by their principal components. The kernel has a
-length per input.
+Many inputs and outputs are replaced by their principal components. The kernel has a length per input.
 """
 
 import sys
@@ -21,6 +20,7 @@ COMPONENTS, MOST = 20, 1000
 
 
 def main():
+    """Fit, and predict."""
     data = dict(np.load(sys.argv[1]))
     parts = ("train", "validation", "test")
     u = {part: data[f"{part}_u"].reshape(len(data[f"{part}_u"]), -1).astype(float) for part in parts}
@@ -31,7 +31,9 @@ def main():
     most = min(COMPONENTS, len(rows) - 1)
     inputs = PCA(min(most, u["train"].shape[1]))
     outputs = PCA(min(most, s.shape[1]), whiten=True)
-    kernel = ConstantKernel() * Matern(np.ones(inputs.n_components), (1e-2, 1e3), nu=2.5) + WhiteKernel(1e-4, (1e-10, 1e1))
+    kernel = ConstantKernel() * Matern(np.ones(inputs.n_components), (1e-2, 1e3), nu=2.5) + WhiteKernel(
+        1e-4, (1e-10, 1e1)
+    )
     process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=int(data["seed"]))
     model = TransformedTargetRegressor(
         make_pipeline(StandardScaler(), inputs, StandardScaler(), process), transformer=outputs, check_inverse=False
