@@ -14,7 +14,7 @@ PYTHONS ?= python3.12 python3.13
 SETTINGS := antiderivative darcy-128 darcy-1024 mechanical-mnist shallow-water climate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types layers test gate full pythons versions mutants claims docs wheel bench load tour examples results parity peers lock print-lock format clean
+.PHONY: help setup check lint types layers test gate full pythons versions mutants claims docs wheel bench load tour examples gallery results parity peers lock print-lock format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,10 @@ tour: wheel  ## Write docs/tour.md: a first run, in a fresh environment with onl
 examples:  ## Draw the figures of docs/your-data.md by running its examples
 	$(BIN)/python tools/your_data.py
 
+gallery:  ## Run the scripts of examples/gallery, and write docs/gallery: pages, pictures and notebooks
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/gallery.txt
+	$(BIN)/python tools/gallery.py
+
 results:  ## Write docs/results.md and its figures from reproduction/results
 	$(BIN)/python reproduction/tools/results.py
 
@@ -103,6 +107,7 @@ lock:  ## Renew the locked requirements, and the versions of the same tools in p
 	$(COMPILE) requirements/uv.in --universal --python-version 3.11 --output-file requirements/uv.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev --python-platform linux --python-version 3.11 --output-file requirements/py311.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev --universal --python-version 3.12 --output-file requirements/py312.txt
+	$(COMPILE) requirements/gallery.in --universal --python-version 3.11 --output-file requirements/gallery.txt
 	@for tool in ruff codespell; do \
 		version=$$(sed -n "s/^$$tool==\([^ ]*\).*/\1/p" requirements/py312.txt) && \
 		sed -i.old "/repo: .*$$tool/{n;s/rev: .*/rev: v$$version/;}" .pre-commit-config.yaml && rm .pre-commit-config.yaml.old || exit 1; \
