@@ -218,6 +218,11 @@ def is_quoted(error, cell):
     return f"{float(error):.3g} %" in re.findall(r"\S+ %", cell)
 
 
+def test_the_page_of_commands_is_that_of_the_command_line():
+    commands = module_of("tools/commands.py")
+    assert commands.PAGE.read_text() == commands.page(), "run `python tools/commands.py --write`"
+
+
 def test_every_planted_defect_still_fits_the_source():
     done = subprocess.run([sys.executable, "tools/mutants.py", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

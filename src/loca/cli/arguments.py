@@ -60,7 +60,7 @@ RegridOption = Annotated[
     bool, typer.Option("--regrid", help="Interpolate inputs at other sensors to those of the model.")
 ]
 LevelOption = Annotated[
-    float, typer.Option(min=0.001, max=0.999, help="The level of bands, for a model that knows its error.")
+    float, typer.Option(min=0.001, max=0.999, help="The level of bands, for a model with error bars.")
 ]
 
 
@@ -103,7 +103,7 @@ def parameter_of(name: str, field: FieldInfo, group: str) -> inspect.Parameter:
     """The option of a field; text is parsed by `parse`, and checked with the whole configuration."""
     kind = plain(field.annotation)
     default = "" if field.is_required() or field.default in (None, ()) else f" Default: {field.default}."
-    text = "The model; gaussian is solved for, and with best all compete." if name == "kind" else field.description
+    text = "The model; gaussian is solved for, best is the best of all." if name == "kind" else field.description
     spelled, expected = option_of(name), str | None
     if kind is bool:
         spelled, expected = f"{spelled}/--no-{name.replace('_', '-')}", bool | None

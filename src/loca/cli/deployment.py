@@ -34,7 +34,7 @@ def export(
 ) -> None:
     """Write a model as a program that runs without this package, for any number of functions and queries.
 
-    Inputs and outputs have the units of the data. A model that knows its error returns mean, std, lower and upper, and
+    Inputs and outputs have the units of the data. A model with error bars returns mean, std, lower and upper, and
     a calibrated one in_distribution, the p-value of each input. The program is compared with the model before it is
     written.
 

@@ -79,8 +79,8 @@ def evaluate(
 ) -> None:
     """Measure the errors of a model on data at full resolution: their distribution, outliers and worst cases.
 
-    Sensors and variables in another order than the model's are reordered. For a model that knows its error, such as one
-    from `loca calibrate`, the report has the coverage and width of its bands.
+    Sensors and variables in another order than the model's are reordered. For a model with error bars, such as one from
+    `loca calibrate`, the report has the coverage and width of its bands.
     """
     from rich.console import Console
 
@@ -103,7 +103,7 @@ def predict(
     files: Files,
     out: Annotated[
         Path,
-        typer.Option(help="PREDICTION.nc, .zarr, .csv or .parquet, with the names and coordinates of the data."),
+        typer.Option(help="PREDICTION.nc, .zarr, .csv, .parquet or .vtu, with the names and coordinates of the data."),
     ],
     grid: Annotated[
         str | None,
@@ -117,15 +117,15 @@ def predict(
     classes: ClassOption = None,
     level: LevelOption = 0.9,
 ) -> None:
-    """Predict the outputs of all input functions of a file, and write them as NetCDF, Zarr, CSV or Parquet.
+    """Predict the outputs of all input functions of a file, and write them as NetCDF, Zarr, a table or a mesh.
 
     The file may hold inputs only: cases that have not been solved. Predictions are made on --grid, --at points, where
     the data has outputs, or, if it has none, where the training data of the model had them.
 
-    NetCDF and tables are written at once. Zarr is written piece by piece, so that predictions may be larger than
+    NetCDF, tables and meshes are written at once. Zarr is written piece by piece, so that predictions may be larger than
     memory; if the command is stopped or killed, the same command resumes it.
 
-    A model that knows its error also writes NAME_std, NAME_lower and NAME_upper for every output. A calibrated one
+    A model with error bars also writes NAME_std, NAME_lower and NAME_upper for every output. A calibrated one
     writes in_distribution, the p-value of each input, and warns if inputs are unlike the calibration functions.
     """
     from loca.prediction import check_suffix as check_format
@@ -212,8 +212,8 @@ def invert(
     The file of observations has one row per location. A value that is empty or NaN was not observed. Columns
     NAME_noise hold the standard deviation of the noise of single values, instead of --noise.
 
-    The error of the model is part of the noise: pass functions that it was not trained on as --held. A model that knows
-    its error, such as a Gaussian operator, needs none.
+    The error of the model is part of the noise: pass functions that it was not trained on as --held. A model with
+    error bars of its own, such as a Gaussian operator, needs none.
     """
     import jax
 
@@ -308,7 +308,7 @@ def figures(
 
     `box_plots` has the relative errors of all functions; `fields` the input, truth, prediction and error of
     the function with the median error and of the worst ones; `curves` the loss and the validation error, for a run
-    directory; `attention` the attention weights of a LOCA. For a model that knows its error, `reliability` has the
+    directory; `attention` the attention weights of a LOCA. For a model with error bars, `reliability` has the
     coverage of its bands and `error_bars` the bands of the same functions, or σ beside their errors.
     """
     from loca.evaluation import evaluate

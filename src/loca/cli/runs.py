@@ -39,8 +39,8 @@ def train(
     """Train or solve for a model of data, and write model, history and checkpoints to a run directory.
 
     A TOML file, options, or both describe the run; options override the file. The run remembers the variables of its
-    data, so that `loca evaluate`, `predict` and `figures` find them in other files. Killed at any moment,
-    `loca train --resume DIR` continues and ends in the same model. Ctrl-C and SIGTERM save a checkpoint first, and end
+    data, so that `loca evaluate`, `predict` and `figures` find them in other files. If training is killed,
+    `loca train --resume DIR` continues to the same model. Ctrl-C and SIGTERM save a checkpoint first, and end
     the command with exit code 130 or 143.
     """
     from loca.runs import read_run, with_steps
@@ -64,10 +64,10 @@ def choose(
     minutes: Annotated[float, typer.Option(help="The time budget.")] = 5.0,
     seed: Annotated[int, typer.Option(min=0, help="The seed of all random choices.")] = 0,
 ) -> None:
-    """Let several models compete on validation functions, and keep the best: `loca train --model best`.
+    """Compare several models on validation functions, and keep the best: `loca train --model best`.
 
-    The mean field, ridge regression, a Gaussian operator, FNO, LOCA and DeepONet compete. The table has their errors,
-    times and sizes. Killed at any moment, `loca train --resume DIR` continues.
+    The models are the mean field, ridge regression, a Gaussian operator, FNO, LOCA and DeepONet. The table has their
+    errors, times and sizes. If the command is killed, `loca train --resume DIR` continues.
     """
     check_directory(out)
     model = {"kind": "best", "minutes": minutes}
@@ -104,8 +104,8 @@ def compare(
     """Compare all models on data: error against core minutes, coverage of error bars, size, time per prediction.
 
     The table and `comparison.json` have every result, `comparison.png` is the picture. Settings are chosen on
-    validation functions; test functions choose nothing. Killed at any moment, the same command resumes. To get the
-    best model, use `loca choose`.
+    validation functions; test functions choose nothing. If the command is killed, the same command resumes. To get
+    the best model, use `loca choose`.
     """
     from loca.comparing import compare as compare_models
     from loca.figures import comparison
