@@ -122,8 +122,8 @@ def predict(
     The file may hold inputs only: cases that have not been solved. Predictions are made on --grid, --at points, where
     the data has outputs, or, if it has none, where the training data of the model had them.
 
-    NetCDF, tables and meshes are written at once. Zarr is written piece by piece, so that predictions may be larger than
-    memory; if the command is stopped or killed, the same command resumes it.
+    NetCDF, tables and meshes are written at once. Zarr is written piece by piece, so that predictions may be larger
+    than memory; if the command is stopped or killed, the same command resumes it.
 
     A model with error bars also writes NAME_std, NAME_lower and NAME_upper for every output. A calibrated one
     writes in_distribution, the p-value of each input, and warns if inputs are unlike the calibration functions.
