@@ -159,9 +159,8 @@ def test_code_in_the_docs_runs(block, failed_blocks):
     assert block not in failed_blocks, failed_blocks[block]
 
 
-def test_the_readme_has_the_commands_of_the_tour():
-    block = re.search(r"```sh\n(loca generate.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
-    commands = [line.split("   #")[0] for line in block.splitlines()]
+def test_the_tour_has_the_commands_of_its_tool():
+    commands = [line for _, lines, _ in module_of("tools/tour.py").STEPS for line in lines]
     done = re.findall(r"^\$ (.*)$", (ROOT / "docs/tour.md").read_text(), re.MULTILINE)
     assert commands == done, "run `make tour`"
 
@@ -169,48 +168,44 @@ def test_the_readme_has_the_commands_of_the_tour():
 @pytest.mark.parametrize(
     ("name", "page"),
     [
-        ("solved", "solving"),
-        ("chosen", "solving"),
+        ("solved", "benchmarks"),
+        ("chosen", "benchmarks"),
         ("growth", "solving"),
         ("derivatives", "sensitivities"),
         ("error_bars", "uncertainty"),
     ],
 )
-def test_the_documentation_has_the_table_of_a_study(name, page, monkeypatch):
+def test_the_documentation_has_the_tables_of_a_study(name, page, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "reproduction/studies")
     study = module_of(f"reproduction/studies/{name}.py")
-    table = study.table(json.loads(study.RESULTS.read_text()))
-    assert table in (ROOT / f"docs/{page}.md").read_text(), f"run `studies/{name}.py --table`"
+    results = json.loads(study.RESULTS.read_text())
+    tables = study.tables(results) if hasattr(study, "tables") else [study.table(results)]
+    for table in tables:
+        assert table in (ROOT / f"docs/{page}.md").read_text(), f"run `studies/{name}.py --table`"
     if name == "solved":
-        table = study.bands_table(json.loads(study.RESULTS.read_text()))
-        assert table in (ROOT / "docs/uncertainty.md").read_text(), "run `studies/solved.py --table`"
+        assert study.bands_table(results) in (ROOT / "docs/uncertainty.md").read_text(), f"run `studies/{name}.py --table`"
 
 
-def test_the_readme_quotes_the_results():
-    """Every error and time in the README's table is in the table of that claim in docs/results.md; the best is bold.
+def cells_of(path):
+    """The rows of all tables of a page, as lists of cells."""
+    return [line.strip("| ").split(" | ") for line in (ROOT / path).read_text().splitlines() if line.startswith("|")]
 
-    Those of the Gaussian operator and of ridge regression are in docs/solving.md.
-    """
+
+def test_the_readme_and_the_benchmarks_quote_the_results():
+    """Errors of trained models are those of their claim in docs/results.md, the others those of solved.py; best bold."""
     sections = dict(re.findall(r"^## (R\d+)\.(.*?)(?=^## |\Z)", (ROOT / "docs/results.md").read_text(), re.M | re.S))
-    solved = [line.split(" | ") for line in (ROOT / "docs/solving.md").read_text().splitlines()]
-    lines = [line.strip("| ").split(" | ") for line in (ROOT / "README.md").read_text().splitlines()]
-    rows = [cells for cells in lines if re.fullmatch(r"R\d+", cells[-1])]
-    assert len(rows) == 8
-    for _, gaussian, *quoted, claim in rows:
-        for model, cell in zip(("LOCA", "DeepONet", "FNO"), quoted[:3], strict=True):
-            error, _, minutes = cell.replace("*", "").partition(" %")
-            lines = [line for line in sections[claim].splitlines() if f"| {model} |" in line and f" {error} ±" in line]
-            assert any(f"| {minutes.strip(' ,min')} |" in line for line in lines) if minutes else lines, (claim, cell)
-        error, minutes = re.match(r"\**([\d.]+) %\**(?:, ([\d.]+) min)?$", gaussian).groups()
-        assert any(
-            len(cells) == 10
-            and is_quoted(error, cells[2])
-            and is_quoted(quoted[3].partition(" %")[0], cells[3])
-            and minutes in (None, cells[-1].strip("| "))
-            for cells in solved
-        ), (claim, gaussian, quoted[3])
-        errors = [float(found[0]) if (found := re.search(r"[\d.]+", cell)) else 1e9 for cell in (gaussian, *quoted)]
-        assert [cell.startswith("**") for cell in (gaussian, *quoted)] == [error == min(errors) for error in errors]
+    solved = [cells for cells in cells_of("docs/benchmarks.md") if len(cells) == 6]
+    rows = {path: [cells for cells in cells_of(path) if "`R" in cells[-1]] for path in ("README.md", "docs/benchmarks.md")}
+    assert rows["README.md"] == rows["docs/benchmarks.md"]
+    assert len(rows["README.md"]) == 8
+    for _, gaussian, *trained, claim in rows["README.md"]:
+        errors = [float(cell.strip("* %")) for cell in (gaussian, *trained)]
+        for model, error in zip(("LOCA", "DeepONet", "FNO"), errors[1:], strict=True):
+            lines = [line.split() for line in sections[claim.strip("`")].splitlines() if f"| {model} |" in line]
+            quoted = [words[words.index("±") - 1] for words in lines if "±" in words]
+            assert error in map(float, quoted), (claim, model)
+        assert any(is_quoted(errors[0], cells[1]) for cells in solved), (claim, gaussian)
+        assert [cell.startswith("**") for cell in (gaussian, *trained)] == [error == min(errors) for error in errors]
 
 
 def is_quoted(error, cell):

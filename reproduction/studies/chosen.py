@@ -2,9 +2,9 @@
 
     LOCA_DATA=/path/to/data python studies/chosen.py                  # all cases, five minutes each
     LOCA_DATA=/path/to/data python studies/chosen.py --case europe    # one case
-    python studies/chosen.py --table                                  # print the table of docs/solving.md
+    python studies/chosen.py --table                                  # print the tables of docs/benchmarks.md
 
-Data are those of studies/solved.py, seed 0. Models compete on validation functions; only the winner, ridge regression
+Data are those of studies/solved.py, seed 0. Models are compared on validation functions; only the winner, ridge regression
 and the mean field are evaluated on test functions, once. Errors are mean relative L2 errors. Results are added to
 studies/chosen.json, one row per case; rows that exist are not computed again.
 """
@@ -14,8 +14,8 @@ import dataclasses
 import time
 from pathlib import Path
 
-from rows import Rows, read_rows
-from solved import CACHE, measure, source
+from rows import Rows, markdown, read_rows
+from solved import CACHE, channels, measure, shown, source, title
 
 import loca
 from loca.choosing import fit_ridge
@@ -23,12 +23,12 @@ from loca_reproduction.runs import BASELINES
 
 RESULTS = Path(__file__).parent / "chosen.json"
 CASES = ("darcy-literal-1000-128", "shallow-water", "mnist", "europe", "antiderivative-0.1")
-MODELS = ("mean field", "ridge", "Gaussian", "FNO", "LOCA", "DeepONet")
+MODELS = ("ridge", "Gaussian", "FNO", "LOCA", "DeepONet")
 MINUTES = 5.0
 
 
 def row(case: str) -> dict:
-    """The competition of one case, and the test errors of its winner."""
+    """The choice of one case, and the test errors of its winner."""
     CACHE.mkdir(parents=True, exist_ok=True)
     data = source(case).load(0, CACHE)
     began = time.time()
@@ -42,21 +42,23 @@ def row(case: str) -> dict:
     }  # fmt: skip
 
 
-def table(results: list[dict]) -> str:
-    """Validation errors of all models and test errors of the winner, as Markdown."""
-    head = ["case", *MODELS, "winner on test functions", "ridge", "mean field", "minutes"]
-    lines = [f"| {' | '.join(head)} |", f"| --- |{' ---: |' * (len(head) - 1)}"]
+def tables(results: list[dict]) -> list[str]:
+    """Validation errors of all models, and test errors of the winner, as Markdown."""
+    validation, tests = [], []
     for each in sorted(results, key=lambda each: CASES.index(each["case"])):
         errors = {entry["model"]: entry["error"] for entry in each["report"]["entries"]}
-        cells = ["–" if errors.get(model) is None else f"{100.0 * errors[model]:.3g} %" for model in MODELS]
+        cells = ["–" if errors.get(model) is None else shown("error", errors[model]) for model in MODELS]
+        validation.append([title(each["case"]), *cells])
         for name in each["test"]:
             if name != "skill":
-                tests = [
-                    " ".join(f"{100.0 * x:.3g} %" for x in each[who][name]) for who in ("test", "ridge", "mean field")
-                ]
-                label = each["case"] if name == "test" else f"{each['case']}, {name}"
-                lines.append(f"| {' | '.join([label, *cells, *tests, format(each['minutes'], '.1f')])} |")
-    return "\n".join(lines)
+                label = title(each["case"]) if name == "test" else f"{title(each['case'])}, {name} inputs"
+                for i, channel in enumerate(channels(each["case"])):
+                    errors = [shown("error", each[who][name][i]) for who in ("test", "ridge", "mean field")]
+                    tests.append([label + channel, *errors, format(each["minutes"], ".1f")])
+    return [
+        markdown(["validation functions", *MODELS], validation),
+        markdown(["test functions", "winner", "ridge", "mean field", "minutes"], tests),
+    ]
 
 
 def main() -> None:
@@ -65,7 +67,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="print the results so far as Markdown")
     given = parser.parse_args()
     if given.table:
-        print(table(read_rows(RESULTS)))
+        print(*tables(read_rows(RESULTS)), sep="\n\n")
         return
     rows = Rows(RESULTS)
     for case in given.case or CASES:

@@ -2,7 +2,7 @@
 
     LOCA_DATA=/path/to/data python studies/error_bars.py                  # all cases and models
     LOCA_DATA=/path/to/data python studies/error_bars.py --case europe    # one case
-    python studies/error_bars.py --table                                  # print the table of docs/uncertainty.md
+    python studies/error_bars.py --table                                  # print the tables of docs/uncertainty.md
 
 Data are those of studies/solved.py, seed 0. Members of the ensemble and the network are LOCA models with default sizes.
 They take the logarithm of the permeability, as the Gaussian operator does. `coverage` is the share of points of new
@@ -18,9 +18,8 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from rows import Rows, read_rows
-from solved import CACHE, source
+from rows import Rows, markdown, read_rows
+from solved import CACHE, channels, source, title
 
 import loca
 from loca.evaluation import evaluate
@@ -29,6 +28,7 @@ from loca_reproduction.sources import RunData
 RESULTS = Path(__file__).parent / "error_bars.json"
 CASES = ("darcy-easy-1000-128", "shallow-water", "europe")
 MODELS = ("Gaussian operator", "Ensemble", "Probabilistic")
+NAMES = dict(zip(MODELS, ("Gaussian operator", "ensemble", "network with σ"), strict=True))
 MEMBERS, STEPS = 4, 1000
 METRICS = ("coverage", "width", "crps")
 
@@ -61,28 +61,22 @@ def row(case: str, model: str) -> dict:
     return {**found, "functions": len(new)}
 
 
-def table(results: list[dict]) -> str:
-    """Results as Markdown."""
-    head = ["case", "model", "error", "CRPS", "coverage", "after calibration", "width", "contained", "core minutes"]
-    lines = [f"| {' | '.join(head)} |", f"| --- | --- |{' ---: |' * (len(head) - 2)}"]
+def tables(results: list[dict]) -> list[str]:
+    """Errors and widths, and what bands contain, as Markdown."""
+    errors, shares = [], []
     for each in sorted(results, key=lambda each: (CASES.index(each["case"]), MODELS.index(each["model"]))):
         before, after = each["before"], each["after"]
-        cells = [
-            shown(after["relative_l2"], "{:.3g} %", 100.0),
-            shown(after["crps"], "{:.4g}"),
-            shown(before["coverage"], "{:.0f} %", 100.0),
-            shown(after["coverage"], "{:.0f} %", 100.0),
-            shown(after["width"], "{:.4g}"),
-            shown(after["contained"], "{:.0f} %", 100.0),
-            f"{each['core_seconds'] / 60.0:.1f}",
-        ]
-        lines.append(f"| {' | '.join([each['case'], each['model'], *cells])} |")
-    return "\n".join(lines)
-
-
-def shown(values: list[float], form: str, factor: float = 1.0) -> str:
-    """One figure per channel."""
-    return " ".join(form.format(factor * value) for value in np.atleast_1d(values))
+        for i, channel in enumerate(channels(each["case"])):
+            label = [title(each["case"]) + channel, NAMES[each["model"]]]
+            error, crps, width = (after[name][i] for name in ("relative_l2", "crps", "width"))
+            cells = [f"{100.0 * error:.3g} %", f"{crps:.4g}", f"{width:.4g}", f"{each['core_seconds'] / 60.0:.1f}"]
+            errors.append([*label, *cells])
+            inside = before["coverage"][i], after["coverage"][i], after["contained"][i]
+            shares.append([*label, *(f"{100.0 * share:.0f} %" for share in inside)])
+    return [
+        markdown(["case", "model", "error", "CRPS", "width", "core minutes"], errors),
+        markdown(["case", "model", "coverage", "after calibration", "whole functions"], shares),
+    ]
 
 
 def main() -> None:
@@ -92,7 +86,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="print the results so far as Markdown")
     given = parser.parse_args()
     if given.table:
-        print(table(read_rows(RESULTS)))
+        print(*tables(read_rows(RESULTS)), sep="\n\n")
         return
     rows = Rows(RESULTS)
     for case in given.case or CASES:

@@ -36,3 +36,9 @@ class Rows:
         self.done = [*read_rows(self.path), row | self.made]
         print(json.dumps(self.done[-1]), flush=True)
         write(self.path, json.dumps(self.done, indent=1) + "\n")
+
+
+def markdown(head: list[str], lines: list[list[str]]) -> str:
+    """A table with the words of its first column on the left and numbers on the right."""
+    rows = [head, ["---", *["---:"] * (len(head) - 1)], *lines]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)

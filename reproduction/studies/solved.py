@@ -24,7 +24,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from rows import Rows, read_rows
+from rows import Rows, markdown, read_rows
 from scipy.stats import binom
 
 import loca
@@ -171,54 +171,101 @@ TRAINED = {
 """Where the same data was used to train networks: claim, condition, its value, and the test functions."""
 
 
-def table(results: list[dict]) -> str:
-    """Means over seeds, as Markdown; of trained models with the minutes that they had."""
-    solved, trained = ("gaussian", "ridge", "mean field"), ("LOCA", "FNO", "DeepONet")
-    header = ["case", "seeds", "Gaussian operator", "ridge", "mean field", *trained, "coverage", "core minutes"]
-    lines = [f"| {' | '.join(header)} |", f"| --- |{' ---: |' * (len(header) - 1)}"]
+def title(case: str) -> str:
+    """The name of a case in tables."""
+    match case.split("-"):
+        case ["darcy", preset, functions, labels]:
+            inputs = {"easy": "smooth", "literal": "rough"}[preset]
+            return f"Darcy flow, {inputs} inputs, {functions} functions, {'all' if labels == 'all' else labels} labels"
+        case ["antiderivative", "many"]:
+            return "Antiderivative, many length scales"
+        case ["antiderivative", length]:
+            return f"Antiderivative, trained on length {length}"
+    return {
+        "shallow-water": "Shallow water", "europe": "Climate, Western Europe", "globe": "Climate, simulated globe",
+        "mnist": "Mechanical MNIST", "mnist-noisy": "Mechanical MNIST, noisy validation",
+    }[case]  # fmt: skip
+
+
+CHANNELS = {
+    "shallow": ("height", "first velocity", "second velocity"),
+    "mnist": ("first displacement", "second displacement"),
+}
+"""The outputs of cases with several."""
+
+
+def channels(case: str) -> list[str]:
+    """What distinguishes the rows of a case: one for each output."""
+    return [f", {name}" for name in CHANNELS.get(case.split("-")[0], ())] or [""]
+
+
+def tables(results: list[dict]) -> list[str]:
+    """Means over seeds, as Markdown: errors, minutes, and coverage with the error of the mean field."""
+    errors, times, checks = [], [], []
     for case in sorted({row["case"] for row in results}, key=CASES.index):
         rows = [row for row in results if row["case"] == case]
+        (minutes,) = means([row["core_minutes"] for row in rows])
+        trained = [trained_minutes(case, model) for model in TRAINED_MODELS]
+        times.append([title(case), *(f"{each:.1f}" for each in (minutes, *trained))])
+        coverage = means([row["coverage"] for row in rows])
         for name in rows[0]["gaussian"]:
-            cells = [shown(name, means([row[model][name] for row in rows])) for model in solved]
-            cells += [of_trained(case, name, model) for model in trained]
-            covered = " ".join(f"{100.0 * share:.0f} %" for share in means([row["coverage"] for row in rows]))
-            (minutes,) = means([row["core_minutes"] for row in rows])
-            label = case if name == "test" else f"{case}, {name}"
-            lines.append(f"| {' | '.join([label, str(len(rows)), *cells, covered, f'{minutes:.1f}'])} |")
-    return "\n".join(lines)
+            label = title(case) if name == "test" else f"{title(case)}, {name}{'' if name == 'skill' else ' inputs'}"
+            found = {who: means([row[who][name] for row in rows]) for who in ("gaussian", "ridge", "mean field")}
+            found |= {model: of_trained(case, name, model) for model in TRAINED_MODELS}
+            for i, channel in enumerate(channels(case)):
+                shown_errors = [shown(name, found[who][i]) for who in ("gaussian", *TRAINED_MODELS, "ridge")]
+                errors.append([label + channel, *shown_errors])
+                covered = f"{100.0 * coverage[i]:.0f} %"
+                checks.append([label + channel, shown(name, found["mean field"][i]), covered])
+    return [
+        markdown(["case", "Gaussian operator", *TRAINED_MODELS, "ridge"], errors),
+        markdown(["minutes", "Gaussian operator", *TRAINED_MODELS], times),
+        markdown(["case", "mean field", "coverage"], checks),
+    ]
 
 
 def bands_table(results: list[dict]) -> str:
     """Calibrated bands of seed 0 as Markdown."""
-    header = ["case", "new functions", "points inside", "functions inside", "99 % of the time"]
-    lines = [f"| {' | '.join(header)} |", f"| --- |{' ---: |' * (len(header) - 1)}"]
+    lines = []
     found = [row for row in results if row["seed"] == 0 and "bands" in row]
     for row in sorted(found, key=lambda row: CASES.index(row["case"])):
         each = row["bands"]
-        shares = [" ".join(f"{100.0 * share:.1f} %" for share in each[name]) for name in ("coverage", "contained")]
         least, most = binom.interval(0.99, each["functions"], LEVEL)
         expected = f"{100.0 * least / each['functions']:.1f} to {100.0 * most / each['functions']:.1f} %"
-        lines.append(f"| {' | '.join([row['case'], str(each['functions']), *shares, expected])} |")
-    return "\n".join(lines)
+        for i, channel in enumerate(channels(row["case"])):
+            shares = [f"{100.0 * each[name][i]:.1f} %" for name in ("coverage", "contained")]
+            lines.append([title(row["case"]) + channel, str(each["functions"]), *shares, expected])
+    return markdown(["case", "new functions", "points inside", "functions inside", "99 % of the time"], lines)
 
 
-def shown(name: str, values: list[float]) -> str:
-    """Errors in percent, or skill."""
-    return " ".join(f"{x:.2f}" if name == "skill" else f"{100.0 * x:.3g} %" for x in values)
+def shown(name: str, value: float) -> str:
+    """An error in percent, or a skill."""
+    return f"{value:.2f}" if name == "skill" else f"{100.0 * value:.3g} %"
 
 
-def of_trained(case: str, name: str, model: str) -> str:
-    """The error of a trained model on the same test functions, and the minutes of a training."""
-    claim, condition, value, test = TRAINED[case]
+TRAINED_MODELS = ("LOCA", "FNO", "DeepONet")
+
+
+def rows_of_trained(case: str, model: str) -> tuple[list, list[float]]:
+    """The results of a trained model with the data of a case, and the seconds that each training took."""
+    claim, condition, value, _ = TRAINED[case]
     content = json.loads((RESULTS.parents[1] / f"results/{claim}.json").read_text())
     found = Results.from_json(content["numbers"]["rows"]).select(model=model, condition=condition)
-    rows = [row for row in found if row.value == value and row.test == (test or name)]
-    seconds = [content["made"]["seconds"][run_name(condition, value, model, row.seed)] for row in rows]
+    rows = [row for row in found if row.value == value]
+    return rows, [content["made"]["seconds"][run_name(condition, value, model, row.seed)] for row in rows]
+
+
+def trained_minutes(case: str, model: str) -> float:
+    """The median of the minutes of a training."""
+    return float(np.median(rows_of_trained(case, model)[1])) / 60.0
+
+
+def of_trained(case: str, name: str, model: str) -> list[float]:
+    """The error of a trained model on the same test functions, for every channel, or its skill."""
+    rows = [row for row in rows_of_trained(case, model)[0] if row.test == (TRAINED[case][3] or name)]
     if name == "skill":
-        errors = [row.report.overall_skill() for row in rows]
-    else:
-        errors = [row.report.errors["relative_l2"].mean(axis=0) for row in rows]
-    return f"{shown(name, means(errors))}, {np.median(seconds) / 60.0:.1f} min"
+        return means([row.report.overall_skill() for row in rows])
+    return means([row.report.errors["relative_l2"].mean(axis=0) for row in rows])
 
 
 def means(values: list) -> list[float]:
@@ -234,7 +281,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.table:
         results = read_rows(RESULTS)
-        print(table(results), bands_table(results), sep="\n\n")
+        print(*tables(results), bands_table(results), sep="\n\n")
         return
     rows = Rows(RESULTS)
     for seed in range(given.seeds):
