@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -102,25 +103,47 @@ def test_version_is_the_same_everywhere():
     assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
+QUICK_START = "docs/quick-start.md"
+OWN_FILE = ("README.md", "docs/index.md")
+"""Pages that begin with a file of the reader: the first block of `QUICK_START` makes one."""
+
+
+def blocks_of(text: str, *languages: str) -> list[tuple[str, str]]:
+    """The language and the code of every block of a page, those in tabs too."""
+    found = re.findall(r"^( *)```(\w+)\n(.*?)^\1```", text, re.DOTALL | re.MULTILINE)
+    return [(language, textwrap.dedent(code)) for _, language, code in found if language in languages]
+
+
+def as_python(commands: str) -> str:
+    """Code that runs the commands of a block."""
+    lines = [shlex.split(line)[1:] for line in commands.splitlines()]
+    run = "assert not app(line, standalone_mode=False), line"
+    return f"from loca.cli.app import app\nfor line in {lines}:\n    {run}\n"
+
+
 def python_blocks() -> dict[str, str]:
-    """All Python code in the documentation, by page and number; commands of `YOUR_DATA` run after the code above."""
+    """All Python code in the documentation, by page and number.
+
+    Commands of `YOUR_DATA` run after the code above. All code and commands of `QUICK_START` are one block.
+    """
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     found = {
         f"{page.relative_to(ROOT)}-{i}": code
         for page in pages
-        for i, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+        for i, (_, code) in enumerate(blocks_of(page.read_text(), "python"))
     }
-    (commands,) = re.findall(r"```sh\n(.*?)```", YOUR_DATA.read_text(), re.DOTALL)
-    lines = [shlex.split(line)[1:] for line in commands.splitlines()]
-    found["docs/your-data.md-0"] += (
-        f"from loca.cli.app import app\nfor line in {lines}:\n    assert not app(line, standalone_mode=False), line\n"
-    )
-    return found
+    ((_, commands),) = blocks_of(YOUR_DATA.read_text(), "sh")
+    found["docs/your-data.md-0"] += as_python(commands)
+    for page in OWN_FILE:
+        found[f"{page}-0"] = found[f"{QUICK_START}-0"] + found[f"{page}-0"]
+    parts = blocks_of((ROOT / QUICK_START).read_text(), "python", "sh")
+    code = "".join(as_python(text) if language == "sh" else text for language, text in parts)
+    return {name: each for name, each in found.items() if not name.startswith(QUICK_START)} | {QUICK_START: code}
 
 
 def blocks_to_run() -> dict[str, str]:
     """The blocks that run: all of them in the full tests, those that users meet first in the gate."""
-    first = ("README.md", "docs/your-data.md-0")
+    first = ("README.md", QUICK_START, "docs/your-data.md-0")
     return {
         name: code for name, code in python_blocks().items() if os.environ.get("LOCA_FULL") or name.startswith(first)
     }
@@ -179,11 +202,11 @@ def test_the_documentation_has_the_tables_of_a_study(name, page, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "reproduction/studies")
     study = module_of(f"reproduction/studies/{name}.py")
     results = json.loads(study.RESULTS.read_text())
-    tables = study.tables(results) if hasattr(study, "tables") else [study.table(results)]
-    for table in tables:
-        assert table in (ROOT / f"docs/{page}.md").read_text(), f"run `studies/{name}.py --table`"
+    pages = dict.fromkeys(study.tables(results) if hasattr(study, "tables") else [study.table(results)], page)
     if name == "solved":
-        assert study.bands_table(results) in (ROOT / "docs/uncertainty.md").read_text(), f"run `studies/{name}.py --table`"
+        pages[study.bands_table(results)] = "uncertainty"
+    for table, each in pages.items():
+        assert table in (ROOT / f"docs/{each}.md").read_text(), f"run `studies/{name}.py --table`"
 
 
 def cells_of(path):
@@ -192,13 +215,13 @@ def cells_of(path):
 
 
 def test_the_readme_and_the_benchmarks_quote_the_results():
-    """Errors of trained models are those of their claim in docs/results.md, the others those of solved.py; best bold."""
+    """Errors of networks are those of their claim in docs/results.md, the others those of solved.py; the best is bold."""
     sections = dict(re.findall(r"^## (R\d+)\.(.*?)(?=^## |\Z)", (ROOT / "docs/results.md").read_text(), re.M | re.S))
     solved = [cells for cells in cells_of("docs/benchmarks.md") if len(cells) == 6]
-    rows = {path: [cells for cells in cells_of(path) if "`R" in cells[-1]] for path in ("README.md", "docs/benchmarks.md")}
-    assert rows["README.md"] == rows["docs/benchmarks.md"]
-    assert len(rows["README.md"]) == 8
-    for _, gaussian, *trained, claim in rows["README.md"]:
+    rows, same = ([row for row in cells_of(path) if "`R" in row[-1]] for path in ("README.md", "docs/benchmarks.md"))
+    assert rows == same
+    assert len(rows) == 8
+    for _, gaussian, *trained, claim in rows:
         errors = [float(cell.strip("* %")) for cell in (gaussian, *trained)]
         for model, error in zip(("LOCA", "DeepONet", "FNO"), errors[1:], strict=True):
             lines = [line.split() for line in sections[claim.strip("`")].splitlines() if f"| {model} |" in line]

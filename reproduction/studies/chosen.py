@@ -4,9 +4,9 @@
     LOCA_DATA=/path/to/data python studies/chosen.py --case europe    # one case
     python studies/chosen.py --table                                  # print the tables of docs/benchmarks.md
 
-Data are those of studies/solved.py, seed 0. Models are compared on validation functions; only the winner, ridge regression
-and the mean field are evaluated on test functions, once. Errors are mean relative L2 errors. Results are added to
-studies/chosen.json, one row per case; rows that exist are not computed again.
+Data are those of studies/solved.py, seed 0. Models are compared on validation functions; only the winner, ridge
+regression and the mean field are evaluated on test functions, once. Errors are mean relative L2 errors. Results are
+added to studies/chosen.json, one row per case; rows that exist are not computed again.
 """
 
 import argparse
