@@ -18,7 +18,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 WIDTH = "80"
 
-INTRODUCTION = """# A first run
+INTRODUCTION = """---
+description: "From data to figures of a trained model on the command line, with the output of every command."
+search:
+  boost: 2
+---
+
+# A first run
 
 From data to figures of a trained model, on the command line. The problem is Darcy flow, with 1000 training functions of
 which 6 % of the values are known. The output below was recorded in an empty directory, in an environment with only the

@@ -13,7 +13,11 @@ from loca_reproduction.claims import CLAIMS, Reproduction
 
 ROOT = Path(__file__).parents[2]
 RESULTS, PAGE, FIGURES = ROOT / "reproduction/results", ROOT / "docs/results.md", ROOT / "docs/results"
-OPENING = """# The paper, re-run
+OPENING = """---
+description: "Every claim of the paper, repeated: what it says, our results, and the verdict."
+---
+
+# Reproducing the paper
 
 Every claim of the paper is an experiment that anyone can repeat: `loca-reproduce --list` lists them, and
 `loca-reproduce R1 --preset paper` repeats the first. Data, models, training time, statistic and the rule for the
