@@ -42,8 +42,8 @@ STEPS = [
         [],
     ),
     (
-        "Train with 61 labels per function. If the process is killed at any moment, `loca train --resume run` continues"
-        " and ends with the same model. In a terminal, a progress bar replaces these lines.",
+        "Train with 61 labels per function. If training is killed, `loca train --resume run` continues to the same"
+        " model. In a terminal, a progress bar replaces these lines.",
         ["loca train --data darcy.zarr --labels 61 --steps 5000 --out run"],
         [],
     ),

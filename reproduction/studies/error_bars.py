@@ -74,8 +74,8 @@ def tables(results: list[dict]) -> list[str]:
             inside = before["coverage"][i], after["coverage"][i], after["contained"][i]
             shares.append([*label, *(f"{100.0 * share:.0f} %" for share in inside)])
     return [
-        markdown(["case", "model", "error", "CRPS", "width", "core minutes"], errors),
-        markdown(["case", "model", "coverage", "after calibration", "whole functions"], shares),
+        markdown(["case", "model", "error", "CRPS", "width", "core minutes"], errors, words=2),
+        markdown(["case", "model", "coverage", "after calibration", "whole functions"], shares, words=2),
     ]
 
 

@@ -38,7 +38,7 @@ class Rows:
         write(self.path, json.dumps(self.done, indent=1) + "\n")
 
 
-def markdown(head: list[str], lines: list[list[str]]) -> str:
-    """A table with the words of its first column on the left and numbers on the right."""
-    rows = [head, ["---", *["---:"] * (len(head) - 1)], *lines]
+def markdown(head: list[str], lines: list[list[str]], words: int = 1) -> str:
+    """A table whose first columns are words, and the others numbers."""
+    rows = [head, ["---"] * words + ["---:"] * (len(head) - words), *lines]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
