@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 
 from loca.cli.app import COMMANDS
-from loca.cli.options import plain, with_options
+from loca.cli.arguments import plain, with_options
 
 PAGE = Path(__file__).parents[1] / "docs/commands.md"
 

@@ -29,8 +29,8 @@ description: Small complete examples, each with the picture that answers a quest
 
 # Gallery
 
-Each example answers a question with a picture, on real or solved data. Every one is complete: download it as a notebook or
-a script, and put your own file in its place.
+Each example answers a question with a picture, on real or solved data. Every one is complete: download it as a
+notebook or a script, and put your own file in its place.
 
 <div class="grid cards" markdown>
 

@@ -46,7 +46,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#6
 
 DASHES = ("-", "--", ":", "-.")  # line styles, so that lines are distinct without color
 
-MODELS = ("loca", "deeponet", "fno", "gaussian", "regression", "ensemble")
+MODELS = ("loca", "deeponet", "fno", "gaussian", "ridge", "ensemble")
 """The models with a fixed color and line style: those at the same place in `PALETTE` and `DASHES`."""
 
 INPUT_COLOR, OUTPUT_COLOR, ERROR_COLOR = PALETTE[:3]
