@@ -24,4 +24,5 @@ __all__ = [
     "Torus",
     "area_weights",
     "domain_from_json",
+    "grid",
 ]
