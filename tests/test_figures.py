@@ -12,7 +12,9 @@ from matplotlib.collections import PathCollection, QuadMesh
 
 from loca.data import Samples, Variable
 from loca.domains import Box, Sphere
-from loca.figures import sheet
+from loca.evaluation import Report
+from loca.evaluation.report import RELIABILITY_LEVELS
+from loca.figures import reliability, sheet
 from loca.figures.panels import MAPS, kind_of, norm_of
 from loca.typing import Measurements
 from writing import check_writing
@@ -173,3 +175,13 @@ def test_drawing_leaves_the_style_of_others_alone():
 def test_nothing_is_imported_before_something_is_drawn():
     code = "import sys, loca.figures; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_legend_of_coverage_hides_no_line():
+    levels = np.array(RELIABILITY_LEVELS)[:, None]
+    shares = {"pointwise": levels, "simultaneous": levels}
+    report = Report((Variable("s"),), {"rmse": np.ones((3, 1))}, reliability=shares)
+    figure = reliability({f"a model with a long name, number {i}": report for i in range(3)})
+    (legend,) = figure.legends
+    assert legend.get_window_extent().y0 >= max(ax.get_window_extent().y1 for ax in figure.axes)
+    assert not reliability(report).legends

@@ -75,8 +75,9 @@ def run(script: Path) -> None:
     body, resources = MarkdownExporter().from_notebook_node(notebook)
     for old in PAGES.glob(f"{name}_*.png"):
         old.unlink()
-    for number, (picture, content) in enumerate(sorted(resources["outputs"].items())):
-        (PAGES / f"{name}_{number}.png").write_bytes(content)
+    order = sorted(resources["outputs"], key=lambda picture: [int(part) for part in re.findall(r"\d+", picture)])
+    for number, picture in enumerate(order):
+        (PAGES / f"{name}_{number}.png").write_bytes(resources["outputs"][picture])
         body = body.replace(f"![png]({picture})", f"![Result]({name}_{number}.png)")
     body = re.sub(r"\n{3,}", "\n\n", body).strip()
     about = f"*{seconds:.0f} s on two cores.* [Notebook]({name}.ipynb) · [Script]({SOURCE}/{script.name})"
@@ -103,6 +104,7 @@ def main() -> None:
         sys.exit(f"no such script: {', '.join(sorted(unknown))}; there are {', '.join(map(name_of, scripts()))}")
     PAGES.mkdir(exist_ok=True)
     os.environ["PYTHONWARNINGS"] = "ignore"
+    os.environ.setdefault("LOCA_GALLERY_DATA", str(SCRIPTS / "data"))
     if "--index" not in sys.argv:
         for script in scripts():
             if not chosen or name_of(script) in chosen:

@@ -13,7 +13,7 @@ import scipy.stats
 from typer.testing import CliRunner
 
 from commands import command
-from loca.checks import check
+from loca.checks import CheckReport, check
 from loca.checks.locations import check_locations, grid_fields, rough_part
 from loca.checks.pairs import EFFECT, check_drift, critical_distance, distances, relation
 from loca.cli.app import app
@@ -360,3 +360,11 @@ def test_sheets_are_written(tmp_path):
         command("show", *arguments, "--out", tmp_path / name, "--rows", "2")
         assert (tmp_path / name).stat().st_size > 1000
     command("show", *arguments, "--out", tmp_path / "sheet.doc", code=2)
+
+
+def test_a_report_prints_one_paragraph_for_each_finding():
+    report = check(edit(pairs(), u=put(np.nan, 17, 3)))
+    said = str(report)
+    assert all(f"{found.level}: {found.name}: " in said for found in report.findings)
+    assert max(map(len, said.splitlines())) <= 100
+    assert str(CheckReport(())) == "nothing found"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
@@ -27,7 +28,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class CheckReport:
-    """All findings, the most serious first."""
+    """All findings, the most serious first; prints one paragraph for each."""
 
     findings: tuple[Finding, ...]
 
@@ -36,6 +37,10 @@ class CheckReport:
         """A report of these findings, in the given order within each level."""
         order: tuple[Level, ...] = ("error", "warning", "note")
         return cls(tuple(sorted(findings, key=lambda finding: order.index(finding.level))))
+
+    def __str__(self) -> str:
+        lines = (f"{found.level}: {found.name}: {found.message}" for found in self.findings)
+        return "\n".join(textwrap.fill(line, 100, subsequent_indent="  ") for line in lines) or "nothing found"
 
     @property
     def is_fine(self) -> bool:

@@ -200,7 +200,9 @@ def reliability(reports: Mapping[str, Report] | Report) -> Figure:
             what = "labels" if kind == "pointwise" else "functions"
             ax.set(title=f"{kind} bands", xlabel="level", ylabel=f"{what} inside", xlim=(0, 1), ylim=(0, 1))
             ax.set_aspect("equal")
-        if len(figure.axes[0].lines) > 2:
-            figure.axes[0].legend()
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        if len(labels) > 1:
+            figure.set_figheight(2.3 + 0.15 * len(labels))
+            figure.legend(handles, labels, loc="outside upper left")
         figure.draw_without_rendering()
     return figure
