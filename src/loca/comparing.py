@@ -209,6 +209,7 @@ def compare(
         train, test = hold_out(train, TEST_SEED)
     show = sys.stderr.isatty() if progress is None else progress
     entries: list[ComparisonEntry] = []
+    fitted = judged = train
     with tempfile.TemporaryDirectory() as scratch, Resumable(Path(directory or scratch), request) as work:
         for seed in range(seeds):
             fitted, judged = (train, validation) if validation is not None else hold_out(train, seed)
@@ -248,7 +249,9 @@ def _entries(
 
 def _persistence(data: Samples) -> float | None:
     """The error of s = u; None if inputs and outputs are not the same variables at the same locations."""
-    if data.inputs != data.outputs or not isinstance(data.y, Shared) or not isinstance(data.x, jax.Array):
+    if data.inputs != data.outputs or not isinstance(data.y, Shared):
+        return None
+    if not isinstance(data.u, jax.Array) or not isinstance(data.x, jax.Array):
         return None
     if data.x.shape != data.y.points.shape or not jnp.allclose(data.x, data.y.points):
         return None
@@ -319,7 +322,9 @@ def _measure_other(command: Sequence[str], task: Task, test: Samples) -> dict[st
 def _run_other(command: Sequence[str], task: Task, test: Samples) -> dict[str, np.ndarray]:
     """What another program wrote for these functions."""
     parts = {"train": task.train, "validation": task.validation, "test": test}
-    arrays = {f"{part}_{name}": values for part, data in parts.items() for name, values in _arrays(data).items()}
+    arrays: dict[str, Any] = {
+        f"{part}_{name}": values for part, data in parts.items() for name, values in _arrays(data).items()
+    }
     del arrays["test_s"]  # truth that must not be seen
     arrays |= {"x": np.asarray(test.x), "y": np.asarray(test.y.points)}
     arrays |= {"seed": np.asarray(task.seed), "seconds": np.asarray(task.seconds)}
@@ -353,7 +358,7 @@ def _prediction(found: Float[np.ndarray, "N M d_s"], data: Samples, name: str) -
     shape = (len(data), len(data.y.points), data.s.shape[2])
     if found.shape != shape:
         raise ValueError(f"{name} has shape {found.shape}, expected {shape}")
-    return found if isinstance(data.y, Shared) else np.take_along_axis(found, np.asarray(data.y.index)[..., None], 1)
+    return np.take_along_axis(found, np.asarray(data.y.index)[..., None], 1) if isinstance(data.y, Indexed) else found
 
 
 def _children_seconds() -> float:
