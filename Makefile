@@ -90,7 +90,6 @@ gallery:  ## Run the scripts of examples/gallery, and write docs/gallery: pages,
 
 results:  ## Write docs/results.md and its figures from reproduction/results
 	$(BIN)/python reproduction/tools/results.py
-	$(BIN)/python reproduction/tools/compared.py
 
 parity:  ## Compare with Kymatio, neuraloperator and DeepXDE; read exported programs in C++, Node and Python
 	PYTHON=$(abspath $(BIN)/python) reproduction/parity/kymatio/run.sh
