@@ -211,6 +211,12 @@ def test_every_model_has_one_color_everywhere():
     assert line_styles([str(i) for i in range(40)])["39"]
 
 
+def test_boxes_are_above_the_names_of_their_models():
+    reports = {name: report(seed, MOTION[:1]) for seed, name in enumerate(["mine", "Gaussian", "LOCA"])}
+    _, lower, _ = zip(*boxes_of(box_plots(reports).axes[0]), strict=True)
+    np.testing.assert_allclose(lower, [each.distribution().lower_quartile for each in reports.values()])
+
+
 @pytest.mark.full
 def test_figures_of_every_kind_keep_their_writing_apart(case):
     check_writing(fields(*case, rows=2))

@@ -80,7 +80,7 @@ def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     for name in names:
         if name not in places:
             places[name] = next(free)
-    return {name: {"color": PALETTE[i % 7], "linestyle": DASHES[i % 4]} for name, i in places.items()}
+    return {name: {"color": PALETTE[places[name] % 7], "linestyle": DASHES[places[name] % 4]} for name in names}
 
 
 def log_axis(ax: Axes) -> None:
