@@ -26,10 +26,10 @@ def mesh(count):
         return jax.make_mesh((2, 2, 2), ("nodes", "functions", "queries"))
     return jax.sharding.Mesh(np.array(jax.devices()[:count]), ("functions",))
 
-compiled, run = [], InMemoryLoop.run
+compiled, take_steps = [], InMemoryLoop.run
 
 def counting(self, *arguments):
-    result = run(self, *arguments)
+    result = take_steps(self, *arguments)
     compiled.append(self.loop._cache_size())
     return result
 
