@@ -4,7 +4,7 @@
 # Two hundred runs of a thermal simulation, one mesh file each and a table of their parameters: what is the temperature
 # of a design that has not been simulated, at every node, and how wrong may it be?
 #
-# The part is an aluminium plate of 200 mm × 100 mm. A component heats a spot of it, and a coolant flows through the
+# The part is an aluminum plate of 200 mm × 100 mm. A component heats a spot of it, and a coolant flows through the
 # hole. The runs differ in the place of the spot, its power, and the cooling of the hole. First the mesh: rings of nodes
 # from the circle to the edge.
 
@@ -40,7 +40,7 @@ sides = nodes[cells][:, [2, 0, 1]] - nodes[cells][:, [1, 2, 0]]
 area = np.abs(np.linalg.det(sides[:, :2])) / 2
 local = np.einsum("cid,cjd->cij", sides, sides) / (4 * area[:, None, None])
 row, column = np.repeat(cells, 3, axis=1).ravel(), np.tile(cells, 3).ravel()
-conduction = 0.8 * coo_array((local.ravel(), (row, column))).tocsc()  # W/K: 4 mm of aluminium
+conduction = 0.8 * coo_array((local.ravel(), (row, column))).tocsc()  # W/K: 4 mm of aluminum
 areas = loca.domains.area_weights(part, nodes)  # mm², of each node
 rim = np.zeros(len(nodes))
 rim[: len(edge)] = 4 * 2 * np.pi * radius / len(edge)  # mm², of the wall of the hole
