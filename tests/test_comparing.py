@@ -125,6 +125,19 @@ def test_persistence_is_a_row_where_inputs_and_outputs_are_the_same_variable(clo
     assert "persistence" not in {each.model for each in loca.compare(other, minutes=MINUTES).entries}
 
 
+@pytest.mark.parametrize("value", [0.0, np.inf])
+def test_a_model_that_fails_on_the_test_functions_has_a_reason(value, closed, monkeypatch, parts):
+    def failing(operator, data):
+        if not value:
+            raise ValueError("log needs positive values")
+        return value
+
+    monkeypatch.setattr(loca.comparing, "mean_error", failing)
+    found = loca.compare(parts[0], parts[2], validation=parts[1])
+    assert [each.error for each in found.entries] == [None, None]
+    assert all(each.reason.startswith("failed on the test functions: ") for each in found.entries)
+
+
 def test_picture_has_every_model(compared):
     figure = loca.figures.comparison(compared[0])
     assert {text.get_text() for text in figure.axes[0].texts} == {model for model, _ in compared[0].groups()}

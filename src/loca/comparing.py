@@ -266,17 +266,23 @@ def _measure(compete: Compete, task: Task, test: Samples) -> dict[str, Any]:
     entry = ComparisonEntry(
         task.model, task.seed, task.seconds / 60.0, core_seconds=time.process_time() - begun, reason=chosen.reason
     )
-    if operators:
-        entry = dataclasses.replace(
-            entry,
-            error=mean_error(operators[0], test),
-            validation=chosen.error,
-            coverage=_coverage(operators[0], task.validation, test),
-            parameters=chosen.parameters,
-            megabytes=chosen.megabytes,
-            milliseconds=_milliseconds(operators[0], test),
-            settings=chosen.settings,
-        )
+    try:
+        for operator in operators:
+            error = mean_error(operator, test)
+            if not math.isfinite(error):
+                raise ArithmeticError("its error on the test functions is not finite")
+            entry = dataclasses.replace(
+                entry,
+                error=error,
+                validation=chosen.error,
+                coverage=_coverage(operator, task.validation, test),
+                parameters=chosen.parameters,
+                megabytes=chosen.megabytes,
+                milliseconds=_milliseconds(operator, test),
+                settings=chosen.settings,
+            )
+    except (ValueError, ArithmeticError) as problem:  # a test function that has no logarithm, for example
+        entry = dataclasses.replace(entry, reason=f"failed on the test functions: {problem}".partition("\n")[0])
     return dataclasses.asdict(entry)
 
 
@@ -326,7 +332,7 @@ def _run_other(command: Sequence[str], task: Task, test: Samples) -> dict[str, n
         f"{part}_{name}": values for part, data in parts.items() for name, values in _arrays(data).items()
     }
     del arrays["test_s"]  # truth that must not be seen
-    arrays |= {"x": np.asarray(test.x), "y": np.asarray(test.y.points)}
+    arrays |= {"y": np.asarray(test.y.points)} | ({} if test.x is None else {"x": np.asarray(test.x)})
     arrays |= {"seed": np.asarray(task.seed), "seconds": np.asarray(task.seconds)}
     with tempfile.TemporaryDirectory() as directory:
         source, target = Path(directory, "data.npz"), Path(directory, "predictions.npz")
