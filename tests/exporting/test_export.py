@@ -1,6 +1,7 @@
 """Exported programs: equal to the package without it, complete, checked bit by bit, and safe to overwrite nothing."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -164,6 +165,28 @@ def test_a_padded_fno_has_a_form_that_jax2onnx_converts(data):
     fno = loca.FNO.create(data, key=jax.random.key(0), width=2, modes=2, depth=1, padding=1)
     program = Program.of(fno, np.array([[0.2], [0.7]]))
     assert " pad[" not in str(jax.make_jaxpr(program.function(in_chunks=False))(*program.specifications()))
+
+
+@pytest.mark.parametrize("suffix", ["stablehlo", "onnx"])
+def test_error_bars_that_cancel_in_single_precision_are_exported(tmp_path, data, suffix):
+    """A Gaussian operator with little noise, for free and for fixed queries, and with derivatives."""
+    if suffix == "onnx" and not os.environ.get(VARIABLE):
+        pytest.skip("needs an environment with jax2onnx")
+    easy = {"length": 8.0, "noise": 1e-8, "location_lengths": (1.0,), "amplitudes": (1.0,)}
+    operator, _ = loca.solve(data, hyperparameters=easy)
+    for name, y in (("free", None), ("fixed", np.array([[0.2], [0.7]]))):
+        path = tmp_path / f"{name}.{suffix}"
+        artifact = loca.export(operator, path, y=y, gradients=suffix == "stablehlo")
+        assert {port.dtype for port in (*artifact.about.inputs, *artifact.about.outputs)} == {"float32"}
+        differences = compare(read_artifact(path), operator)
+        assert [each.output for each in differences] == ["mean", "std", "lower", "upper"]
+        assert max(each.relative for each in differences) <= 1e-5
+    if suffix == "stablehlo":
+        u = jnp.asarray(artifact.probe["u"])
+        program = jax.export.deserialize(bytearray(artifact.program))
+        found = jax.grad(lambda u: jnp.sum(program.call(u)["mean"] ** 2))(u)
+        expected = jnp.stack([operator.gradient(lambda s: jnp.sum(s(y) ** 2))(each) for each in u])
+        np.testing.assert_allclose(found, expected, atol=1e-3 * float(jnp.abs(expected).max()))
 
 
 @pytest.mark.full

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +16,7 @@ from loca.gaussian import Hyperparameters, labels
 from loca.gaussian.equation import Accuracy, PreparedData, Ranks
 from loca.gaussian.labels import label_map, with_nugget
 from loca.gaussian.system import Block, System
-from loca.models import Regression
+from loca.models import Regression, widened
 
 HYPER = Hyperparameters(length=1.5, damping=0.5, linear=0.7, noise=1e-2, location_lengths=(0.4, 0.6))
 NUGGET = dataclasses.replace(HYPER, nugget=0.05)
@@ -109,6 +110,42 @@ def test_mean_and_variance_are_those_of_the_full_covariance(domain, hyper, x64):
     std = np.sqrt(np.diag(covariance)[:, None] * variance) * np.asarray(prepared.normalization.s_scale)
     # 12 functions are all landmarks, so nothing of a new function's variance is lost outside of the features
     np.testing.assert_allclose(operator.std(u, y), std, atol=1e-8)
+
+
+EASY = dataclasses.replace(HYPER, length=8.0, noise=1e-8, location_lengths=(1.0, 1.0))
+
+
+@pytest.mark.parametrize("form", [Shared, Free])
+def test_single_precision_is_as_good_as_double(form):
+    """With long lengths and little noise, where nearly all of the prior variance cancels."""
+    data = example(functions=40, channels=1)
+    operator, _ = prepare(data).solve(EASY, ALL, Accuracy(1e-4, 100))
+    u, points = data.u[:5] + 0.3, data.y.points[::4] + 0.01
+    y = Shared(points) if form is Shared else Free(jnp.tile(points, (5, 1, 1)))
+    found = operator.predict_error_bars(u, y)
+    compiled = eqx.filter_jit(lambda operator, u: operator.predict_error_bars(u, y))(operator, u)
+    with jax.enable_x64(True):
+        exact = jax.tree.map(widened, operator).predict_error_bars(widened(u), jax.tree.map(widened, y))
+    for single, again, double in zip(found, compiled, exact, strict=True):
+        assert single.dtype == again.dtype == jnp.float32
+        scale = np.abs(np.asarray(double)).max()
+        np.testing.assert_allclose(single, double, rtol=0.0, atol=1e-5 * scale)
+        np.testing.assert_allclose(single, again, rtol=0.0, atol=1e-5 * scale)
+
+
+def test_derivatives_pass_through_double_precision():
+    data = example(channels=1)
+    operator, _ = prepare(data).solve(HYPER, ALL, Accuracy(1e-4, 100))
+    u, du, y = data.u[3] + 0.3, data.u[4], data.y.points[::4]
+    expected = operator.jvp(u, du, y)  # in double precision
+    forward = jax.jit(lambda u: jax.jvp(lambda u: operator(u, y), (u,), (du,))[1])(u)
+    np.testing.assert_allclose(forward, expected, atol=1e-4 * float(jnp.abs(expected).max()))
+    _, transpose = jax.vjp(lambda u: operator(u, y), u)
+    np.testing.assert_allclose(jnp.vdot(transpose(expected)[0], du), jnp.sum(expected**2), rtol=1e-4)
+    (slope,) = jax.grad(lambda u: jnp.sum(operator.std(u, y)), argnums=(0,))(u)
+    step = 1e-2 * jnp.sign(slope)
+    change = jnp.sum(operator.std(u + step, y) - operator.std(u - step, y))
+    np.testing.assert_allclose(2.0 * jnp.vdot(slope, step), change, rtol=0.05)
 
 
 @pytest.mark.parametrize("hyper", [HYPER, NUGGET], ids=["noise", "nugget"])

@@ -4,6 +4,7 @@ import json
 
 import jax.numpy as jnp
 import numpy as np
+import pandas
 import pytest
 import xarray
 from scipy.stats import spearmanr
@@ -13,7 +14,7 @@ from commands import command
 from loca.data import Labeled
 from loca.evaluation import RELIABILITY_LEVELS, Report
 from loca.models import Regression
-from loca.prediction import QueryGrid, predict_dataset, predict_to
+from loca.prediction import QueryGrid, predict_dataset, predict_to, write_dataset
 from loca.uncertainty import UnfamiliarInputWarning
 
 
@@ -52,6 +53,9 @@ def test_files_hold_error_bars_and_p_values(model, tmp_path, queries):
     assert found["t"].attrs["long_name"] == "temperature"
     assert found["t_upper"].attrs["long_name"] == "upper end of pointwise 80 % bands of t"
     np.testing.assert_allclose(found["in_distribution"], model.in_distribution(data.load().u), atol=1e-6)
+    write_dataset(found, tmp_path / "found.csv")
+    table = pandas.read_csv(tmp_path / "found.csv").set_index("run")
+    np.testing.assert_allclose(table["t_std"][3], found["t_std"].isel(run=3), rtol=1e-6)
     stored = predict_to(model, data, tmp_path / "found.zarr", queries=grid, level=0.8)
     xarray.testing.assert_allclose(stored.load(), found)
     with pytest.raises(FileExistsError, match=r"holds something else .provenance.level is 0.8"):

@@ -28,7 +28,8 @@ def to_stablehlo(program: Program, *, gradients: bool) -> bytes:
     """A program in the serialized form of `jax.export`."""
     function = jax.jit(program.function(in_chunks=not gradients))
     exported = export.export(function, platforms=PLATFORMS)(*program.specifications())
-    return bytes(exported.serialize(vjp_order=1 if gradients else 0))
+    with jax.enable_x64(True):  # derivatives have the precision of what they are derivatives of
+        return bytes(exported.serialize(vjp_order=1 if gradients else 0))
 
 
 def run_stablehlo(program: bytes, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:

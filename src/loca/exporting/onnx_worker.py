@@ -8,6 +8,7 @@ probe to the folder, and reads model.onnx, outputs.npz and versions.json from it
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import pkgutil
@@ -16,11 +17,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from loca.exporting.formats import run_onnx
-from loca.exporting.program import Outputs, Program, example_in
-from loca.models import LEVEL
+from loca.exporting.program import Outputs, Port, Program, example_in
+from loca.models import LEVEL, widened
 from loca.saving import load
 from loca.typing import Array
 
@@ -52,22 +54,52 @@ def to_onnx(program: Program) -> bytes:
     import jax2onnx  # pyright: ignore[reportMissingImports]
 
     register_custom_vmap()
-    function = program.function(in_chunks=False)
-    names = [port.name for port in program.outputs]
+    in_double = "f64[" in str(jax.make_jaxpr(program.function(in_chunks=False))(*program.specifications()))
+    inputs, outputs = ([inside(port) if in_double else port.name for port in ports]
+                       for ports in (program.inputs, program.outputs))  # fmt: skip
+    with jax.enable_x64(in_double):
+        if in_double:  # jax2onnx cannot mix precisions, so all of the program is in double precision
+            program = dataclasses.replace(program, **jax.tree.map(widened, vars(program)))
+        function, names = program.function(in_chunks=False), [port.name for port in program.outputs]
 
-    def ordered(*arrays: Array) -> tuple[Array, ...]:
-        found: Outputs = function(*arrays)
-        return tuple(found[name] for name in names)
+        def ordered(*arrays: Array) -> tuple[Array, ...]:
+            found: Outputs = function(*arrays)
+            return tuple(found[name] for name in names)
 
-    model = jax2onnx.to_onnx(
-        ordered,
-        list(program.specifications()),
-        model_name="loca",
-        opset=OPSET,
-        input_names=[port.name for port in program.inputs],
-        output_names=names,
-    )
+        model = jax2onnx.to_onnx(
+            ordered,
+            list(program.specifications()),
+            model_name="loca",
+            opset=OPSET,
+            enable_double_precision=in_double,
+            input_names=inputs,
+            output_names=outputs,
+        )
+    with_casts(model)
     return model.SerializeToString()
+
+
+WIDE = "_in_double"
+"""The end of the name of an array in double precision, of which the program takes or returns another form."""
+
+
+def inside(port: Port) -> str:
+    """The name of an array in a program in double precision."""
+    return port.name + (WIDE if port.dtype == "float32" else "")
+
+
+def with_casts(model: Any) -> None:
+    """Let a program take and return in single precision what has another form inside."""
+    import onnx  # pyright: ignore[reportMissingImports]
+
+    for values, place in ((model.graph.output, len(model.graph.node)), (model.graph.input, 0)):
+        for value in values:
+            if (wide := value.name).endswith(WIDE):
+                value.name, value.type.tensor_type.elem_type = wide.removesuffix(WIDE), onnx.TensorProto.FLOAT
+                pair, to = ([value.name], [wide]), onnx.TensorProto.DOUBLE
+                if place:
+                    pair, to = pair[::-1], onnx.TensorProto.FLOAT
+                model.graph.node.insert(place, onnx.helper.make_node("Cast", *pair, to=to))
 
 
 def register_custom_vmap() -> None:

@@ -258,4 +258,9 @@ def partially_evaluated(
     unknown = PartialVal.unknown(ShapedArray(argument.shape, argument.dtype))
     jaxpr, _, constants = trace_to_jaxpr_nounits(wrapped, [unknown], instantiate=True)
     rest = jaxpr_as_fun(ClosedJaxpr(jaxpr, constants))
-    return lambda array: jax.tree.unflatten(structure, rest(array))
+
+    def evaluate(array: Array) -> PyTree:
+        with jax.enable_x64(True):  # as traced, also where that is in double precision
+            return jax.tree.unflatten(structure, rest(array))
+
+    return evaluate

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,12 +18,43 @@ from loca.encoders import Encoder
 from loca.gaussian.features import InputFeatures, LocationFeatures
 from loca.gaussian.labels import label_map, with_nugget
 from loca.gaussian.system import Block, System
-from loca.models import SeparableOperator, Uncertain
+from loca.models import SeparableOperator, Uncertain, widened
 from loca.parameters import Fixed
 from loca.typing import Key, PyTree
 
 DRAWS_TOLERANCE = 1e-4
 """Of the residual of posterior draws, whose own spread is far larger."""
+
+
+def in_double(function: Callable[..., Array]) -> Callable[..., Array]:
+    """The function in double precision, whatever the precision of its arguments and result, also where JAX is tracing.
+
+    Kernels with little noise amplify rounding errors of single precision up to ten thousandfold. Derivatives have the
+    precision of the arguments: JAX transposes them where it may truncate double precision.
+    """
+
+    @eqx.filter_custom_jvp
+    def computed(*arguments: Any) -> Array:
+        with jax.enable_x64(True):
+            return function(*jax.tree.map(widened, arguments)).astype(precision(arguments))
+
+    @computed.def_jvp
+    def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+        with jax.enable_x64(precision(primals) == jnp.float64):
+            return computed(*primals), eqx.filter_jvp(function, primals, tangents)[1]
+
+    return functools.wraps(function)(lambda *arguments: computed(*arguments))
+
+
+def precision(tree: PyTree) -> jnp.dtype:
+    """That of the arrays of a tree."""
+    return jnp.result_type(*filter(eqx.is_inexact_array, jax.tree.leaves(tree)))
+
+
+@in_double
+def features_at(features: InputFeatures | LocationFeatures, points: Float[Array, "N d"]) -> Float[Array, "N r"]:
+    """The features of codes, or of locations."""
+    return features(points)
 
 
 class Conditions(Fixed):
@@ -63,11 +97,11 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
     nugget: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.zeros(()))
 
     def basis(self, y: Float[Array, "P d_y"], nodes: PyTree) -> Channels:
-        return (self.h(y),) * len(self.coefficients)
+        return (features_at(self.h, y),) * len(self.coefficients)
 
     def read(self, codes: Float[Array, "*N d"]) -> Float[Array, "*N d_s n"]:
         z = codes.reshape(-1, codes.shape[-1])
-        v = jnp.einsum("na,sab->nsb", self.f(z), self.coefficients)
+        v = jnp.einsum("na,sab->nsb", features_at(self.f, z), self.coefficients)
         return v.reshape(*codes.shape[:-1], *v.shape[1:])
 
     def spread(self, codes: Float[Array, "N d"], queries: Queries) -> Float[Array, "N P d_s"]:
@@ -86,11 +120,17 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
                 return jax.vmap(lambda z, y: self._spread(z[None], y)[0])(codes, y)
 
     def _spread(self, z: Float[Array, "N d"], y: Float[Array, "P d_y"]) -> Float[Array, "N P d_s"]:
-        f, h = self.f(z), self.h(y)
-        inside = jnp.einsum("na,ab,pb->np", f**2, self.noise / (self.power + self.noise), h**2)
-        outside = self.f.kernel.diagonal(z)[:, None] - jnp.sum(f**2, axis=1)[:, None] * jnp.sum(h**2, axis=1)
-        return jnp.sqrt(self.variance * (inside + jnp.maximum(outside, 0.0) + self.nugget)[:, :, None])
+        return jnp.sqrt(self.variance * (self._variance(z, y) + self.nugget)[:, :, None])
 
+    @in_double
+    def _variance(self, z: Float[Array, "N d"], y: Float[Array, "P d_y"]) -> Float[Array, "N P"]:
+        """Var F(u)(y) given the training data, relative to the prior variance: inside and outside of the features."""
+        f2, h2 = self.f(z) ** 2, self.h(y) ** 2
+        inside = f2 @ (self.noise / (self.power + self.noise)) @ h2.T
+        outside = self.f.kernel.diagonal(z)[:, None] - jnp.sum(f2, axis=1)[:, None] * jnp.sum(h2, axis=1)
+        return inside + jnp.maximum(outside, 0.0)
+
+    @in_double
     def location_covariance(self, codes: Float[Array, "N d"], y: Float[Array, "P d_y"]) -> Float[Array, "P P"]:
         """Cov(F(u)(y), F(u)(y′)) given the training data, relative to the prior variance; the mean over functions.
 
@@ -101,6 +141,7 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
         outside = jnp.maximum(prior - jnp.mean(jnp.sum(f**2, axis=1)), 0.0)
         return (h * (inside + outside)) @ h.T + jnp.diag(prior * jnp.maximum(1.0 - jnp.sum(h**2, axis=1), 0.0))
 
+    @in_double
     def input_covariance(
         self, codes: Float[Array, "N d"], y: Float[Array, "P d_y"], weights: Float[Array, " P"]
     ) -> Float[Array, "N N"]:

@@ -18,6 +18,7 @@ from loca.models.operator import Operator as Operator
 from loca.models.operator import SeparableOperator as SeparableOperator
 from loca.models.operator import Wrapper as Wrapper
 from loca.models.operator import count_sensors as count_sensors
+from loca.models.operator import widened as widened
 from loca.models.predictor import Predictor as Predictor
 from loca.models.predictor import TilePredictor as TilePredictor
 from loca.models.predictor import at_queries as at_queries
