@@ -22,7 +22,7 @@ def data(tmp_path_factory):
     return samples(60, 0), stored(tmp_path_factory.mktemp("data") / "test.zarr", samples(20, 1))
 
 
-@pytest.fixture(scope="module", params=CLASSES)
+@pytest.fixture(scope="module", params=["loca", pytest.param("nomad", marks=pytest.mark.full)])
 def trained(request, data, tmp_path_factory):
     """A model made of outside parts, trained and saved: (the model, its file, its classes)."""
     train, _ = data

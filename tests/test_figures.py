@@ -79,7 +79,7 @@ def scattered():
     return Samples(u, jnp.asarray(y, jnp.float32), jnp.asarray(y[..., 1:], jnp.float32), domain=Box.unit(2))
 
 
-SETS = [curves, fields, waves, globe, region, scattered]
+SETS = [fields, globe, *(pytest.param(each, marks=pytest.mark.full) for each in (curves, waves, region, scattered))]
 
 
 def mesh_value(ax, x, y):

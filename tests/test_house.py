@@ -48,6 +48,7 @@ def run_fresh(code: str, text: str = "", timeout: float = 240.0) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_import_touches_no_device():
     code = """
 import loca

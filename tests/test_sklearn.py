@@ -44,7 +44,7 @@ def test_ridge_recovers_a_linear_operator():
     assert regressor.predict(X[:3], at=[0.0, 0.26]) == pytest.approx(regressor.predict(X[:3])[:, :2])  # the nearest
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_training_is_that_of_the_package():
     X, y = linear(count=8)
     regressor = OperatorRegressor("deeponet", options=TINY, steps=3, batch_size=4, rate=1e-2, seed=5).fit(X, y)

@@ -102,6 +102,7 @@ def test_noise_is_where_the_source_puts_it(tmp_path):
             assert np.std(samples.u - u) == pytest.approx(noise, rel=0.3)
 
 
+@pytest.mark.full
 def test_runs_that_need_the_same_functions_wait_for_one_of_them_to_compute_them(tmp_path, monkeypatch):
     generated = []
 

@@ -27,6 +27,7 @@ def test_kappa_is_symmetric_and_positive_semidefinite(k, seed, scale):
         assert np.linalg.eigvalsh(kappa).min() > -1e-9 * kappa.max()
 
 
+@pytest.mark.slow
 @each_kernel
 @pytest.mark.parametrize(("method", "rtol"), [(Dense(), 1e-12), (Nystrom(5), 1e-9)], ids=["dense", "nystrom"])
 def test_amplitude_and_a_common_factor_of_the_weights_cancel(k, method, rtol, getkey):
@@ -55,6 +56,7 @@ def test_a_local_kernel_leaves_the_proposals_alone(getkey):
         assert jnp.allclose(scores(method, k, g, q_z, q_z, w), jnp.stack(g(q_z)), rtol=1e-9)
 
 
+@pytest.mark.slow
 @each_kernel
 @pytest.mark.parametrize("block", [4, *(pytest.param(block, marks=pytest.mark.full) for block in (11, 64))])
 def test_blocked_equals_dense(k, block, getkey):

@@ -15,6 +15,8 @@ from loca.attention import CANDIDATES, Dense, Nystrom, cholesky, landmarks
 from loca.kernels import RBF
 from loca.nets import MLP
 
+pytestmark = pytest.mark.slow
+
 scores = eqx.filter_jit(coupled.scores)
 
 

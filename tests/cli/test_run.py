@@ -28,6 +28,8 @@ from loca.saving import inspect, load, save
 from loca.training import StoppedError
 from loca.training.checkpoints import Checkpoints
 
+pytestmark = pytest.mark.slow
+
 PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
 TOML = """
 [data]
@@ -207,7 +209,7 @@ def test_wrong_fields_are_described_in_plain_words(table, field, value, message)
     assert str(refusal.value).startswith(f"run.toml: {message}")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_steps_extend_a_run_or_are_refused(place):
     """With the paper's optimizer a longer run continues a shorter one; the default's rate depends on the steps."""
     refusal = command("train", "--resume", place / "run", "--steps", 400, code=1)

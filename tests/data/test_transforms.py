@@ -91,6 +91,7 @@ def per_location(y, field, domain):
     return PerLocation.on(Affine(field, 1.0 + field), y, domain)
 
 
+@pytest.mark.slow
 def test_between_the_points_of_a_grid_means_and_scales_are_linear():
     y = jnp.stack(jnp.meshgrid(jnp.linspace(0, 1, 5), jnp.linspace(2, 1, 4), indexing="ij"), -1).reshape(-1, 2)
     transform = per_location(y, 1.0 + 2.0 * y[:, 0] + 3.0 * y[:, 1], Box((0.0, 1.0), (1.0, 2.0)))
@@ -117,6 +118,7 @@ def test_away_from_scattered_locations_the_nearest_counts(domain, points, query)
     assert transform.at(Shared(jnp.array([query]))).shift == 3.0
 
 
+@pytest.mark.slow
 def test_a_location_with_a_fixed_value_is_not_divided_by_zero():
     """As under a boundary condition; all other locations have the scale 2."""
     noise = jax.random.normal(KEY, (30, 12, 1))
@@ -187,6 +189,7 @@ def test_every_model_predicts_in_the_units_of_the_data(name, tmp_path):
     np.testing.assert_array_equal(again.predict(u, Shared(y)), predictions["shared"])
 
 
+@pytest.mark.slow
 def test_a_power_law_is_linear_in_logarithms():
     """s = c(y) ∏ᵢ u(xᵢ)^aᵢ(y): regression of logarithms is exact."""
     data = functions(count=60)
@@ -197,7 +200,7 @@ def test_a_power_law_is_linear_in_logarithms():
     np.testing.assert_allclose(model.predict(data.u, data.y), data.s, rtol=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_training_compares_transformed_outputs_and_validates_in_units():
     data = functions()
     model = CREATE["deeponet"](data)

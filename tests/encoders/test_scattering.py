@@ -104,7 +104,7 @@ def test_coefficients_do_not_expand_distances_1d(x64):
     assert jnp.all(gap <= jnp.linalg.norm(difference, axis=1))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_lipschitz_under_dilations_where_the_fourier_modulus_is_not_1d(x64):
     """u(t) → u((1 + ε)t) moves a tone at ξ by εξ: far, for the Fourier modulus, when ξ is high; not for wavelets.
 

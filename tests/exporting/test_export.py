@@ -129,6 +129,7 @@ def test_onnx_files_of_this_release_still_run(name):
     assert json.loads(found["loca"])["kind"] == "onnx"
 
 
+@pytest.mark.slow
 def test_an_artifact_states_what_its_users_need(file, model, data):
     artifact = read_artifact(file.with_suffix(".stablehlo"))
     about = artifact.about
@@ -145,6 +146,7 @@ def test_an_artifact_states_what_its_users_need(file, model, data):
     assert inspect(file).digest in said
 
 
+@pytest.mark.full
 def test_fixed_queries_leave_no_work_on_them(tmp_path, model):
     y = np.linspace(0.1, 0.9, 6)[:, None]
     artifact = loca.export(model, tmp_path / "at.stablehlo", y=y)
@@ -160,6 +162,7 @@ def test_fixed_queries_leave_no_work_on_them(tmp_path, model):
     assert compare(read_artifact(tmp_path / "at.stablehlo"), model)[0].relative <= 1e-5
 
 
+@pytest.mark.slow
 def test_a_padded_fno_has_a_form_that_jax2onnx_converts(data):
     """It converts no `pad` for a free number of functions."""
     fno = loca.FNO.create(data, key=jax.random.key(0), width=2, modes=2, depth=1, padding=1)

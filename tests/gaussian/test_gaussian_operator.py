@@ -192,14 +192,20 @@ def test_free_queries_equal_indexed_ones(ratio, x64, monkeypatch):
     forms = [label_map(values, h, queries) for queries in every]
     grid = label_map(values, h, data.y)
     forms.append(dataclasses.replace(grid, features=grid._for_gathering()))
+
+    def noisy(form):
+        return with_nugget(form, jnp.asarray(ratio)) if ratio else form
+
+    systems = [System([Block(form, form.whiten(prepared.values))], 1e-2) for form in map(noisy, forms)]
     monkeypatch.setattr(labels, "TABLE", 0)  # as if the grid were too large for a table of features
-    forms += [label_map(values, h, every[0], keep=0), label_map(values, h, data.y)]
+    more = [label_map(values, h, every[0], keep=0), label_map(values, h, data.y)]
+    systems += [System([Block(form, form.whiten(prepared.values))], 1e-2) for form in map(noisy, more)]
+    forms += more
     assert [(form.gathers, type(form.features).__name__) for form in forms] == [
         (True, "NoneType"), (False, "Table"), (True, "Table"), (False, "Table"), (True, "GridFeatures"),
         (False, "GridTable"),
     ]  # fmt: skip
-    noisy = [with_nugget(form, jnp.asarray(ratio)) if ratio else form for form in forms]
-    *others, grid = (System([Block(form, form.whiten(prepared.values))], 1e-2) for form in noisy)
+    *others, grid = systems
     for other in others:
         np.testing.assert_allclose(grid.power, other.power, rtol=1e-10)
         np.testing.assert_allclose(grid.solve(*EXACT).x, other.solve(*EXACT).x, atol=1e-10)

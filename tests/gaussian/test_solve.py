@@ -61,7 +61,7 @@ def test_without_arguments_it_beats_ridge_and_reports_its_search():
     np.testing.assert_array_equal(again.variance, operator.variance)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_better_of_two_transforms_is_chosen():
     """Outputs that are smooth functions of log u."""
     plain = functions(40)
@@ -86,6 +86,7 @@ def test_noisy_inputs_have_a_nugget():
     assert min(trial.error for trial in found) < 0.98 * min(trial.error for trial in without)
 
 
+@pytest.mark.slow
 def test_further_trials_compile_nothing(caplog):
     """With other numbers but the same sizes, a trial runs the programs of the one before it."""
     data = functions()
@@ -101,6 +102,7 @@ def test_further_trials_compile_nothing(caplog):
             assert [record.message for record in caplog.records if "Compiling" in record.message] == []
 
 
+@pytest.mark.slow
 def test_a_trial_is_not_run_again(tmp_path, monkeypatch):
     data = functions(20)
     arguments = (
@@ -166,6 +168,7 @@ def test_hyperparameters_may_be_a_dictionary():
             Hyperparameters.of(given)
 
 
+@pytest.mark.slow
 def test_error_bars_of_given_hyperparameters_are_chosen_on_held_out_functions():
     train, test = functions(120), functions(60, 1)
     by_hand = dataclasses.replace(HYPER, noise=1e-6)
@@ -190,6 +193,7 @@ def test_smaller_eigenvalues_are_kept_in_double_precision():
         assert single < 0.5 * count()
 
 
+@pytest.mark.slow
 def test_further_blocks_of_a_file_compile_nothing(tmp_path, caplog, monkeypatch):
     """Else compiled programs would fill the memory as functions stream."""
     monkeypatch.setattr("loca.gaussian.equation.STREAMED", 300)  # more than are encoded at once
@@ -236,6 +240,7 @@ def test_other_kinds_of_inputs(kind):
     assert error(operator, data) < 0.5
 
 
+@pytest.mark.slow
 def test_a_directory_of_other_data_is_refused(tmp_path):
     solve(functions(20), hyperparameters=HYPER, ranks=FEW, directory=tmp_path)
     solve(functions(20), hyperparameters=HYPER, ranks=FEW, directory=tmp_path)

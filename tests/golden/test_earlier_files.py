@@ -11,6 +11,8 @@ import loca
 from loca.data import Shared, Variable
 from loca.saving import inspect
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent / "0.1.0"
 MODELS = ("loca", "deeponet", "fno", "gaussian")
 

@@ -52,6 +52,7 @@ def close(found, expected, tolerance):
     assert error < tolerance, error
 
 
+@pytest.mark.slow
 def test_laplace_is_the_closed_form_for_a_linear_operator(model, observed, prior, train):
     found = exact(model, observed, prior)
     mean, std = closed_form(model, Y, observed, NOISE**2 * np.eye(len(Y)), train.u)
@@ -94,7 +95,7 @@ def curved(bend):
     return target, mean, np.sqrt(weights @ (z - mean) ** 2 / weights.sum())
 
 
-@pytest.mark.parametrize(("bend", "method"), [(0.1, "mcmc"), pytest.param(0.5, "nuts", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("bend", "method"), [(0.1, "mcmc"), pytest.param(0.5, "nuts", marks=pytest.mark.full)])
 def test_draws_are_from_the_posterior_even_far_from_a_normal(bend, method):
     """At 0.5 more than half of the proposals are accepted, but draws of them have standard deviations 5 % too small."""
     target, mean, std = curved(bend)
@@ -106,6 +107,7 @@ def test_draws_are_from_the_posterior_even_far_from_a_normal(bend, method):
     np.testing.assert_allclose(xi.std(axis=0), std, rtol=error)
 
 
+@pytest.mark.slow
 def test_missing_observations_are_as_removed_ones(train, prior):
     model = operator(train, channels=2)
     s = np.array(model(train.u[0], Y))
@@ -121,6 +123,7 @@ def test_missing_observations_are_as_removed_ones(train, prior):
     assert np.isnan(missing.predicted[4, 1])
 
 
+@pytest.mark.slow
 def test_the_surrogate_error_widens_the_posterior_as_its_covariance_says(model, observed, prior, train):
     narrow = exact(model, observed, prior)
     wide = loca.invert(model, (Y, observed), noise=NOISE, prior=prior, surrogate_error=3.0 * NOISE, method="laplace")
@@ -145,6 +148,7 @@ def test_the_surrogate_error_widens_the_posterior_as_its_covariance_says(model, 
     np.testing.assert_allclose(found.surrogate_std.ravel(), np.sqrt(np.diag(covariance)), rtol=1e-3)
 
 
+@pytest.mark.full
 def test_inputs_outside_of_the_prior_count_as_error(model, train):
     held = PROBLEM.sample(jax.random.key(2), 40)
     coarse = Prior.fit(model.normalization, train.u, share=0.5)
@@ -261,6 +265,7 @@ def test_own_parametrization_finds_the_truth(model):
     assert found.draws.shape == (20, SENSORS, 1)
 
 
+@pytest.mark.slow
 def test_gains_are_the_mutual_information_of_a_linear_operator(model, prior, train):
     found = loca.design(model, Y, count=4, noise=NOISE, prior=prior, surrogate_error=0.0)
     C = np.cov(np.asarray(train.u[..., 0], np.float64).T)
@@ -318,6 +323,7 @@ def test_acquired_inputs_leave_the_least_variance():
     assert left(found.rows[:2]) < 1.2 * best
 
 
+@pytest.mark.full
 def test_an_ensemble_acquires_inputs_that_its_members_disagree_about(train):
     members = [loca.DeepONet.create(train, key=jax.random.key(i), num_features=4) for i in range(3)]
     u = train.u[:10]

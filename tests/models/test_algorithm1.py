@@ -20,6 +20,8 @@ from loca.parameters import trainable
 from loca.positions import Harmonic, Periodic, Spherical
 from loca.rules import GaussLegendre, MonteCarlo, OwnQueries, QuasiMonteCarlo, SphereProduct, Trapezoid
 
+pytestmark = pytest.mark.slow
+
 BOX = Box((-1.0, 2.0), (0.5, 4.0))
 N, M, P, SENSORS, FEATURES = 2, 4, 3, 2, 2
 

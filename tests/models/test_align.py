@@ -208,6 +208,7 @@ def test_a_model_for_sensors_of_every_function_takes_shared_ones():
     assert adapt(weighted(data), own) is own  # it carries its locations; an encoder that cannot use them refuses
 
 
+@pytest.mark.slow
 def test_training_reorders_its_data_and_validates_on_reordered_data():
     data, other = labeled(plane()).load(), labeled(CHANGES["both"](plane())).load()
     model = DeepONet.create(data, key=jax.random.key(0), num_features=3, branch_widths=(4,), trunk_widths=(4,))

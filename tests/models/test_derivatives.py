@@ -134,6 +134,7 @@ def test_measurements_change_their_values_and_ignore_the_padding(unchecked):
         model.jvp(u, u, Y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["loca", *(pytest.param(name, marks=pytest.mark.full) for name in ("fno", "gaussian"))]
 )

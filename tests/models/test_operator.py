@@ -86,7 +86,7 @@ def test_an_operator_knows_the_data_it_was_made_for(name):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.full) if name in ("deeponet", "proportional") else name for name in MODELS],
+    [name if name in ("loca", "regression") else pytest.param(name, marks=pytest.mark.full) for name in MODELS],
 )
 def test_fixed_queries_halves_and_blocks_predict_the_same(name):
     data = waves()
@@ -105,7 +105,7 @@ def test_fixed_queries_halves_and_blocks_predict_the_same(name):
 @pytest.mark.parametrize("count", [2, pytest.param(20, marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     "name",
-    [name if name in ("loca", "own-queries", "fno") else pytest.param(name, marks=pytest.mark.full) for name in MODELS],
+    [name if name in ("loca", "own-queries") else pytest.param(name, marks=pytest.mark.full) for name in MODELS],
 )
 def test_all_forms_of_queries_agree(name, count):
     """Whether responses are computed at all 24 locations or at those asked for is a matter of cost alone."""

@@ -31,6 +31,8 @@ from loca.rules import MonteCarlo, OwnQueries
 from loca.saving import save
 from loca.typing import Measurements
 
+pytestmark = pytest.mark.slow
+
 RANDOM = np.random.default_rng(0)
 
 

@@ -171,6 +171,7 @@ def names_in(description) -> set[str]:
     return set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_model_comes_back(name, tmp_path):
     model, data = built(name)

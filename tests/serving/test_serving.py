@@ -219,6 +219,7 @@ def test_reload_under_load_loses_no_request_and_mixes_no_versions(server, folder
     server.infer(body, model="changing", status=404)
 
 
+@pytest.mark.full
 def test_a_file_has_the_fixed_queries(folder, tmp_path, u):
     (tmp_path / "points.csv").write_text("x\n0.25\n0.5\n")
     with running(folder / "rods/1", "--at", tmp_path / "points.csv") as server:

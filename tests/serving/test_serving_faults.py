@@ -174,13 +174,21 @@ def test_sigterm_under_load_loses_no_accepted_request(folder, model, times):
 
 
 def check_end(server, model):
-    """End a server that has an idle connection and busy ones, and see that none of their requests is lost."""
+    """End a server that has idle connections and busy ones, and see that none of their requests is lost."""
     with socket.create_connection(server.address):
+        kept = http.client.HTTPConnection(*server.address, timeout=60)
+        kept.request("GET", "/v2/health/live")
+        assert kept.getresponse().read()
         clients = Clients(server.address, model)
         server.wait(lambda: clients.done["answered"] > 20)
-        code = server.stop()
+        server.process.send_signal(signal.SIGTERM)
+        server.wait(lambda: server.lines("SIGTERM"))
+        kept.request("GET", "/v2/health/live")  # was under way when the signal came
+        response = kept.getresponse()
+        code = server.process.wait(60)
         clients.stop()
     assert code == 0
+    assert (response.status, response.getheader("connection")) == (200, "close")
     assert [failure for failure in clients.lost if failure[0] == "kept"] == []
     assert clients.done["said goodbye"] >= 1
     server.close()

@@ -115,6 +115,7 @@ def told(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("count", ["mixed", *(pytest.param(n, marks=pytest.mark.full) for n in ("in parts", *"1248"))])
 def test_saved_on_two_devices_it_resumes_on_any_number(told, count):
     assert "stopped at step 100" in told["stopped"]

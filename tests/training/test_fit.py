@@ -64,6 +64,7 @@ def distance(one, other) -> float:
     return max(float(jnp.abs(a - b).max()) for a, b in pairs)
 
 
+@pytest.mark.slow
 def test_a_loop_by_hand_does_the_same(model, data):
     state, encoded = State.start(model, OPTIMIZER), Encoded.of(model, data)
     step = eqx.filter_jit(lambda state: advance(state, encoded.batch(5, state.step, 30), OPTIMIZER))
@@ -76,6 +77,7 @@ def test_a_loop_by_hand_does_the_same(model, data):
     np.testing.assert_allclose([m.loss for m in history], np.reshape(losses, (3, 20)).mean(1), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_streamed_and_in_memory_are_one_run(model, store):
     arguments = {"steps": 50, "every": 25, **SAME}
     one, first = fit(model, store.load(), **arguments)
@@ -102,6 +104,7 @@ def test_labels_without_weight_are_as_good_as_none(model, data, loss):
         np.testing.assert_allclose([a.loss, a.validation], [b.loss, b.validation], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_weights_follow_the_labels_that_are_kept(model, data):
     """A label of weight 3 counts as three of weight 1, wherever the labels of each function lie."""
     observed = data.observe(jax.random.key(3), 8)
@@ -150,6 +153,7 @@ def test_the_model_passed_in_is_left_alone(model, data):
     assert distance(model, before) == 0.0
 
 
+@pytest.mark.slow
 def test_cutting_a_run_up_changes_no_bit_and_compiles_nothing(model, data):
     def run(stops):
         state = State.start(model, OPTIMIZER)

@@ -37,7 +37,7 @@ def arrays(model):
     return [leaf for leaf in jax.tree.leaves(model) if eqx.is_array(leaf)]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_member_is_trained_as_if_alone(ensemble, data):
     options = {"steps": 12, "progress": False, "batch_size": 5}
     together, history = loca.fit(ensemble, data, validate=data, **options)
