@@ -183,6 +183,7 @@ def check_end(server, model):
         server.wait(lambda: clients.done["answered"] > 20)
         server.process.send_signal(signal.SIGTERM)
         server.wait(lambda: server.lines("SIGTERM"))
+        time.sleep(0.3)
         kept.request("GET", "/v2/health/live")  # was under way when the signal came
         response = kept.getresponse()
         code = server.process.wait(60)
