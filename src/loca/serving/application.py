@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import hmac
 import os
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
 from pkgutil import resolve_name
@@ -27,6 +28,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from loca.models import LEVEL
 from loca.saving import inspect
@@ -136,15 +138,17 @@ class Server:
 
     def accepts(self, authorization: bytes) -> bool:
         """Whether a header has a known token; the time does not depend on how much of it is right."""
+        if not self.tokens:
+            return True
         scheme, _, token = authorization.partition(b" ")
         matches = [hmac.compare_digest(token.strip(), known) for known in self.tokens]
-        return not self.tokens or (scheme.lower() == b"bearer" and any(matches))
+        return scheme.lower() == b"bearer" and any(matches)
 
     def route(self, path: str, answer: Callable[[Request], Any], method: str = "GET") -> Route:
         """A route for requests that have a token; `answer` returns a response or JSON. Responses are counted."""
         is_open = path.startswith("/v2/health/")  # balancers and Kubernetes send no token
 
-        async def endpoint(request: Request) -> Response:
+        async def respond(request: Request) -> Response:
             start = time.perf_counter()
             try:
                 if not is_open and not self.accepts(request.headers.get("authorization", "").encode("latin-1")):
@@ -163,11 +167,12 @@ class Server:
             if self.is_ending:
                 response.headers["connection"] = "close"
             model = request.scope.get("loca.model", "")
-            REQUESTS.labels(model, response.status_code).inc()
-            TIMES.labels(model).observe(time.perf_counter() - start)
+            requests, times = counters(model, response.status_code)
+            requests.inc()
+            times.observe(time.perf_counter() - start)
             return response
 
-        return Route(path, endpoint, methods=[method])
+        return Route(path, Endpoint(respond), methods=[method])
 
     def find_model(self, request: Request) -> ServedModel:
         """The model of a path; the request keeps this version."""
@@ -199,6 +204,24 @@ class Server:
         """The metadata of a model."""
         model = self.find_model(request)
         return model.metadata(self.repository.versions(model.name))
+
+
+class Endpoint:
+    """An endpoint as a plain ASGI application, without what Starlette wraps around a function for every request."""
+
+    def __init__(self, respond: Callable[[Request], Awaitable[Response]]):
+        self.respond = respond
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Respond to a request."""
+        response = await self.respond(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+
+@functools.cache
+def counters(model: str, status: int) -> tuple[Counter, Histogram]:
+    """The metrics of requests for a model with a status."""
+    return REQUESTS.labels(model, status), TIMES.labels(model)
 
 
 async def watch(refresh: Callable[[], None]) -> None:
@@ -237,18 +260,19 @@ def create_application(settings: Settings | None = None) -> Starlette:
     """
     server = Server(settings or Settings.model_validate_json(os.environ[SETTINGS]))
     about = {"name": "loca", "version": version("loca-jax"), "extensions": ["binary_tensor_data"]}
-    routes = [
-        server.route("/v2", lambda request: about),
-        server.route("/v2/health/live", lambda request: {"live": True}),
-        server.route("/v2/health/ready", server.ready),
-        server.route("/metrics", write_metrics),
-    ]
+    routes = list[Route]()  # in the order in which they are tried
     for place in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
         routes += [
             server.route(f"{place}/infer", server.infer, "POST"),
             server.route(place, server.metadata),
             server.route(f"{place}/ready", lambda request: {"name": server.find_model(request).name}),
         ]
+    routes += [
+        server.route("/v2", lambda request: about),
+        server.route("/v2/health/live", lambda request: {"live": True}),
+        server.route("/v2/health/ready", server.ready),
+        server.route("/metrics", write_metrics),
+    ]
     found = Starlette(routes=routes, exception_handlers={HTTPException: refuse}, lifespan=server.lifespan)
     found.router.redirect_slashes = False
     return found
