@@ -8,6 +8,7 @@ import functools
 import gc
 import hmac
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -28,7 +29,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from loca.models import LEVEL
 from loca.saving import inspect
@@ -50,6 +51,9 @@ GRACE = 1.0
 
 REQUESTS = Counter("loca_requests_total", "Requests by model and HTTP status", ["model", "status"])
 TIMES = Histogram("loca_request_seconds", "Response time", ["model"])
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class Settings(BaseModel):
@@ -144,9 +148,8 @@ class Server:
         matches = [hmac.compare_digest(token.strip(), known) for known in self.tokens]
         return scheme.lower() == b"bearer" and any(matches)
 
-    def route(self, path: str, answer: Callable[[Request], Any], method: str = "GET") -> Route:
-        """A route for requests that have a token; `answer` returns a response or JSON. Responses are counted."""
-        is_open = path.startswith("/v2/health/")  # balancers and Kubernetes send no token
+    def endpoint(self, answer: Callable[[Request], Any], *, is_open: bool = False) -> Endpoint:
+        """An endpoint for requests that have a token; `answer` returns a response or JSON. Responses are counted."""
 
         async def respond(request: Request) -> Response:
             start = time.perf_counter()
@@ -172,7 +175,7 @@ class Server:
             times.observe(time.perf_counter() - start)
             return response
 
-        return Route(path, Endpoint(respond), methods=[method])
+        return respond
 
     def find_model(self, request: Request) -> ServedModel:
         """The model of a path; the request keeps this version."""
@@ -204,18 +207,6 @@ class Server:
         """The metadata of a model."""
         model = self.find_model(request)
         return model.metadata(self.repository.versions(model.name))
-
-
-class Endpoint:
-    """An endpoint as a plain ASGI application, without what Starlette wraps around a function for every request."""
-
-    def __init__(self, respond: Callable[[Request], Awaitable[Response]]):
-        self.respond = respond
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Respond to a request."""
-        response = await self.respond(Request(scope, receive, send))
-        await response(scope, receive, send)
 
 
 @functools.cache
@@ -253,29 +244,45 @@ def write_metrics(request: Request) -> Response:
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
 
-def create_application(settings: Settings | None = None) -> Starlette:
+INFER = re.compile(r"/v2/models/(?P<name>[^/]+)(/versions/(?P<version>[^/]+))?/infer")
+"""The path of inference requests."""
+
+
+def create_application(settings: Settings | None = None) -> ASGIApp:
     """The server as an ASGI application, which loads its models at its start; any ASGI server can run it.
 
     Without settings, it takes those that `serve` has put into the environment for its processes.
     """
     server = Server(settings or Settings.model_validate_json(os.environ[SETTINGS]))
     about = {"name": "loca", "version": version("loca-jax"), "extensions": ["binary_tensor_data"]}
-    routes = list[Route]()  # in the order in which they are tried
+    infer = server.endpoint(server.infer)
+    routes = [
+        Route("/v2", server.endpoint(lambda request: about)),
+        # balancers and Kubernetes send no token
+        Route("/v2/health/live", server.endpoint(lambda request: {"live": True}, is_open=True)),
+        Route("/v2/health/ready", server.endpoint(server.ready, is_open=True)),
+        Route("/metrics", server.endpoint(write_metrics)),
+    ]
     for place in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
         routes += [
-            server.route(f"{place}/infer", server.infer, "POST"),
-            server.route(place, server.metadata),
-            server.route(f"{place}/ready", lambda request: {"name": server.find_model(request).name}),
+            Route(f"{place}/infer", infer, methods=["POST"]),
+            Route(place, server.endpoint(server.metadata)),
+            Route(f"{place}/ready", server.endpoint(lambda request: {"name": server.find_model(request).name})),
         ]
-    routes += [
-        server.route("/v2", lambda request: about),
-        server.route("/v2/health/live", lambda request: {"live": True}),
-        server.route("/v2/health/ready", server.ready),
-        server.route("/metrics", write_metrics),
-    ]
     found = Starlette(routes=routes, exception_handlers={HTTPException: refuse}, lifespan=server.lifespan)
     found.router.redirect_slashes = False
-    return found
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        # the router and the middleware of Starlette would take as long as all else that a request needs
+        path = INFER.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        if path is None:
+            await found(scope, receive, send)
+        else:
+            scope["path_params"] = path.groupdict()
+            response = await infer(Request(scope, receive, send))
+            await response(scope, receive, send)
+
+    return application
 
 
 def serve(settings: Settings, host: str = "127.0.0.1", port: int = 8000, workers: int = 1) -> None:

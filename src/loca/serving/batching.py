@@ -59,18 +59,13 @@ class Batcher:
         self.waiting += work.functions
         if self._task is None:
             self._task = loop.create_task(self._run_all())
-        end = loop.call_later(self.timeout, self._give_up, job)
         try:
-            return await job.results
+            async with asyncio.timeout(self.timeout):
+                return await job.results
+        except TimeoutError:
+            raise HTTPException(408, f"no result within {self.timeout:g} s; try again later, or send less") from None
         finally:
-            end.cancel()
             self.waiting -= work.functions
-
-    def _give_up(self, job: Job) -> None:
-        """End a job whose time is over."""
-        if not job.results.done():
-            reason = f"no result within {self.timeout:g} s; try again later, or send less"
-            job.results.set_exception(HTTPException(408, reason))
 
     async def _run_all(self) -> None:
         """Run batches until the queue is empty.

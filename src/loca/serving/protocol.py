@@ -145,14 +145,9 @@ def parse_values(given: Input) -> np.ndarray:
         raise HTTPException(400, f"input {given.name!r} has values that are NaN or infinite") from None
 
 
-def as_json(value: Any) -> bytes:
-    """JSON; arrays are lists, whose numbers have the fewest digits that their precision needs."""
-    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
-
-
 def document(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON response."""
-    return Response(as_json(value), status, headers, "application/json")
+    """A JSON response; arrays are lists, whose numbers have the fewest digits that their precision needs."""
+    return Response(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY), status, headers, "application/json")
 
 
 def write_response(request: Tensors, about: Mapping[str, Any], results: Mapping[str, np.ndarray]) -> Response:
@@ -167,8 +162,8 @@ def write_response(request: Tensors, about: Mapping[str, Any], results: Mapping[
         else:
             outputs.append({**output, "data": values.ravel()})
     header = {**({} if request.id is None else {"id": request.id}), **about, "outputs": outputs}
+    response = document(header)
     if not raw:
-        return document(header)
-    text = as_json(header)
-    headers = {"inference-header-content-length": str(len(text))}
-    return Response(b"".join([text, *raw]), 200, headers, "application/octet-stream")
+        return response
+    headers = {"inference-header-content-length": str(len(response.body))}
+    return Response(b"".join([response.body, *raw]), 200, headers, "application/octet-stream")
