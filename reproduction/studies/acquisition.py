@@ -17,7 +17,7 @@ import numpy as np
 
 import loca
 from loca.data import Samples
-from loca.figures import style
+from loca.figures import line_styles, log_axis, style
 from loca.problems import Darcy
 
 POOL, TEST = 400, 200
@@ -61,13 +61,15 @@ def draw(means, path):
     with style():
         figure = Figure(figsize=(3.2, 2.4), layout="constrained")
         ax = figure.subplots()
-        for choice, (mean, deviation) in means.items():
+        for choice, look in line_styles(means).items():
+            mean, deviation = means[choice]
             counts = [int(count) for count in mean]
-            values, spread = np.array(list(mean.values())), np.array(list(deviation.values()))
-            (line,) = ax.plot(counts, values, marker="o", label=choice)
-            ax.fill_between(counts, values - spread, values + spread, color=line.get_color(), alpha=0.2, linewidth=0)
-        ax.set(xlabel="simulations", ylabel="mean relative L2 error", yscale="log")
-        ax.legend(frameon=False)
+            values, spread = 100 * np.array(list(mean.values())), 100 * np.array(list(deviation.values()))
+            ax.plot(counts, values, marker="o", label=choice, **look)
+            ax.fill_between(counts, values - spread, values + spread, color=look["color"], alpha=0.2, linewidth=0)
+        ax.set(xlabel="simulations", ylabel="mean relative L2 error (%)")
+        log_axis(ax)
+        ax.legend()
         figure.savefig(path, dpi=150)
 
 

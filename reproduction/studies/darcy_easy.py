@@ -20,6 +20,7 @@ import numpy as np
 import optax
 
 import loca
+from loca.figures import line_styles, log_axis, style
 from loca.problems import Darcy
 from loca_reproduction.machine import commit, hardware
 from loca_reproduction.settings import SETTINGS
@@ -91,22 +92,28 @@ def save(results: dict) -> None:
 
 def draw(results: dict) -> None:
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullLocator
 
     rows = sorted(results["validation"], key=lambda row: row["modes"])
-    figure = Figure(figsize=(4.6, 3.0), layout="constrained")
-    axes = figure.add_subplot()
     x = [row["modes"] for row in rows]
-    low, median, high = (np.array([row["quartiles"][i] for row in rows]) for i in (1, 2, 3))
-    axes.axhspan(*results["target"], color="#0072b2", alpha=0.2, lw=0, label="aim: the error in the paper")
-    axes.fill_between(x, low, high, color="0.8", label="middle half of the functions")
-    axes.plot(x, median, "k--", lw=0.8, label="median")
-    axes.plot(x, [row["mean"] for row in rows], "ko-", ms=4, label="mean")
-    axes.set(xscale="log", yscale="log", xlabel="eigenfunctions per axis", ylabel="relative L2 error of LOCA")
-    axes.set_xticks(x, [str(k) for k in x], minor=False)
-    axes.minorticks_off()
-    axes.legend(frameon=False, fontsize="small")
-    FIGURE.parent.mkdir(exist_ok=True)
-    figure.savefig(FIGURE, dpi=160)
+    low, median, high = (100 * np.array([row["quartiles"][i] for row in rows]) for i in (1, 2, 3))
+    color = line_styles(["LOCA"])["LOCA"]["color"]
+    with style():
+        figure = Figure(figsize=(3.6, 2.4), layout="constrained")
+        axes = figure.add_subplot()
+        axes.axhspan(
+            *(100 * each for each in results["target"]), color="0.9", lw=0, label="aim: the error in the paper"
+        )
+        axes.fill_between(x, low, high, color=color, alpha=0.2, lw=0, label="middle half of the functions")
+        axes.plot(x, median, "--", color=color, label="median")
+        axes.plot(x, [100 * row["mean"] for row in rows], "o-", color=color, label="mean")
+        axes.set(xscale="log", xlabel="eigenfunctions per axis", ylabel="relative L2 error of LOCA (%)")
+        log_axis(axes)
+        axes.set_xticks(x, [str(k) for k in x], minor=False)
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.legend()
+        FIGURE.parent.mkdir(exist_ok=True)
+        figure.savefig(FIGURE, dpi=200)
 
 
 def main() -> None:
