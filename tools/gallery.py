@@ -9,20 +9,22 @@ A script in jupytext's percent format is page, notebook and test: the first cell
 
 import os
 import re
+import resource
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import jupytext
 import nbformat
 from nbclient import NotebookClient
 from nbconvert import MarkdownExporter
+from PIL import Image
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS, PAGES = ROOT / "examples/gallery", ROOT / "docs/gallery"
 SOURCE = "https://github.com/loca-jax/loca/blob/main/examples/gallery"
 SETUP = '%matplotlib inline\n%config InlineBackend.figure_formats = ["retina"]'
+SCALE = 0.65  # of pictures on a page, so that letters have the same size in all of them
 INDEX = """---
 description: Small complete examples, each with the picture that answers a question.
 ---
@@ -58,6 +60,12 @@ def opening(script: Path) -> tuple[str, str]:
     return lines[start].removeprefix("# "), question
 
 
+def core_seconds() -> float:
+    """What all programs that this one has started took, once they have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def run(script: Path) -> None:
     """Execute a script as a notebook, and write its page."""
     name = name_of(script)
@@ -67,24 +75,27 @@ def run(script: Path) -> None:
     for number, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{number}"  # the same in every run
     nbformat.write(notebook, PAGES / f"{name}.ipynb")
-    begun = time.perf_counter()
+    begun = core_seconds()
     with tempfile.TemporaryDirectory() as place:
         NotebookClient(notebook, timeout=900, resources={"metadata": {"path": place}}).execute()
-    seconds = time.perf_counter() - begun
+    seconds = core_seconds() - begun
     del notebook.cells[1]
     body, resources = MarkdownExporter().from_notebook_node(notebook)
     for old in PAGES.glob(f"{name}_*.png"):
         old.unlink()
     order = sorted(resources["outputs"], key=lambda picture: [int(part) for part in re.findall(r"\d+", picture)])
     for number, picture in enumerate(order):
-        (PAGES / f"{name}_{number}.png").write_bytes(resources["outputs"][picture])
-        body = body.replace(f"![png]({picture})", f"![Result]({name}_{number}.png)")
+        target = PAGES / f"{name}_{number}.png"
+        target.write_bytes(resources["outputs"][picture])
+        with Image.open(target) as image:
+            width = round(SCALE * image.width)
+        body = body.replace(f"![png]({picture})", f'![Result]({target.name}){{ width="{width}" }}')
     body = re.sub(r"\n{3,}", "\n\n", body).strip()
-    about = f"*{seconds:.0f} s on two cores.* [Notebook]({name}.ipynb) · [Script]({SOURCE}/{script.name})"
+    about = f"*{seconds:.0f} s of one core.* [Notebook]({name}.ipynb) · [Script]({SOURCE}/{script.name})"
     title, question = opening(script)
     body = body.replace(f"# {title}\n", f"# {title}\n\n{about}\n", 1)
-    (PAGES / f"{name}.md").write_text(f'---\ndescription: "{question}"\n---\n\n{body}\n')
-    print(f"{name}: {seconds:.0f} s")
+    (PAGES / f"{name}.md").write_text(f'---\ndescription: "{question}"\nhide: [toc]\n---\n\n{body}\n')
+    print(f"{name}: {seconds:.0f} s of one core")
 
 
 def write_index() -> None:

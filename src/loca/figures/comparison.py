@@ -52,12 +52,13 @@ def comparison(found: Comparison, title: str = "") -> Figure:
                 [each - m for m, each in zip(y, high, strict=True)],
             ]
             ax.errorbar(x, y, yerr=bars, marker="o", markersize=4.5, capsize=2.0, color=color)
-            ax.annotate(model, (x[-1], y[-1]), xytext=(5, 3), textcoords="offset points", color=color)
+            place = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "va": "bottom"}
+            ax.annotate(model, (x[-1], y[-1]), color=color, **place)
             if model == found.best:
                 ax.plot(x[-1], y[-1], marker="o", markersize=9.0, markerfacecolor="none", color=color)
-        ax.set_xscale("log")
+        ax.margins(x=0.15, y=0.1)
+        log_axis(ax, "x")
         log_axis(ax)
-        ax.margins(x=0.15)
         ax.set(xlabel="core minutes to fit, choice of settings included", ylabel="test error (%)", title=title)
         figure.draw_without_rendering()
     return figure

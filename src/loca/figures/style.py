@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:  # importing matplotlib takes as long as importing everything else
     from matplotlib.axes import Axes
@@ -83,21 +83,21 @@ def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     return {name: {"color": PALETTE[places[name] % 7], "linestyle": DASHES[places[name] % 4]} for name in names}
 
 
-def log_axis(ax: Axes) -> None:
-    """Make the y axis logarithmic with few tick labels: 0.02, 0.05, 0.1 over up to two decades, 10⁻² over more."""
+def log_axis(ax: Axes, name: Literal["x", "y"] = "y") -> None:
+    """Make an axis logarithmic with few tick labels: 0.02, 0.05, 0.1 over up to two decades, 10⁻² over more."""
     from matplotlib import ticker
 
-    ax.set_yscale("log")
-    low, high = ax.get_ylim()
+    ax.set(**{f"{name}scale": "log"})
+    axis, (low, high) = (ax.xaxis, ax.get_xlim()) if name == "x" else (ax.yaxis, ax.get_ylim())
     is_short = high < 200.0 * low
     locator = ticker.LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,))
     if high < 5.0 * low:  # may be too short for two labels of the form 1, 2, 5
         locator = ticker.MaxNLocator(nbins=5, steps=[1, 2, 5, 10])
-        ax.yaxis.set_minor_locator(ticker.NullLocator())
-    ax.yaxis.set_major_locator(locator)
-    ax.yaxis.set_major_formatter("{x:g}" if is_short else ticker.LogFormatterMathtext())
-    ax.yaxis.set_minor_formatter(ticker.NullFormatter())
-    ax.grid(axis="y", linewidth=0.3, color="#cccccc")
+        axis.set_minor_locator(ticker.NullLocator())
+    axis.set_major_locator(locator)
+    axis.set_major_formatter("{x:g}" if is_short else ticker.LogFormatterMathtext())
+    axis.set_minor_formatter(ticker.NullFormatter())
+    ax.grid(axis=name, linewidth=0.3, color="#cccccc")
     ax.set_axisbelow(True)
 
 
