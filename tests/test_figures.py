@@ -185,3 +185,12 @@ def test_the_legend_of_coverage_hides_no_line():
     (legend,) = figure.legends
     assert legend.get_window_extent().y0 >= max(ax.get_window_extent().y1 for ax in figure.axes)
     assert not reliability(report).legends
+
+
+def test_a_model_has_one_color_in_both_panels_of_reliability():
+    both = {kind: np.full((len(RELIABILITY_LEVELS), 1), 0.5) for kind in ("pointwise", "simultaneous")}
+    solved = Report((Variable("s"),), {"rmse": np.ones((3, 1))}, reliability={"pointwise": both["pointwise"]})
+    calibrated = Report((Variable("s"),), {"rmse": np.ones((3, 1))}, reliability=both)
+    left, right = reliability({"Gaussian": solved, "Gaussian, calibrated": calibrated}).axes
+    colors = [{line.get_label(): line.get_color() for line in panel.lines} for panel in (left, right)]
+    assert colors[0]["Gaussian, calibrated"] == colors[1]["Gaussian, calibrated"] != colors[0]["Gaussian"]

@@ -26,15 +26,15 @@ print(report)
 print(loca.evaluate(operator, test, metrics=["relative_l2", "coverage"]))
 
 # %% [markdown]
-# Truth, prediction, error and standard deviation of three of them:
-
-# %%
-loca.figures.error_bars(operator, test, rows=3)
-
-# %% [markdown]
 # One prediction anywhere, with its standard deviation, and the file that keeps the operator:
 
 # %%
 y = jax.numpy.array([[0.123, 0.456]])
 print(operator(test.u[0], y), operator.std(test.u[0], y))
 loca.save(operator, "darcy.safetensors", data=train)
+
+# %% [markdown]
+# Three flows that it has not seen: input, truth, prediction and error.
+
+# %%
+loca.figures.fields(operator, test, rows=3)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 import loca
 
-simulator = loca.problems.Darcy(resolution=16)
+simulator = loca.problems.Darcy(resolution=12)
 train, held, test = (simulator.sample(jax.random.key(i), count) for i, count in enumerate([150, 100, 200]))
 
 operator, report = loca.solve(train)

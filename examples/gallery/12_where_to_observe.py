@@ -78,6 +78,8 @@ with loca.figures.style():
         maps[1].text(*place, str(number), color="white", weight="bold", ha="center", va="center")
     maps[0].set_ylabel("$x_2$")
     figure.colorbar(image, ax=maps, location="bottom", aspect=50, label="standard deviation of the permeability")
-    bars.boxplot(list(size.values()), widths=0.6, medianprops={"color": loca.figures.INK})
+    line = {"color": loca.figures.INK, "linewidth": 0.6}
+    looks = {f"{part}props": line for part in ("box", "whisker", "cap", "median")}
+    bars.boxplot(list(size.values()), widths=0.6, flierprops={"markersize": 2}, **looks)
     bars.set(xticks=[1, 2, 3], xticklabels=["six", "chosen", "anywhere"], ylim=(0, None), title="its mean, 20 truths")
 figure

@@ -187,6 +187,7 @@ def reliability(reports: Mapping[str, Report] | Report) -> Figure:
     if not many:
         raise ValueError("no report has the coverage of bands; evaluate a model that knows its error")
     kinds = list(dict.fromkeys(kind for shares in many.values() for kind in shares))
+    looks = line_styles(many if len(many) > 1 else [each.name for each in named[next(iter(many))].outputs])
     with style():
         figure = Figure(figsize=(0.3 + 2.1 * len(kinds), 2.3), layout="constrained")
         for ax, kind in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
@@ -195,8 +196,8 @@ def reliability(reports: Mapping[str, Report] | Report) -> Figure:
             if len(many) == 1:
                 (name,) = many
                 lines = {each.name: many[name][kind][:, c] for c, each in enumerate(named[name].outputs)}
-            for name, look in line_styles(lines).items():
-                ax.plot(RELIABILITY_LEVELS, lines[name], marker="o", label=name, **look)
+            for name, line in lines.items():
+                ax.plot(RELIABILITY_LEVELS, line, marker="o", label=name, **looks[name])
             what = "labels" if kind == "pointwise" else "functions"
             ax.set(title=f"{kind} bands", xlabel="level", ylabel=f"{what} inside", xlim=(0, 1), ylim=(0, 1))
             ax.set_aspect("equal")
