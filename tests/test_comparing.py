@@ -10,7 +10,7 @@ import pytest
 
 import loca
 from commands import command, words
-from loca.comparing import COMPARISON_FILE, Comparison
+from loca.comparing import COMPARISON_FILE, Comparison, ComparisonEntry
 from loca.problems import Darcy
 
 MINUTES = (0.05,)
@@ -141,6 +141,17 @@ def test_a_model_that_fails_on_the_test_functions_has_a_reason(value, closed, mo
 def test_picture_has_every_model(compared):
     figure = loca.figures.comparison(compared[0])
     assert {text.get_text() for text in figure.axes[0].texts} == {model for model, _ in compared[0].groups()}
+
+
+def test_names_of_models_with_nearly_equal_results_do_not_overlap():
+    entries = (
+        ComparisonEntry("LOCA", error=0.060, validation=0.06, core_seconds=28.0),
+        ComparisonEntry("FNO", error=0.058, validation=0.06, core_seconds=30.0),
+        ComparisonEntry("ridge", error=0.2, validation=0.2, core_seconds=3.0),
+    )
+    figure = loca.figures.comparison(Comparison(entries, 100, 20, 100))
+    first, second, _ = (text.get_window_extent() for text in figure.axes[0].texts)
+    assert not first.overlaps(second)
 
 
 def test_command_draws_the_picture(closed, data, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from loca.comparing import Comparison, mean_of
@@ -9,6 +10,7 @@ from loca.figures.style import INK, line_styles, log_axis, style
 from loca.models import MODELS
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LEAST = 1e-3
@@ -36,7 +38,7 @@ def comparison(found: Comparison, title: str = "") -> Figure:
         errors = [100.0 * (entry.error or 0.0) for entry in group]
         minutes = max(LEAST, mean_of(group, "core_seconds") / 60.0)
         lines.setdefault(model, []).append((minutes, sum(errors) / len(errors), min(errors), max(errors)))
-    looks = line_styles(lines)
+    looks, ends = line_styles(lines), dict[str, tuple[float, float]]()
     with style():
         figure = Figure(figsize=(4.2, 2.8), layout="constrained")
         ax = figure.subplots()
@@ -52,13 +54,35 @@ def comparison(found: Comparison, title: str = "") -> Figure:
                 [each - m for m, each in zip(y, high, strict=True)],
             ]
             ax.errorbar(x, y, yerr=bars, marker="o", markersize=4.5, capsize=2.0, color=color)
-            place = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "va": "bottom"}
-            ax.annotate(model, (x[-1], y[-1]), color=color, **place)
+            ends[model] = x[-1], y[-1]
             if model == found.best:
                 ax.plot(x[-1], y[-1], marker="o", markersize=9.0, markerfacecolor="none", color=color)
         ax.margins(x=0.15, y=0.1)
         log_axis(ax, "x")
         log_axis(ax)
         ax.set(xlabel="core minutes to fit, choice of settings included", ylabel="test error (%)", title=title)
+        figure.draw_without_rendering()  # computes where points are
+        label_points(ax, ends, {model: looks[model]["color"] for model in ends})
         figure.draw_without_rendering()
     return figure
+
+
+SIDES = ((0, 5, "center", "bottom"), (0, -5, "center", "top"), (6, 0, "left", "center"), (-6, 0, "right", "center"))
+"""Where the name of a point may be: above, below, to the right, to the left; offsets in points, and alignments."""
+
+
+def label_points(ax: Axes, points: Mapping[str, tuple[float, float]], colors: Mapping[str, str]) -> None:
+    """Write names beside points, on the first side where a name hides neither another one nor a point."""
+    from matplotlib.transforms import Bbox
+
+    taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in ax.transData.transform(list(points.values()))]
+    for name, point in points.items():
+        for dx, dy, ha, va in SIDES:
+            text = ax.annotate(
+                name, point, xytext=(dx, dy), textcoords="offset points", ha=ha, va=va, color=colors[name]
+            )
+            box = text.get_window_extent()
+            if not any(box.overlaps(other) for other in taken) or (dx, dy) == SIDES[-1][:2]:
+                break
+            text.remove()
+        taken.append(box)
