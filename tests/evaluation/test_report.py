@@ -93,6 +93,11 @@ def test_the_table_says_what_is_worst_in_which_unit():
     ]
 
 
+def test_a_report_is_text_in_a_notebook_too(monkeypatch):
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert "RMSE" in str(Report((Variable("s"),), {"rmse": np.ones((3, 1))}))
+
+
 def test_a_table_of_awkward_numbers_fits_into_80_columns():
     """All metrics that a report has by default, thousands of functions, and numbers of all sizes."""
     metrics = [name for name in MEASURES if name not in ("relative_l2_squared", "spectral")]

@@ -296,7 +296,7 @@ class Report:
         from rich.console import Console
 
         with io.StringIO() as text:
-            Console(file=text, width=WIDTH, color_system=None, force_terminal=False).print(self)
+            Console(file=text, width=WIDTH, color_system=None, force_terminal=False, force_jupyter=False).print(self)
             return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 
