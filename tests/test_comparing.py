@@ -1,5 +1,6 @@
 """`compare`: every model on the same data."""
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import loca
 from commands import command, words
+from loca.choosing import ridge
 from loca.comparing import COMPARISON_FILE, Comparison, ComparisonEntry
 from loca.problems import Darcy
 
@@ -61,10 +63,12 @@ def closed(monkeypatch):
 
 def test_every_model_has_a_result_or_a_reason(compared):
     found, train, test, _ = compared
-    assert [each.model for each in found.entries] == [*loca.choosing.COMPETITORS, "least squares", "absent", "fails"]
+    assert [each.model for each in found.entries] == [
+        *loca.choosing.COMPETITORS, "combination", "least squares", "absent", "fails",
+    ]  # fmt: skip
     for entry in found.entries:
         if entry.error is None:
-            assert entry.reason.startswith(("failed: ", "not trained: "))
+            assert entry.reason.startswith(("failed: ", "not trained: ", "not adopted: "))
         elif entry.model != "least squares":
             assert entry.core_seconds > 0.0
             assert entry.milliseconds is not None
@@ -107,6 +111,24 @@ def test_more_seeds_extend_a_comparison(compared, closed):
     assert {entry.seed for entry in more.entries} == {0, 1}
 
 
+def test_a_combination_is_a_row_with_its_members(closed, monkeypatch, parts):
+    def noisy(seed):
+        def compete(task):
+            found, settings = ridge(task)
+            errors = 0.05 * found.responses.std() * jax.random.normal(jax.random.key(seed), found.responses.shape)
+            return dataclasses.replace(found, responses=found.responses + errors), settings
+
+        return compete
+
+    monkeypatch.setattr(loca.comparing, "COMPETITORS", {"a": noisy(1), "b": noisy(2)})
+    found = loca.compare(parts[0], parts[2], validation=parts[1], minutes=MINUTES)
+    a, b, combination = found.entries
+    assert found.best == combination.model == "combination"
+    assert combination.error < min(a.error, b.error)
+    assert combination.core_seconds > a.core_seconds + b.core_seconds
+    assert set(combination.settings["weights"]) == {"a", "b"}
+
+
 @pytest.mark.slow
 def test_verdict_agrees_with_choose(compared, parts):
     _, report = loca.choose(parts[0], minutes=0.15, validation=parts[1])
@@ -134,8 +156,13 @@ def test_a_model_that_fails_on_the_test_functions_has_a_reason(value, closed, mo
 
     monkeypatch.setattr(loca.comparing, "mean_error", failing)
     found = loca.compare(parts[0], parts[2], validation=parts[1])
-    assert [each.error for each in found.entries] == [None, None]
-    assert all(each.reason.startswith("failed on the test functions: ") for each in found.entries)
+    mean, ridge, combination = found.entries
+    assert {mean.error, ridge.error, combination.error} == {None}
+    assert all(each.reason.startswith("failed on the test functions: ") for each in (mean, ridge))
+    assert combination.reason.startswith("not adopted: it needs two models")
+    assert found.best is None
+    assert ridge.reason in str(found)
+    assert "prefer: none" in str(found)
 
 
 def test_picture_has_every_model(compared):

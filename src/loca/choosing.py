@@ -11,7 +11,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,9 +20,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from loca.data import Samples, check_finite, data_digest
-from loca.durable import Resumable, write_atomically
+from loca.durable import Resumable, write_atomically, write_json
 from loca.gaussian import GaussianOperator, Hyperparameters, solve, transforms_to_try
-from loca.models import LOCA, MODELS, Operator, Regression, mean_error, trained_models
+from loca.models import (
+    LOCA,
+    MODELS,
+    Combination,
+    Combined,
+    Operator,
+    Regression,
+    combine,
+    mean_error,
+    trained_models,
+)
 from loca.parameters import count
 from loca.saving import MODEL_FILE, load, save
 from loca.training import Progress, StoppedError, fit
@@ -32,6 +42,9 @@ __all__ = ["ChoiceReport", "choose", "fit_ridge"]
 
 HELD = 200
 """Validation functions, at most, if none are given; a fifth of the data if that is less."""
+
+HISTORY_FILE = "history.jsonl"
+"""The file with the losses of a training, in its directory."""
 
 REPORT_FILE = "choice.json"
 """The file with the report, in the directory of a choice."""
@@ -47,18 +60,23 @@ class ChoiceEntry:
     parameters: int = 0  # values that were trained or solved for
     megabytes: float = 0.0  # of all its arrays
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)  # what was chosen for it
-    reason: str = ""  # why it has no result
+    reason: str = ""  # why it has no result, or no longer training
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it was not trained for lack of time."""
+        return self.error is None and self.reason.startswith(LATE)
 
     def __str__(self) -> str:
         if self.error is None:
-            return f"{self.model:<10}  {self.reason}"
+            return f"{self.model:<11}  {self.reason}"
         return (
-            f"{self.model:<10} {100.0 * self.error:>10.4g} % {self.seconds:>9.1f} {self.parameters:>12,} "
-            f"{self.megabytes:>9.2f}"
-        )
+            f"{self.model:<11} {100.0 * self.error:>9.4g} % {self.seconds:>9.1f} {self.parameters:>12,} "
+            f"{self.megabytes:>9.2f}  {self.reason}"
+        ).rstrip()
 
 
-HEADER = f"{'model':<10} {'error':>12} {'seconds':>9} {'parameters':>12} {'MB':>9}"
+HEADER = f"{'model':<11} {'error':>11} {'seconds':>9} {'parameters':>12} {'MB':>9}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,8 +117,7 @@ class ChoiceReport:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the report as JSON, atomically."""
-        text = json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False)
-        write_atomically(Path(path), lambda file: file.write(text.encode()))
+        write_json(Path(path), dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ChoiceReport:
@@ -118,20 +135,22 @@ def choose(
     directory: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> tuple[Operator, ChoiceReport]:
-    """Compare models on validation functions, and return the best.
+    """Compare models on validation functions, and return the best of them or their best combination.
 
-    The mean field, ridge regression, the Gaussian operator, FNO, LOCA and DeepONet compete in this order. The first
-    three take the time that they need, at most a few minutes; ridge regression and the Gaussian operator try transforms
-    of variables. What is left is shared equally by those that are trained, with the transforms that were best for the
-    Gaussian operator. Ridge regression and the mean field compete wherever they apply, so the result is never worse
-    than they are on the validation functions.
+    The mean field, ridge regression and the Gaussian operator come first, and take the time that they need, at most a
+    few minutes; ridge regression and the Gaussian operator try transforms of variables. FNO, LOCA and DeepONet share
+    what is left, but at least half of the budget, with the transforms that were best for the Gaussian operator. Each is
+    trained briefly; those that are far behind are stopped, and the others are trained anew for the rest of the time.
+    At last, all models compete with their weighted mean. Ridge regression and the mean field compete wherever they
+    apply, so the result is never worse than they are on the validation functions.
 
     **Arguments:**
 
     - `train`: functions to fit models to.
-    - `minutes`: the time budget.
+    - `minutes`: the time budget. Compilation does not count.
     - `validation`: functions to compare models on. By default a fifth of `train` is held out for this, at most 200
-      functions; if the best model is not a trained one, it is then fitted again to all functions.
+      functions; models in closed form that are chosen, alone or in a combination, are then fitted again to all
+      functions.
     - `seed`: determines which functions are held out, and all initial weights and batches.
     - `directory`: keeps finished models and the report, `choice.json`. If the process is killed, the same call resumes.
       A directory that was made for other data is refused.
@@ -152,31 +171,19 @@ def choose(
             check_finite(samples, what)
     fitted, held = (train, validation) if validation is not None else hold_out(train, seed)
     show = sys.stderr.isatty() if progress is None else progress
-    report, best = ChoiceReport((), len(fitted), len(held)), None
-    transforms: dict[str, str] = {}  # those that were best for the Gaussian operator
     with contextlib.ExitStack() as stack:
         work = None
         if directory is not None:
             request = {"data": data_digest(train), "minutes": minutes, "seed": seed}
             request["validation"] = None if validation is None else data_digest(validation)
             work = stack.enter_context(Resumable(Path(directory), request))
-        for number, (name, compete) in enumerate(COMPETITORS.items()):
-            refit = report.winner.settings.get("refit_seconds", 0.0) if report.entries and validation is None else 0.0
-            seconds = (60.0 * minutes - report.seconds - refit) / (len(COMPETITORS) - number)
-            task = Task(name, fitted, held, transforms, seconds, seed, show, work)
-            found: list[Operator] = []
-            entry = ChoiceEntry(**task.once("result", lambda: dataclasses.asdict(run(compete, task, found))))  # noqa: B023
-            if show:
-                print(*([] if report.entries else [HEADER]), entry, sep="\n", file=sys.stderr)  # noqa: T201
-            report = dataclasses.replace(report, entries=(*report.entries, entry))
-            if report.winner is entry:
-                best = found[0] if found else None  # of the operators only the best stays in memory
-            transforms = dict(entry.settings.get("hyperparameters", {}).get("transforms", transforms))
+        competition = Competition(Task("", fitted, held, {}, 0.0, seed, show, work))
+        competition.hold(60.0 * minutes, refits=validation is None)
+        report = competition.report
         winner = report.winner
         if winner.error is None:
             raise RuntimeError("no model has a result:\n" + "\n".join(map(str, report.entries)))
-        file = competitor_directory(Path(directory or ""), winner.model) / MODEL_FILE
-        operator = best if best is not None else load(file)
+        operator = competition.operator(winner.model)
         if validation is None:
             operator = _refit(operator, winner.settings, train, seed, show)
         if directory is not None:
@@ -189,6 +196,136 @@ def hold_out(train: Samples, seed: int) -> tuple[Samples, Samples]:
     order = jax.random.permutation(jax.random.key(seed), len(train))
     held = min(HELD, max(1, len(train) // 5))
     return train.take(jnp.sort(order[held:])), train.take(jnp.sort(order[:held]))
+
+
+class Competition:
+    """All models on the same functions: who has competed, with which result, and their operators."""
+
+    def __init__(self, task: Task):
+        self.task = task
+        self.entries: dict[str, ChoiceEntry] = {}
+        self.operators: dict[str, Operator] = {}
+
+    @property
+    def report(self) -> ChoiceReport:
+        """The entries so far."""
+        return ChoiceReport(tuple(self.entries.values()), len(self.task.train), len(self.task.validation))
+
+    def hold(self, seconds: float, *, refits: bool) -> None:
+        """Let all models compete; if closed forms are fitted again at the end, time is left for it."""
+        for name, compete in COMPETITORS.items():
+            if not isinstance(compete, Trained):
+                entry = self._add(name, self._run(name, compete))
+                transforms = entry.settings.get("hyperparameters", {}).get("transforms", self.task.transforms)
+                self.task = self.task._replace(transforms=dict(transforms))
+        left = seconds - self.report.seconds
+        if refits and self.entries:
+            left -= self.report.winner.settings.get("refit_seconds", 0.0)
+        self._train(max(left, NETWORKS * seconds))
+        self._combine()
+
+    def operator(self, name: str) -> Operator:
+        """That of a model with a result."""
+        if name not in self.operators:
+            self.operators[name] = load(competitor_directory(self._directory, name) / MODEL_FILE)
+        return self.operators[name]
+
+    def _train(self, seconds: float) -> None:
+        """Train all models briefly, and those that may become the best for the rest of the time."""
+        networks = {name: compete for name, compete in COMPETITORS.items() if isinstance(compete, Trained)}
+        short = SHORT * seconds / max(len(networks), 1)
+        briefly = {name: self._run(name, compete, short, BRIEFLY) for name, compete in networks.items()}
+        errors = {name: entry.error for name, entry in briefly.items() if entry.error is not None}
+        best = min([*errors.values(), *(each.error for each in self.entries.values() if each.error is not None)],
+                   default=math.inf)  # fmt: skip
+        limit = min(BEHIND * min(errors.values(), default=math.inf), HOPELESS * best)
+        going = [name for name, entry in briefly.items() if entry.is_late or (name in errors and errors[name] <= limit)]
+        left = (seconds - short * len(errors)) / max(len(going), 1)
+        for name, first in briefly.items():
+            if name not in going:
+                stopped = "stopped after a short training: far behind" if first.error is not None else first.reason
+                self._add(name, self._keep(name, dataclasses.replace(first, reason=stopped)))
+                continue
+            operator = self.operators.get(name)
+            entry = self._run(name, networks[name], left)
+            entry = dataclasses.replace(entry, seconds=entry.seconds + first.seconds)
+            if first.error is not None and (entry.error is None or first.error < entry.error):
+                self.operators.pop(name, None)
+                if operator is not None:
+                    self.operators[name] = operator
+                better = "a longer training was not better"
+                entry = self._keep(name, dataclasses.replace(first, seconds=entry.seconds, reason=better))
+            self._add(name, entry)
+
+    def _combine(self) -> None:
+        """Let the best combination of all models compete, with its error by cross-validation."""
+        members = {name: entry for name, entry in self.entries.items() if entry.error is not None}
+        if len(members) < 2 or len(self.task.validation) < FEWEST_COMBINED:
+            return
+        task = self.task._replace(model=COMBINATION)
+
+        def compute() -> dict[str, Any]:
+            begun = time.perf_counter()
+            try:
+                combined = combine({name: self.operator(name) for name in members}, task.validation)
+            except Exception as problem:  # noqa: BLE001  it must not lose the others either
+                reason = f"failed: {type(problem).__name__}: {problem}".partition("\n")[0]
+                return dataclasses.asdict(ChoiceEntry(COMBINATION, reason=reason))
+            self.operators[COMBINATION] = chosen = combined.operator
+            settings = settings_of(chosen) | {"members": {name: members[name].settings for name in chosen.names}}
+            entry = ChoiceEntry(COMBINATION, seconds=time.perf_counter() - begun, settings=settings)
+            if reason := why_not(combined, [each.error or 0.0 for each in members.values()]):
+                return dataclasses.asdict(dataclasses.replace(entry, reason=reason))
+            if task.directory is not None:
+                metrics = {"relative_l2": combined.error}
+                save(chosen, task.directory / MODEL_FILE, data=task.train, metrics=metrics)
+            sizes = {"parameters": num_solved(chosen), "megabytes": megabytes(chosen)}
+            return dataclasses.asdict(dataclasses.replace(entry, error=combined.error, **sizes))
+
+        self._add(COMBINATION, ChoiceEntry(**task.once("result", compute)))
+
+    @property
+    def _directory(self) -> Path:
+        return Path() if self.task.work is None else self.task.work.directory
+
+    def _run(self, name: str, compete: Compete, seconds: float = 0.0, stage: str = "") -> ChoiceEntry:
+        task, found = self.task._replace(model=name, seconds=seconds, stage=stage), list[Operator]()
+        entry = ChoiceEntry(**task.once(f"result{stage}", lambda: dataclasses.asdict(run(compete, task, found))))
+        if found:
+            self.operators[name] = found[0]
+        elif entry.error is not None:
+            self.operators.pop(name, None)
+        return entry
+
+    def _add(self, name: str, entry: ChoiceEntry) -> ChoiceEntry:
+        if self.task.show:
+            print(*([] if self.entries else [HEADER]), entry, sep="\n", file=sys.stderr)  # noqa: T201
+        self.entries[name] = entry
+        return entry
+
+    def _keep(self, name: str, entry: ChoiceEntry) -> ChoiceEntry:
+        """Take the files of the short training for those of the model."""
+        directory = competitor_directory(self._directory, name)
+        if self.task.work is not None and entry.error is not None:
+            for name in (HISTORY_FILE, MODEL_FILE):
+                content = (directory / BRIEFLY / name).read_bytes()
+                write_atomically(directory / name, lambda file, content=content: file.write(content))
+        return entry
+
+
+def settings_of(combination: Combination) -> dict[str, Any]:
+    """The weights of a combination as JSON content: one number per member, or one for each channel."""
+    rows = zip(combination.names, combination.weights, strict=True)
+    return {"weights": {name: row[0] if len(row) == 1 else list(row) for name, row in rows}}
+
+
+def why_not(combined: Combined, errors: Sequence[float]) -> str:
+    """Why a combination of models with these errors is not adopted; empty if it is."""
+    if combined.error < WORTH * min(errors):
+        return ""
+    return (
+        f"not adopted: {100.0 * combined.error:.4g} % by cross-validation, not {1.0 - WORTH:.0%} below the best model"
+    )
 
 
 def run(compete: Compete, task: Task, found: list[Operator]) -> ChoiceEntry:
@@ -204,7 +341,7 @@ def run(compete: Compete, task: Task, found: list[Operator]) -> ChoiceEntry:
     except Exception as problem:  # noqa: BLE001  one model must not lose the others
         match problem:
             case NoTimeError():
-                reason = f"not trained: {problem}; give more minutes"
+                reason = f"{LATE}: {problem}; give more minutes"
             case ValueError():  # with which models refuse data
                 reason = f"does not apply: {problem}"
             case _:
@@ -212,19 +349,25 @@ def run(compete: Compete, task: Task, found: list[Operator]) -> ChoiceEntry:
         return ChoiceEntry(task.model, seconds=time.perf_counter() - begun, reason=reason)
     found.append(operator)
     seconds = max(time.perf_counter() - begun, settings.pop("seconds", 0.0))
-    megabytes = sum(leaf.nbytes for leaf in jax.tree.leaves(operator) if hasattr(leaf, "nbytes")) / 1e6
     if task.directory is not None:
         save(operator, task.directory / MODEL_FILE, data=task.train, metrics={"relative_l2": error})
-    return ChoiceEntry(task.model, error, seconds, _num_solved(operator), megabytes, settings)
+    return ChoiceEntry(task.model, error, seconds, num_solved(operator), megabytes(operator), settings)
 
 
-def _num_solved(operator: Operator) -> int:
+def megabytes(operator: Operator) -> float:
+    """The size of all arrays."""
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(operator) if hasattr(leaf, "nbytes")) / 1e6
+
+
+def num_solved(operator: Operator) -> int:
     """The number of values that were trained or solved for."""
     match operator:
         case Regression():
             return operator.responses.size + operator.components.size
         case GaussianOperator():
             return operator.coefficients.size
+        case Combination():
+            return sum(map(num_solved, operator.operators))
     return count(operator)
 
 
@@ -248,6 +391,25 @@ MARGIN = 0.9
 FEWEST_STEPS = 50
 """A model with time for fewer steps is not trained: they teach it nothing."""
 
+NETWORKS, SHORT = 0.5, 0.25
+"""The least part of the time for models that are trained, and the part of that in which all are trained briefly."""
+
+BEHIND, HOPELESS = 1.5, 5.0
+"""After a short training, a model is stopped if its error is more than this times that of the best of them, or of all
+models: nine times as many steps seldom make an error five times smaller."""
+
+BRIEFLY = "short"
+"""The directory of the short training, in that of a model."""
+
+LATE = "not trained"
+"""The reason of a model without enough time."""
+
+COMBINATION, FEWEST_COMBINED = "combination", 10
+"""The name of the combination, and the validation functions that it needs."""
+
+WORTH = 0.98
+"""A combination must have at most this fraction of the error of the best model, since it costs more to evaluate."""
+
 
 class Task(NamedTuple):
     """What a model competes with: functions to fit it to, and others to choose its settings on."""
@@ -260,13 +422,14 @@ class Task(NamedTuple):
     seed: int
     show: bool
     work: Resumable | None
+    stage: str = ""  # of a model that is trained more than once
 
     @property
     def directory(self) -> Path | None:
         """Where the model keeps its files."""
         if self.work is None:
             return None
-        directory = competitor_directory(self.work.directory, self.model)
+        directory = competitor_directory(self.work.directory, self.model) / self.stage
         directory.mkdir(parents=True, exist_ok=True)
         return directory
 
@@ -335,6 +498,10 @@ def gaussian(task: Task) -> tuple[Operator, dict[str, Any]]:
 def _refit(operator: Operator, settings: dict[str, Any], train: Samples, seed: int, show: bool) -> Operator:
     """The same model with the same settings for all functions, if it has a closed form; a trained one unchanged."""
     match operator:
+        case Combination():
+            members = zip(operator.names, operator.operators, strict=True)
+            refitted = {name: _refit(each, settings["members"][name], train, seed, show) for name, each in members}
+            return operator.with_members(refitted, train)
         case Regression():
             return Regression.fit(train, **settings)
         case GaussianOperator():
@@ -346,37 +513,37 @@ def _refit(operator: Operator, settings: dict[str, Any], train: Samples, seed: i
 # ---- trained ---------------------------------------------------------------------------------------------------------
 
 
-def trained(create: Callable[..., Operator]) -> Compete:
+class Trained(NamedTuple):
     """A model that is trained for its time."""
 
-    def compete(task: Task) -> tuple[Operator, dict[str, Any]]:
+    create: Callable[..., Operator]
+
+    def __call__(self, task: Task) -> tuple[Operator, dict[str, Any]]:
         begun = time.perf_counter()
         key = jax.random.fold_in(jax.random.key(task.seed), 2)
-        model = create(task.train, key=key, transforms=task.transforms or None)
+        model = self.create(task.train, key=key, transforms=task.transforms or None)
 
         def plan() -> dict[str, float]:
-            steps = steps_within(model, task, begun)
+            steps = steps_within(model, task)
             return {"steps": steps, "seconds": time.perf_counter() - begun}
 
-        planned = task.once("plan", plan)  # a resumed training takes as many steps
+        planned = task.once(f"plan{task.stage}", plan)  # a resumed training takes as many steps
         operator, history = fit(
             model, task.train, steps=planned["steps"], seed=task.seed, progress=task.show, directory=task.directory
         )
         seconds = planned["seconds"] + history.moments[-1].seconds  # also before the process was killed
         return operator, {"steps": planned["steps"], "transforms": task.transforms, "seconds": seconds}
 
-    return compete
-
 
 class MeasuredError(Exception):
     """Ends a training whose speed has been measured."""
 
 
-def steps_within(model: Operator, task: Task, begun: float) -> int:
-    """The number of steps that a model can take in its time, which began at `begun`; from a short training."""
+def steps_within(model: Operator, task: Task) -> int:
+    """The number of steps that a model can take in its time, from a short training; compilation does not count."""
     if task.seconds <= 0.0:
         raise NoTimeError("no time is left")
-    start, moments = time.perf_counter(), list[tuple[float, int]]()
+    moments = list[tuple[float, int]]()
 
     def measure(progress: Progress) -> None:
         moments.append((time.perf_counter(), progress.step))
@@ -387,7 +554,7 @@ def steps_within(model: Operator, task: Task, begun: float) -> int:
     with contextlib.suppress(MeasuredError):
         fit(model, task.train, steps=10**6, seed=task.seed, callbacks=[measure], progress=False)
     (compiled, first), (now, last) = moments[0], moments[-1]
-    left = MARGIN * task.seconds - (time.perf_counter() - begun) - (compiled - start)
+    left = MARGIN * task.seconds - (now - compiled)
     steps = int(left * (last - first) / (now - compiled))
     if steps < FEWEST_STEPS:
         raise NoTimeError(f"its {task.seconds:.0f} s are enough for {max(steps, 0)} steps")
@@ -399,10 +566,7 @@ COMPETITORS: dict[str, Compete] = {
     MODELS["ridge"].title: ridge,
     MODELS["gaussian"].title: gaussian,
     # where the first of those that are trained, FNO, does not apply, the others get its time
-    **{name: trained(create) for name, create in trained_models().items()},
-    MODELS["loca"].title: trained(functools.partial(LOCA.create, linear=True)),
+    **{name: Trained(create) for name, create in trained_models().items()},
+    MODELS["loca"].title: Trained(functools.partial(LOCA.create, linear=True)),
 }
 """All models by their names in tables, cheap ones first."""
-
-TRAINED = (*trained_models(), MODELS["loca"].title)
-"""Those that take as much time as they are given."""

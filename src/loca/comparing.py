@@ -22,12 +22,26 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from loca.choosing import COMPETITORS, TRAINED, Compete, Task, hold_out, run
+from loca.choosing import (
+    COMBINATION,
+    COMPETITORS,
+    FEWEST_COMBINED,
+    Compete,
+    Task,
+    Trained,
+    hold_out,
+    megabytes,
+    num_solved,
+    run,
+    settings_of,
+    why_not,
+)
 from loca.data import Indexed, Samples, Shared, check_finite, data_digest
-from loca.durable import Resumable, json_digest, write_atomically
+from loca.durable import Resumable, json_digest, write_json
 from loca.evaluation import evaluate
 from loca.metrics import relative_l2
-from loca.models import Operator, Predictor, mean_error
+from loca.models import Operator, Predictor, combine, mean_error
+from loca.saving import load, save
 from loca.uncertainty import calibrate
 
 __all__ = ["Comparison", "ComparisonEntry", "compare"]
@@ -109,26 +123,26 @@ class Comparison:
         return dict(sorted(found.items(), key=lambda each: mean_of(each[1], "error")))
 
     @property
-    def best(self) -> str:
-        """The model with the smallest error on the validation functions, whatever its errors on the test functions."""
+    def best(self) -> str | None:
+        """The model with the smallest error on the validation functions, whatever its errors on the test functions.
+
+        None if no model has a result; the entries have the reasons.
+        """
         known = {key: group for key, group in self.groups().items() if group[0].validation is not None}
-        if not known:
-            raise ValueError("no model has a result; the entries have the reasons")
-        return min(known, key=lambda key: mean_of(known[key], "validation"))[0]
+        return min(known, key=lambda key: mean_of(known[key], "validation"))[0] if known else None
 
     def __str__(self) -> str:
         several = len({entry.minutes for entry in self.entries if entry.minutes}) > 1
         about = (
             f"mean relative L2 error on {self.test} test functions, from {self.functions} functions and "
-            f"{self.validation} validation functions, which prefer: {self.best}"
+            f"{self.validation} validation functions, which prefer: {self.best or 'none, since no model has a result'}"
         )
         failed = [f"{entry.model:<20} {entry.reason}" for entry in self.entries if entry.error is None]
         return "\n".join([HEADER, *(_line(group, several) for group in self.groups().values()), *failed, about])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the comparison as JSON, atomically."""
-        text = json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False)
-        write_atomically(Path(path), lambda file: file.write(text.encode()))
+        write_json(Path(path), dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Comparison:
@@ -175,7 +189,8 @@ def compare(
 
     The models of `choose` take part, with the settings and transforms that are best on validation functions: the mean
     field, ridge regression, the Gaussian operator, FNO, LOCA and DeepONet. So does persistence, s = u, where inputs and
-    outputs are the same variables at the same locations. Test functions choose nothing.
+    outputs are the same variables at the same locations, and the weighted mean of all models where it is better than
+    each of them on validation functions, by cross-validation. Test functions choose nothing.
 
     **Arguments:**
 
@@ -233,14 +248,22 @@ def _entries(
     if (error := _persistence(test)) is not None:
         validation = _persistence(task.validation)
         yield ComparisonEntry("persistence", task.seed, error=error, validation=validation, milliseconds=0.0)
+    entries: dict[tuple[str, float], ComparisonEntry] = {}
     for name, compete in COMPETITORS.items():
-        for budget in minutes if name in TRAINED else (0.0,):
+        for budget in minutes if isinstance(compete, Trained) else (0.0,):
             given = task._replace(model=name, seconds=60.0 * budget)
             key = json_digest([name, task.seed, budget])
-            found = work.once(key, functools.partial(_measure, compete, given, test))
-            yield ComparisonEntry(**found)
+            found = work.once(key, functools.partial(_measure, compete, given, test, model_file(work, key)))
+            entries[name, budget] = entry = ComparisonEntry(**found)
+            yield entry
             transforms = found["settings"].get("hyperparameters", {}).get("transforms")
             task = task if transforms is None else task._replace(transforms=transforms)
+    for budget in minutes:
+        results = {name: each for (name, other), each in entries.items() if other in (0.0, budget)}
+        members = {name: each for name, each in results.items() if each.error is not None}
+        given = task._replace(model=COMBINATION, seconds=60.0 * budget)
+        key = json_digest([COMBINATION, task.seed, budget])
+        yield ComparisonEntry(**work.once(key, functools.partial(_measure_combination, members, given, test, work)))
     for (name, command), budget in itertools.product(others.items(), minutes):
         given = task._replace(model=name, seconds=60.0 * budget)
         key = json_digest([name, task.seed, budget, [str(part) for part in command]])
@@ -258,32 +281,68 @@ def _persistence(data: Samples) -> float | None:
     return float(jnp.mean(relative_l2(data.u, data.s)))
 
 
-def _measure(compete: Compete, task: Task, test: Samples) -> dict[str, Any]:
-    """Fit a model, and measure it; the entry as JSON content."""
+def model_file(work: Resumable, key: str) -> Path:
+    """Where a fitted model is kept, for combinations."""
+    return work.path(f"{key}.safetensors")
+
+
+def _measure(compete: Compete, task: Task, test: Samples, path: Path) -> dict[str, Any]:
+    """Fit a model, keep it, and measure it; the entry as JSON content."""
     begun = time.process_time()
     operators: list[Operator] = []
     chosen = run(compete, task, operators)
     entry = ComparisonEntry(
         task.model, task.seed, task.seconds / 60.0, core_seconds=time.process_time() - begun, reason=chosen.reason
     )
-    try:
-        for operator in operators:
-            error = mean_error(operator, test)
-            if not math.isfinite(error):
-                raise ArithmeticError("its error on the test functions is not finite")
-            entry = dataclasses.replace(
-                entry,
-                error=error,
-                validation=chosen.error,
-                coverage=_coverage(operator, task.validation, test),
-                parameters=chosen.parameters,
-                megabytes=chosen.megabytes,
-                milliseconds=_milliseconds(operator, test),
-                settings=chosen.settings,
-            )
-    except (ValueError, ArithmeticError) as problem:  # a test function that has no logarithm, for example
-        entry = dataclasses.replace(entry, reason=f"failed on the test functions: {problem}".partition("\n")[0])
+    for operator in operators:
+        save(operator, path, data=task.train)
+        entry = _measured(entry, operator, task, test, chosen.error, chosen.settings)
     return dataclasses.asdict(entry)
+
+
+def _measure_combination(
+    members: Mapping[str, ComparisonEntry], task: Task, test: Samples, work: Resumable
+) -> dict[str, Any]:
+    """Combine fitted models, and measure the result; the entry as JSON content."""
+    begun = time.process_time()
+    entry = ComparisonEntry(task.model, task.seed, task.seconds / 60.0)
+    if len(members) < 2 or len(task.validation) < FEWEST_COMBINED:
+        reason = f"not adopted: it needs two models and {FEWEST_COMBINED} validation functions"
+        return dataclasses.asdict(dataclasses.replace(entry, reason=reason))
+    try:
+        keys = {name: json_digest([name, each.seed, each.minutes]) for name, each in members.items()}
+        combined = combine({name: load(model_file(work, key)) for name, key in keys.items()}, task.validation)
+    except (ValueError, OSError) as problem:
+        return dataclasses.asdict(dataclasses.replace(entry, reason=f"failed: {problem}".partition("\n")[0]))
+    seconds = time.process_time() - begun + sum(each.core_seconds for each in members.values())
+    entry = dataclasses.replace(entry, core_seconds=seconds)
+    if reason := why_not(combined, [each.validation or 0.0 for each in members.values()]):
+        return dataclasses.asdict(dataclasses.replace(entry, reason=reason))
+    settings = settings_of(combined.operator)
+    return dataclasses.asdict(_measured(entry, combined.operator, task, test, combined.error, settings))
+
+
+def _measured(
+    entry: ComparisonEntry, operator: Operator, task: Task, test: Samples, validation: float | None,
+    settings: dict[str, Any],
+) -> ComparisonEntry:  # fmt: skip
+    """The entry with the errors of an operator on test functions, and what it costs."""
+    try:
+        error = mean_error(operator, test)
+        if not math.isfinite(error):
+            raise ArithmeticError("its error on the test functions is not finite")
+        return dataclasses.replace(
+            entry,
+            error=error,
+            validation=validation,
+            coverage=_coverage(operator, task.validation, test),
+            parameters=num_solved(operator),
+            megabytes=megabytes(operator),
+            milliseconds=_milliseconds(operator, test),
+            settings=settings,
+        )
+    except (ValueError, ArithmeticError) as problem:  # a test function that has no logarithm, for example
+        return dataclasses.replace(entry, reason=f"failed on the test functions: {problem}".partition("\n")[0])
 
 
 def _coverage(operator: Operator, validation: Samples, test: Samples) -> float | None:

@@ -33,6 +33,12 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def write_json(path: Path, content: Any) -> None:
+    """Write a file of JSON atomically; numbers must be finite."""
+    text = json.dumps(content, indent=1, allow_nan=False).encode()
+    write_atomically(path, lambda file: file.write(text))
+
+
 def sync(path: Path) -> None:
     """Wait until a file or directory is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -149,8 +155,7 @@ class Resumable:
             held.enter_context(lock(self.directory))
             path = self.directory / REQUEST
             if not path.exists():
-                content = json.dumps(self.request, indent=1).encode()
-                write_atomically(path, lambda file: file.write(content))
+                write_json(path, self.request)
             elif found := _difference(json.loads(path.read_bytes()), self.request):
                 raise FileExistsError(
                     f"{self.directory} was started with other arguments ({found}); pass the same arguments to resume, "

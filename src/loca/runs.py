@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from loca import losses
+from loca.choosing import HISTORY_FILE as HISTORY_FILE
 from loca.choosing import choose, competitor_directory
 from loca.configuration import (
     BestConfiguration,
@@ -35,7 +36,7 @@ from loca.configuration import read_configuration as read_configuration
 from loca.data import Part, Records, Samples, not_finite
 from loca.data import open as open_data
 from loca.domains import area_weights
-from loca.durable import write_atomically
+from loca.durable import write_atomically, write_json
 from loca.evaluation import Report, evaluate
 from loca.gaussian import solve
 from loca.models import MODELS, Operator, mean_error
@@ -46,9 +47,6 @@ __all__ = ["ConfigurationError", "RunConfiguration", "RunResult", "execute", "re
 
 RUN_FILE = "run.json"
 """The file of a run directory with the configuration."""
-
-HISTORY_FILE = "history.jsonl"
-"""The file of a run directory with the losses and validation errors during training."""
 
 MAX_VALIDATION = 1000
 """The largest number of functions that are set aside from a file for validation."""
@@ -225,8 +223,7 @@ def _begin_run(directory: Path, configuration: RunConfiguration) -> None:
                 "another run. Start that with --out, or train with the optimizer `paper`, whose runs can be extended"
             )
     directory.mkdir(parents=True, exist_ok=True)
-    text = configuration.model_dump_json(indent=1)
-    write_atomically(path, lambda file: file.write(text.encode()))
+    write_json(path, configuration.model_dump(mode="json"))
 
 
 def read_run(directory: Path) -> RunConfiguration:

@@ -97,6 +97,9 @@ def test_rank_correlation_is_spearmans():
     report = Report(records(rods(2)).outputs, errors)
     expected = spearmanr(errors["std"][:, 0], errors["rmse"][:, 0]).statistic
     assert report.rank_correlation() == pytest.approx(expected)
+    assert "rank" in str(report)
+    constant = Report(report.outputs, errors | {"std": np.ones((30, 1))})
+    assert "nan" not in str(constant)
 
 
 @pytest.mark.slow

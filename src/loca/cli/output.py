@@ -21,6 +21,7 @@ def header_table(header: Header) -> Table:
     return _table(
         {
             "model": header.model,
+            "members": _members(header.structure),
             "parameters": f"{header.parameters:,}" if header.parameters else f"none trained; {values:,} values",
             "inputs": _listed(header.inputs),
             "outputs": _listed(header.outputs),
@@ -31,6 +32,17 @@ def header_table(header: Header) -> Table:
         header.versions,
         header,
     )
+
+
+def _members(structure: Any) -> str:
+    """The members of a combination with their weights, one for each output; empty for other models."""
+    match structure:
+        case {"fields": {"names": list(names), "weights": list(rows)}}:
+            each = (f"{name} {', '.join(f'{w:.3g}' for w in row)}" for name, row in zip(names, rows, strict=True))
+            return "; ".join(each)
+        case {"fields": {"operator": inside}}:
+            return _members(inside)
+    return ""
 
 
 def artifact_table(artifact: Artifact) -> Table:

@@ -61,13 +61,13 @@ def choose(
     data: Data,
     source: SourceArgument,
     out: Annotated[Path, typer.Option(help="The run directory, for the model and the report.")],
-    minutes: Annotated[float, typer.Option(help="The time budget.")] = 5.0,
+    minutes: Annotated[float, typer.Option(help="The time budget; compilation does not count.")] = 5.0,
     seed: Annotated[int, typer.Option(min=0, help="The seed of all random choices.")] = 0,
 ) -> None:
-    """Compare several models on validation functions, and keep the best: `loca train --model best`.
+    """Compare several models on validation functions, and keep the best or a combination: `loca train --model best`.
 
-    The models are the mean field, ridge regression, a Gaussian operator, FNO, LOCA and DeepONet. The table has their
-    errors, times and sizes. If the command is killed, `loca train --resume DIR` continues.
+    The models are the mean field, ridge regression, a Gaussian operator, FNO, LOCA, DeepONet and their weighted mean.
+    The table has their errors, times and sizes. If the command is killed, `loca train --resume DIR` continues.
     """
     check_directory(out)
     model = {"kind": "best", "minutes": minutes}
@@ -137,8 +137,10 @@ def compare(
         about={"data": data},
         progress=True,
     )
-    comparison(found, title=Path(data).stem).savefig(out / "comparison.png", dpi=200)
     typer.echo(str(found))
+    if found.best is None:
+        raise typer.Exit(1)
+    comparison(found, title=Path(data).stem).savefig(out / "comparison.png", dpi=200)
     typer.echo(f"{out / 'comparison.png'}")
 
 

@@ -165,7 +165,10 @@ class Report:
         return float(1.0 - np.sum(self.errors["rmse"][:, c] ** 2) / np.sum(self.baseline["rmse"][:, c] ** 2))
 
     def rank_correlation(self, channel: int | str = 0) -> float:
-        """Spearman's correlation of σ and RMSE over the functions: 1 if σ orders them as their errors do."""
+        """Spearman's correlation of σ and RMSE over the functions: 1 if σ orders them as their errors do.
+
+        NaN if one of the two is the same for all functions, as σ is for many models.
+        """
         from scipy.stats import ConstantInputWarning, spearmanr
 
         if "rmse" not in self.errors or "std" not in self.errors:
@@ -289,8 +292,8 @@ class Report:
             if self.baseline is not None and metric in self.baseline:
                 reference = Distribution.of(self.baseline[metric][:, channel])
                 yield [f"{indent}  reference", *_middle(reference), "", ""]
-        if "rmse" in self.errors and "std" in self.errors:
-            yield ["σ rank corr.", short(self.rank_correlation(channel)), "", "", "", "", ""]
+        if "rmse" in self.errors and "std" in self.errors and math.isfinite(order := self.rank_correlation(channel)):
+            yield ["σ rank corr.", short(order), "", "", "", "", ""]
 
     def __str__(self) -> str:
         from rich.console import Console

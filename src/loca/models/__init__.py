@@ -6,6 +6,9 @@ from loca.models.align import canonical_name as canonical_name
 from loca.models.align import is_numbered as is_numbered
 from loca.models.baselines import Proportional as Proportional
 from loca.models.baselines import Regression as Regression
+from loca.models.combination import Combination as Combination
+from loca.models.combination import Combined as Combined
+from loca.models.combination import combine as combine
 from loca.models.deeponet import DeepONet as DeepONet
 from loca.models.default_encoders import projection as projection
 from loca.models.fno import FNO as FNO
@@ -48,6 +51,8 @@ __all__ = [
     "LOCA",
     "MODELS",
     "Bands",
+    "Combination",
+    "Combined",
     "DeepONet",
     "ErrorBars",
     "Grid",
@@ -57,6 +62,7 @@ __all__ = [
     "SeparableOperator",
     "Uncertain",
     "adapt",
+    "combine",
     "predict",
     "shard",
 ]
