@@ -90,6 +90,7 @@ def run(script: Path) -> None:
         with Image.open(target) as image:
             width = round(SCALE * image.width)
         body = body.replace(f"![png]({picture})", f'![Result]({target.name}){{ width="{width}" }}')
+    body = re.sub(r"<pre[^>]*></pre>", "", body)  # what a progress bar leaves behind
     body = re.sub(r"\n{3,}", "\n\n", body).strip()
     about = f"*{seconds:.0f} s of one core.* [Notebook]({name}.ipynb) · [Script]({SOURCE}/{script.name})"
     title, question = opening(script)
