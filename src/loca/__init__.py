@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from loca import sensitivity as sensitivity
     from loca import serving as serving
     from loca import sklearn as sklearn
+    from loca import symmetries as symmetries
     from loca import training as training
     from loca import typing as typing
     from loca import uncertainty as uncertainty
@@ -127,6 +128,7 @@ __all__ = [
     "saving",
     "sensitivity",
     "solve",
+    "symmetries",
     "training",
     "typing",
     "uncertainty",

@@ -39,6 +39,7 @@ from loca.rules import (
 from loca.saving import Entry, Header, ModelFileError, describe, inspect, load, save
 from loca.saving.structure import PARTS, builtin_class, classes_in, name_of
 from loca.sensitivity import tangents
+from loca.symmetries import Homogeneous, Symmetric, Symmetries
 from loca.typing import MultiInput
 
 SMALL = {
@@ -106,6 +107,13 @@ def with_derivatives():
     return tangents(model, data, data.u[:, None], data.s[:, None])
 
 
+def symmetric(kind) -> tuple[Operator, loca.Samples]:
+    """A homogeneous average over a group, with error bars or, without a group, without them."""
+    data = samples(BOX)
+    own = Symmetries.of(["odd", "scale 1"] if kind is Symmetric else ["scale 1"], data)
+    return own.wrap(Regression.fit(own.augment(data), components=2)), data
+
+
 GAUSSIAN = Hyperparameters(location_lengths=(0.5, 0.5))
 MODELS = {
     "Sensors": lambda: loca_with(),
@@ -142,6 +150,8 @@ MODELS = {
     "Probabilistic": lambda: uncertain(loca.Probabilistic),
     "Calibrated": calibrated_draw,
     "Tangent": with_derivatives,
+    "Symmetric": lambda: symmetric(Symmetric),
+    "Homogeneous": lambda: symmetric(Homogeneous),
     "Gaussian": lambda: (solve(samples(BOX), hyperparameters=GAUSSIAN, ranks=(4, 8))[0], samples(BOX)),
 }
 

@@ -23,7 +23,7 @@ from loca.gaussian.equation import Accuracy, PreparedData, Ranks
 from loca.gaussian.hyperparameters import Hyperparameters, moves, with_nugget
 from loca.gaussian.operator import GaussianOperator
 from loca.metrics import relative_l2
-from loca.models import standardized_errors
+from loca.models import Operator, standardized_errors
 from loca.typing import Input
 
 ACCURACY = Accuracy(tolerance=3e-4, limit=100)
@@ -110,7 +110,7 @@ def error_of_the_mean(fold: Fold) -> float:
     return min(float(np.mean(each, where=(held != 0.0).any(axis=1))) for each in errors)
 
 
-def amplitudes(operator: GaussianOperator, held: Samples) -> tuple[float, ...]:
+def amplitudes(operator: Operator, held: Samples) -> tuple[float, ...]:
     """Factors of σ² with which 90 % of the labels of held-out functions are within the interval for 90 %."""
     held = held.take(jnp.arange(min(HELD, len(held))))
     held = held.observe(jax.random.key(0), min(HELD_LABELS, held.y.count))

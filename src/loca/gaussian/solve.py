@@ -10,9 +10,9 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +21,7 @@ from jax.sharding import Mesh
 from loca.data import Free, Records, Samples, Shared, check_finite, data_digest
 from loca.durable import Resumable, write_atomically
 from loca.encoders import Encoder
+from loca.gaussian.adoption import adopt
 from loca.gaussian.equation import Accuracy, PreparedData, Ranks
 from loca.gaussian.features import grid_axes
 from loca.gaussian.hyperparameters import Hyperparameters
@@ -28,6 +29,8 @@ from loca.gaussian.labels import label_costs
 from loca.gaussian.operator import GaussianOperator
 from loca.gaussian.search import ACCURACY as TRIAL_ACCURACY
 from loca.gaussian.search import Fold, Stage, Trial, amplitudes, error_of_the_mean, search
+from loca.models import Uncertain
+from loca.symmetries import Symmetries, SymmetryReport
 
 RANKS = Ranks(2048, 1024)
 """The number of features of inputs and of locations, at most, unless given."""
@@ -80,6 +83,7 @@ class SolveReport:
     - `mean_error`: that of the mean of the labels on the functions of the trials; None without a search.
     - `iterations`, `residual`: of the last solve.
     - `seconds`, `solve_seconds`: in total, and of the last solve alone.
+    - `symmetries`: those that were tried, with the evidence for each; None unless they were asked for.
     """
 
     trials: tuple[Trial, ...]
@@ -89,6 +93,7 @@ class SolveReport:
     residual: float
     seconds: float
     solve_seconds: float
+    symmetries: SymmetryReport | None = None
 
     @property
     def error(self) -> float | None:
@@ -124,9 +129,18 @@ class SolveReport:
             lines.append(f"{field.name:<17} {text}")
         last = f"solved in {self.solve_seconds:.1f} s, {self.iterations} iterations, residual {self.residual:.1e}"
         lines.append(f"{last}; {self.seconds:.1f} s in total")
+        lines += [] if self.symmetries is None else [str(self.symmetries)]
         return "\n".join([*lines, f"WARNING: {self.warning}"] if self.warning else lines)
 
 
+@overload
+def solve(
+    data: Samples | Records, *, symmetries: None = None, **options: Any
+) -> tuple[GaussianOperator, SolveReport]: ...
+@overload
+def solve(
+    data: Samples | Records, *, symmetries: str | Sequence[str], **options: Any
+) -> tuple[Uncertain, SolveReport]: ...
 def solve(
     data: Samples | Records,
     *,
@@ -134,11 +148,12 @@ def solve(
     hyperparameters: Hyperparameters | Mapping[str, Any] | None = None,
     ranks: tuple[int, int] | None = None,
     encoder: Encoder | None = None,
+    symmetries: str | Sequence[str] | None = None,
     seed: int = 0,
     directory: str | os.PathLike[str] | None = None,
     mesh: Mesh | None = None,
     progress: bool | None = None,
-) -> tuple[GaussianOperator, SolveReport]:
+) -> tuple[Uncertain, SolveReport]:
     """Find the Gaussian operator that predicts held-out functions best.
 
     Hyperparameters are searched for on few functions with few features first. The last solve uses all functions.
@@ -152,6 +167,8 @@ def solve(
     - `ranks`: the number of features of inputs and of locations. More are more accurate and slower. By default at most
       (2048, 1024), and fewer for much data, so that an iteration takes about a second on two cores.
     - `encoder`: of the inputs; by default their principal components.
+    - `symmetries`: names such as `["reflect x", "scale"]`, or `"auto"` for those that lower the error on held-out
+      functions; see `loca.symmetries`.
     - `seed`: determines which functions are held out, and which are landmarks.
     - `directory`: where the trials of the search are stored. If the process is killed, the same call resumes.
     - `mesh`: devices that share the functions of the last solve.
@@ -159,8 +176,9 @@ def solve(
 
     **Returns:**
 
-    The operator and a report. A warning says so if the operator is not better than the mean of the labels; if it is not
-    finite, because values overflow, `FloatingPointError` is raised.
+    The operator and a report. With symmetries the operator is in a `Symmetric` or a `Homogeneous` one. A warning says
+    so if the operator is not better than the mean of the labels; if it is not finite, because values overflow,
+    `FloatingPointError` is raised.
     """
     start = time.perf_counter()
     show = sys.stderr.isatty() if progress is None else progress
@@ -188,38 +206,48 @@ def solve(
                 if work is not None:
                     rows = [json.dumps(each.as_json()).encode() + b"\n" for each in trials]
                     write_atomically(work.directory / "trials.jsonl", lambda file: file.writelines(rows))
+        own, tried = Symmetries(), None
+        if symmetries is not None:
+            fold = folds(example, validation)[0] if symmetries == "auto" else Fold(example, example)
+            own, tried = adopt(symmetries, fold, best, encoder, work)
         begun = time.perf_counter()
-        chosen = Ranks(*ranks or affordable(RANKS, example, len(data), OPERATIONS))
+        images, count = own.augment(example), len(data) * max(1, len(own.group))
+        chosen = Ranks(*ranks or affordable(RANKS, images, count, OPERATIONS))
         stored = None
         if not isinstance(data, Samples):
-            stored = data, Path(stack.enter_context(tempfile.TemporaryDirectory(dir=directory)))
-        operator, found = PreparedData.fit(example, best.transforms, encoder).solve(
+            stored = own.augment(data), Path(stack.enter_context(tempfile.TemporaryDirectory(dir=directory)))
+        operator, found = PreparedData.fit(images, best.transforms, encoder).solve(
             best, chosen, ACCURACY, stored=stored, report=_show_iteration if show else None, mesh=mesh
         )
     if show:
         print(file=sys.stderr)  # noqa: T201
     solved = time.perf_counter()
     if validation is not None:
-        best = dataclasses.replace(best, amplitudes=amplitudes(operator, validation))
+        best = dataclasses.replace(best, amplitudes=amplitudes(own.wrap(operator), validation))
     elif is_split and not best.amplitudes:
-        best = dataclasses.replace(best, amplitudes=_held_out_amplitudes(example, best, chosen, encoder))
+        best = dataclasses.replace(best, amplitudes=_held_out_amplitudes(example, best, chosen, encoder, own))
     if best.amplitudes:
         operator = dataclasses.replace(operator, variance=jnp.asarray(best.amplitudes) * operator.variance)
     seconds = time.perf_counter() - start
-    report = SolveReport(tuple(trials), best, mean_error, found.iterations, found.residual, seconds, solved - begun)
+    report = SolveReport(
+        tuple(trials), best, mean_error, found.iterations, found.residual, seconds, solved - begun, tried
+    )
     if report.warning:
         warnings.warn(report.warning, stacklevel=2)
-    return operator, report
+    wrapped = own.wrap(operator)
+    assert isinstance(wrapped, Uncertain)
+    return wrapped, report
 
 
 def _held_out_amplitudes(
-    data: Samples, hyper: Hyperparameters, ranks: Ranks, encoder: Encoder | None
+    data: Samples, hyper: Hyperparameters, ranks: Ranks, encoder: Encoder | None, own: Symmetries
 ) -> tuple[float, ...]:
     """The mean amplitudes for held-out functions, from operators that were solved for without them."""
     found = []
     for train, held in folds(data, None):
-        operator, _ = PreparedData.fit(train, hyper.transforms, encoder).solve(hyper, ranks, TRIAL_ACCURACY)
-        found.append(amplitudes(operator, held))
+        prepared = PreparedData.fit(own.augment(train), hyper.transforms, encoder)
+        operator, _ = prepared.solve(hyper, ranks, TRIAL_ACCURACY)
+        found.append(amplitudes(own.wrap(operator), held))
     return tuple(np.mean(found, axis=0).tolist())
 
 

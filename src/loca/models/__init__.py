@@ -4,6 +4,7 @@ from loca.models.align import Adaptation as Adaptation
 from loca.models.align import adapt as adapt
 from loca.models.align import canonical_name as canonical_name
 from loca.models.align import is_numbered as is_numbered
+from loca.models.align import matching_order as matching_order
 from loca.models.baselines import Proportional as Proportional
 from loca.models.baselines import Regression as Regression
 from loca.models.combination import Combination as Combination

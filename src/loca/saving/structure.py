@@ -34,7 +34,7 @@ from loca.saving.container import TYPES, Arrays, ModelFileError, quoted
 
 PARTS = (
     *("attention", "data", "domains", "encoders", "gaussian", "kernels", "models", "nets", "parameters", "positions"),
-    *("rules", "sensitivity", "uncertainty"),
+    *("rules", "sensitivity", "symmetries", "uncertainty"),
 )
 """The parts of the package that models are made of."""
 
