@@ -200,8 +200,8 @@ class Averages:
             y = self.held.y
             moved = dataclasses.replace(y, y=g.locations(y.y))  # pyright: ignore[reportCallIssue]
             found = np.asarray(g.undo_output(predict(self.operator, g.input(self.held.u), moved)), np.float64)
-            counts = y.gather(g.counts(y.points, moved.points))
-            self.known[g.key] = found, np.broadcast_to(np.asarray(counts, float)[..., None], (*found.shape[:2], 1))
+            counts = y.gather(g.counts(y.points, moved.points).astype(float))
+            self.known[g.key] = found, np.broadcast_to(np.asarray(counts)[..., None], (*found.shape[:2], 1))
         return self.known[g.key]
 
 
