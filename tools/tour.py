@@ -15,8 +15,11 @@ import textwrap
 import time
 from pathlib import Path
 
+from PIL import Image
+
 ROOT = Path(__file__).parents[1]
 WIDTH = "80"
+SCALE = 0.4  # of pictures on the page, so that letters have the same size in all of them
 
 INTRODUCTION = """---
 description: "From data to figures of a trained model on the command line, with the output of every command."
@@ -28,7 +31,8 @@ search:
 
 From data to figures of a trained model, on the command line. The problem is Darcy flow, with 1000 training functions of
 which 6 % of the values are known. The output below was recorded in an empty directory, in an environment with only the
-package ({versions}), on two cores of a virtual Intel Xeon. `make tour` writes this page.
+package ({versions}), on two cores of a virtual Intel Xeon, which other
+programs used too. `make tour` writes this page.
 """
 
 STEPS = [
@@ -120,7 +124,10 @@ def main() -> None:
             page += "```\n"
             for name in pictures:
                 shutil.copy(work / f"figures/{name}.png", ROOT / f"docs/figures/tour_{name}.png")
-                page += f"\n![{name.replace('_', ' ').capitalize()}](figures/tour_{name}.png)\n"
+                with Image.open(work / f"figures/{name}.png") as image:
+                    width = round(SCALE * image.width)
+                title = name.replace("_", " ").capitalize()
+                page += f'\n![{title}](figures/tour_{name}.png){{ width="{width}" }}\n'
         (ROOT / "docs/tour.md").write_text(page)
 
 
