@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from loca import FNO
-from loca.data import Free, Indexed, Samples, Shared
+from loca.data import Free, Indexed, Normalization, Samples, Shared
 from loca.domains import Box, Sphere, Torus, grid
 from loca.exporting import Program
 from loca.gaussian import Hyperparameters, solve
@@ -25,6 +25,7 @@ from loca.symmetries import (
     detect,
     symmetry,
 )
+from loca.training import fit
 from loca.typing import Measurements, MultiInput
 from stores import stored
 
@@ -322,3 +323,19 @@ def test_nothing_is_adopted_on_a_tie_or_from_few_functions():
     few = detect(data, curves(5, 1), gaussian)
     assert not few.adopted
     assert "at least 8 held-out functions" in str(few)
+
+
+def test_training_sees_all_images_and_returns_the_average(tmp_path):
+    """Also with a scale, for which the normalization of the model is fitted again, and in a run that resumes."""
+    data = curves(8)
+    model = FNO.create(data, key=jax.random.key(0), modes=2, width=2, depth=1)
+    options = {"steps": 2, "batch_size": 4, "progress": False}
+    trained, _ = fit(model, data, symmetries=["reflect y1", "scale 1"], directory=tmp_path / "run", **options)
+    own = Symmetries.of(["reflect y1", "scale 1"], data)
+    images = own.augment(data)
+    normalization = Normalization.fit(own.standardize(data))
+    by_hand, _ = fit(dataclasses.replace(model, normalization=normalization), images, **options)
+    expected = predict(own.wrap(by_hand), data.u, data.y)
+    np.testing.assert_allclose(predict(trained, data.u, data.y), expected, rtol=1e-5, atol=1e-7)
+    again, _ = fit(model, data, symmetries=["reflect y1", "scale 1"], directory=tmp_path / "run", **options)
+    np.testing.assert_array_equal(predict(again, data.u, data.y), predict(trained, data.u, data.y))

@@ -21,7 +21,7 @@ import numpy as np
 
 from loca.data import Samples, check_finite, data_digest
 from loca.durable import Resumable, write_atomically, write_json
-from loca.gaussian import GaussianOperator, Hyperparameters, solve, transforms_to_try
+from loca.gaussian import GaussianOperator, Hyperparameters, is_auto, solve, transforms_to_try
 from loca.models import (
     LOCA,
     MODELS,
@@ -35,6 +35,7 @@ from loca.models import (
 )
 from loca.parameters import count
 from loca.saving import MODEL_FILE, load, save
+from loca.symmetries import Homogeneous, Symmetric, Symmetries
 from loca.training import Progress, StoppedError, fit
 from loca.typing import values_of
 
@@ -131,6 +132,7 @@ def choose(
     *,
     minutes: float = 5.0,
     validation: Samples | None = None,
+    symmetries: str | Sequence[str] | None = None,
     seed: int = 0,
     directory: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
@@ -151,6 +153,8 @@ def choose(
     - `validation`: functions to compare models on. By default a fifth of `train` is held out for this, at most 200
       functions; models in closed form that are chosen, alone or in a combination, are then fitted again to all
       functions.
+    - `symmetries`: names, or `"auto"` for those with which the Gaussian operator is better; see `loca.symmetries`. The
+      models after it get them, too.
     - `seed`: determines which functions are held out, and all initial weights and batches.
     - `directory`: keeps finished models and the report, `choice.json`. If the process is killed, the same call resumes.
       A directory that was made for other data is refused.
@@ -171,13 +175,15 @@ def choose(
             check_finite(samples, what)
     fitted, held = (train, validation) if validation is not None else hold_out(train, seed)
     show = sys.stderr.isatty() if progress is None else progress
+    known = None if symmetries is None else [symmetries] if isinstance(symmetries, str) else list(symmetries)
     with contextlib.ExitStack() as stack:
         work = None
         if directory is not None:
             request = {"data": data_digest(train), "minutes": minutes, "seed": seed}
+            request |= {} if known is None else {"symmetries": known}
             request["validation"] = None if validation is None else data_digest(validation)
             work = stack.enter_context(Resumable(Path(directory), request))
-        competition = Competition(Task("", fitted, held, {}, 0.0, seed, show, work))
+        competition = Competition(Task("", fitted, held, {}, 0.0, seed, show, work, symmetries=known))
         competition.hold(60.0 * minutes, refits=validation is None)
         report = competition.report
         winner = report.winner
@@ -217,7 +223,8 @@ class Competition:
             if not isinstance(compete, Trained):
                 entry = self._add(name, self._run(name, compete))
                 transforms = entry.settings.get("hyperparameters", {}).get("transforms", self.task.transforms)
-                self.task = self.task._replace(transforms=dict(transforms))
+                symmetries = entry.settings.get("symmetries", self.task.symmetries)
+                self.task = self.task._replace(transforms=dict(transforms), symmetries=symmetries)
         left = seconds - self.report.seconds
         if refits and self.entries:
             left -= self.report.winner.settings.get("refit_seconds", 0.0)
@@ -361,6 +368,8 @@ def megabytes(operator: Operator) -> float:
 
 def num_solved(operator: Operator) -> int:
     """The number of values that were trained or solved for."""
+    while isinstance(operator, Symmetric | Homogeneous):
+        operator = operator.operator
     match operator:
         case Regression():
             return operator.responses.size + operator.components.size
@@ -423,6 +432,7 @@ class Task(NamedTuple):
     show: bool
     work: Resumable | None
     stage: str = ""  # of a model that is trained more than once
+    symmetries: Sequence[str] | None = None  # that are known, or "auto" until the Gaussian operator has found them
 
     @property
     def directory(self) -> Path | None:
@@ -488,11 +498,13 @@ def fit_ridge(train: Samples, validation: Samples, *, transforms: bool = False) 
 
 def gaussian(task: Task) -> tuple[Operator, dict[str, Any]]:
     """The Gaussian operator; validation functions choose its hyperparameters."""
-    operator, report = solve(
-        task.train, validation=task.validation, seed=task.seed, directory=task.directory, progress=task.show
-    )
+    options = {"seed": task.seed, "directory": task.directory, "progress": task.show}
+    operator, report = solve(task.train, validation=task.validation, symmetries=task.symmetries, **options)
     hyperparameters = json.loads(json.dumps(dataclasses.asdict(report.hyperparameters)))
-    return operator, {"hyperparameters": hyperparameters, "refit_seconds": report.solve_seconds}
+    settings = {"hyperparameters": hyperparameters, "refit_seconds": report.solve_seconds}
+    if report.symmetries is not None:
+        settings |= {"symmetries": list(report.symmetries.adopted), "evidence": report.symmetries.as_json()}
+    return operator, settings
 
 
 def _refit(operator: Operator, settings: dict[str, Any], train: Samples, seed: int, show: bool) -> Operator:
@@ -504,9 +516,9 @@ def _refit(operator: Operator, settings: dict[str, Any], train: Samples, seed: i
             return operator.with_members(refitted, train)
         case Regression():
             return Regression.fit(train, **settings)
-        case GaussianOperator():
-            hyperparameters = Hyperparameters.of(settings["hyperparameters"])
-            return solve(train, hyperparameters=hyperparameters, seed=seed, progress=show)[0]
+        case _ if "hyperparameters" in settings:
+            hyperparameters, names = Hyperparameters.of(settings["hyperparameters"]), settings.get("symmetries") or None
+            return solve(train, hyperparameters=hyperparameters, symmetries=names, seed=seed, progress=show)[0]
     return operator
 
 
@@ -521,6 +533,9 @@ class Trained(NamedTuple):
     def __call__(self, task: Task) -> tuple[Operator, dict[str, Any]]:
         begun = time.perf_counter()
         key = jax.random.fold_in(jax.random.key(task.seed), 2)
+        names = () if task.symmetries is None or is_auto(task.symmetries) else task.symmetries  # or none were found
+        own = Symmetries.of(names, task.train)
+        task = task._replace(train=own.augment(task.train))
         model = self.create(task.train, key=key, transforms=task.transforms or None)
 
         def plan() -> dict[str, float]:
@@ -532,7 +547,8 @@ class Trained(NamedTuple):
             model, task.train, steps=planned["steps"], seed=task.seed, progress=task.show, directory=task.directory
         )
         seconds = planned["seconds"] + history.moments[-1].seconds  # also before the process was killed
-        return operator, {"steps": planned["steps"], "transforms": task.transforms, "seconds": seconds}
+        settings = {"steps": planned["steps"], "transforms": task.transforms, "seconds": seconds}
+        return own.wrap(operator), settings | ({"symmetries": list(names)} if names else {})
 
 
 class MeasuredError(Exception):

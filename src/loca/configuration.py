@@ -172,6 +172,8 @@ class RunConfiguration(Table):
     training: TrainingConfiguration = TrainingConfiguration()
     transforms: Literal["auto"] | dict[str, str] | None = None
     """Transforms of variables, by name, or "auto"; see `loca.data.TransformNames`."""
+    symmetries: Names | None = None
+    """Symmetries of the problem by name, or "auto" for those that are found; see `loca.symmetries`."""
 
     @model_validator(mode="after")
     def check_solved(self) -> RunConfiguration:

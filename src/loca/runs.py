@@ -29,7 +29,6 @@ from loca.configuration import (
     GaussianConfiguration,
     ModelConfiguration,
     RunConfiguration,
-    TrainingConfiguration,
     check_configuration,
 )
 from loca.configuration import read_configuration as read_configuration
@@ -98,7 +97,7 @@ def execute(configuration: RunConfiguration, directory: Path, *, progress: bool 
         assert create is not None
         model = create(data.example, key=key, transforms=configuration.transforms, **configuration.model.sizes)
         _begin_run(directory, configuration)  # only now: all that can be wrong with a configuration has been found
-        model = _train_model(model, data, directory, training, listeners)
+        model = _train_model(model, data, directory, configuration, listeners)
     else:
         _begin_run(directory, configuration)
         model, description["found"] = _solve_model(configuration, data, directory, progress=progress)
@@ -154,9 +153,10 @@ def physical_memory() -> int:
 
 
 def _train_model(
-    model: Operator, data: RunData, directory: Path, training: TrainingConfiguration, listeners: list[Listener]
+    model: Operator, data: RunData, directory: Path, configuration: RunConfiguration, listeners: list[Listener]
 ) -> Operator:
     """Train a model as configured. Killed at any moment, the same call resumes and ends in the same model."""
+    training = configuration.training
     rate = {} if training.rate is None else {"rate": training.rate}
     optimizer = paper_optimizer(**rate) if training.optimizer == "paper" else default_optimizer(training.steps, **rate)
     domain, locations = data.example.domain, data.example.y.points
@@ -178,6 +178,7 @@ def _train_model(
             progress=False,
             directory=directory,
             checkpoint_seconds=training.checkpoint_seconds,
+            symmetries=configuration.symmetries,
         )
     return model
 
@@ -190,9 +191,11 @@ def _solve_model(
     Killed at any moment, the same call resumes.
     """
     options = {"seed": configuration.training.seed, "directory": directory, "progress": progress}
+    options |= {"symmetries": configuration.symmetries}
     if isinstance(configuration.model, GaussianConfiguration):
         operator, report = solve(data.train, validation=data.validation, **options)
-        return operator, {"hyperparameters": dataclasses.asdict(report.hyperparameters)}
+        evidence = {} if report.symmetries is None else {"symmetries": report.symmetries.as_json()}
+        return operator, {"hyperparameters": dataclasses.asdict(report.hyperparameters), **evidence}
     assert isinstance(configuration.model, BestConfiguration)
     if not isinstance(data.train, Samples):
         raise ConfigurationError(

@@ -27,6 +27,7 @@ def header_table(header: Header) -> Table:
             "outputs": _listed(header.outputs),
             "domain": header.described_domain,
             "transforms": _pairs(header.transforms, "="),
+            "symmetries": ", ".join(header.symmetries),
         },
         header,
         header.versions,

@@ -17,6 +17,12 @@ SourceArgument = Annotated[
 ]
 
 
+SymmetriesOption = Annotated[
+    str | None,
+    typer.Option(metavar="auto|NAME,...", help="Symmetries, such as 'reflect x,scale', or auto to find them."),
+]
+
+
 def train(
     data: Data,
     model: Model,
@@ -35,6 +41,7 @@ def train(
             "standardize or auto; repeatable. Without NAME=, auto is for all variables.",
         ),
     ] = None,
+    symmetries: SymmetriesOption = None,
 ) -> None:
     """Train or solve for a model of data, and write model, history and checkpoints to a run directory.
 
@@ -46,6 +53,7 @@ def train(
     from loca.runs import read_run, with_steps
 
     tables = {"data": data, "model": model, "training": training, "transforms": parse_transforms(transform or [])}
+    tables |= {"symmetries": symmetries}
     if (out is None) == (resume is None):
         raise typer.BadParameter("give a run directory: --out DIR for a new run, or --resume DIR to resume one")
     if out is not None:
@@ -63,6 +71,7 @@ def choose(
     out: Annotated[Path, typer.Option(help="The run directory, for the model and the report.")],
     minutes: Annotated[float, typer.Option(help="The time budget; compilation does not count.")] = 5.0,
     seed: Annotated[int, typer.Option(min=0, help="The seed of all random choices.")] = 0,
+    symmetries: SymmetriesOption = None,
 ) -> None:
     """Compare several models on validation functions, and keep the best or a combination: `loca train --model best`.
 
@@ -71,7 +80,9 @@ def choose(
     """
     check_directory(out)
     model = {"kind": "best", "minutes": minutes}
-    execute_run(configure(source, {"data": data, "model": model, "training": {"seed": seed}}), out)
+    execute_run(
+        configure(source, {"data": data, "model": model, "training": {"seed": seed}, "symmetries": symmetries}), out
+    )
 
 
 ALL, GENERATED = 10**9, 1000
@@ -182,7 +193,7 @@ def execute_run(configuration: RunConfiguration, directory: Path) -> None:
 def check_nothing_else(source: str | None, tables: dict[str, Any]) -> None:
     """Refuse everything that cannot change when a run is resumed."""
     fields = tables["data"] | tables["model"] | tables["training"]
-    fields |= {"transform": tables["transforms"], "steps": None}
+    fields |= {"transform": tables["transforms"], "symmetries": tables["symmetries"], "steps": None}
     given = [source] if source else [option_of(name) for name, value in fields.items() if value is not None]
     if given:
         accepted = "--resume takes all settings from the run and accepts --steps only"

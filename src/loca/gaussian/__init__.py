@@ -1,5 +1,6 @@
 """The Gaussian operator: a Gaussian process over pairs (u, y), which is solved for instead of trained."""
 
+from loca.gaussian.adoption import is_auto as is_auto
 from loca.gaussian.hyperparameters import Hyperparameters as Hyperparameters
 from loca.gaussian.operator import Conditions as Conditions
 from loca.gaussian.operator import GaussianOperator as GaussianOperator

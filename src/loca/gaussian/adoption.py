@@ -20,11 +20,16 @@ FUNCTIONS, HELD, LABELS, RANKS = 300, 200, 128, Ranks(600, 400)
 """Functions, held-out functions, labels of each and features of the solves that find symmetries, at most."""
 
 
+def is_auto(symmetries: str | Sequence[str]) -> bool:
+    """Whether symmetries are to be found."""
+    return symmetries == "auto" or list(symmetries) == ["auto"]
+
+
 def adopt(
     symmetries: str | Sequence[str], fold: Fold, hyper: Hyperparameters, encoder: Encoder | None, work: Resumable | None
 ) -> tuple[Symmetries, SymmetryReport]:
     """The symmetries with these names, or with "auto" those that hold on a fold, and the evidence."""
-    if symmetries != "auto":
+    if not is_auto(symmetries):
         found = Symmetries.of(symmetries, fold.train)
         return found, SymmetryReport(tuple(Evidence(name, adopted=True) for name in found.names))
 

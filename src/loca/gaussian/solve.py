@@ -21,7 +21,7 @@ from jax.sharding import Mesh
 from loca.data import Free, Records, Samples, Shared, check_finite, data_digest
 from loca.durable import Resumable, write_atomically
 from loca.encoders import Encoder
-from loca.gaussian.adoption import adopt
+from loca.gaussian.adoption import adopt, is_auto
 from loca.gaussian.equation import Accuracy, PreparedData, Ranks
 from loca.gaussian.features import grid_axes
 from loca.gaussian.hyperparameters import Hyperparameters
@@ -208,7 +208,7 @@ def solve(
                     write_atomically(work.directory / "trials.jsonl", lambda file: file.writelines(rows))
         own, tried = Symmetries(), None
         if symmetries is not None:
-            fold = folds(example, validation)[0] if symmetries == "auto" else Fold(example, example)
+            fold = folds(example, validation)[0] if is_auto(symmetries) else Fold(example, example)
             own, tried = adopt(symmetries, fold, best, encoder, work)
         begun = time.perf_counter()
         images, count = own.augment(example), len(data) * max(1, len(own.group))

@@ -97,6 +97,11 @@ class Header:
         return "unknown" if self.domain is None else str(self.domain)
 
     @property
+    def symmetries(self) -> tuple[str, ...]:
+        """The names of the symmetries of the model."""
+        return _symmetries_in(self.structure)
+
+    @property
     def transforms(self) -> dict[str, str]:
         """The transform of every variable that has one, by name."""
         match self.structure["fields"].get("normalization"):
@@ -105,6 +110,16 @@ class Header:
                 named = {variable.name: _transform_name(each) for variable, each in pairs}
                 return {variable: name for variable, name in named.items() if name != Identity.name}
         return {}
+
+
+def _symmetries_in(described: Any) -> tuple[str, ...]:
+    """The generators of the group, and the scale, of a model that a structure describes and of the models inside it."""
+    match described:
+        case {"class": str(name), "fields": {"operator": inner, **fields}}:
+            parts = [*fields.get("group", ())[1:], fields.get("scale")] if name.startswith("symmetries.") else []
+            names = [part["fields"]["name"] for part in parts if isinstance(part, dict)]
+            return (*(each for each in names if ";" not in each), *_symmetries_in(inner))
+    return ()
 
 
 def _transform_name(described: Any) -> str:

@@ -88,10 +88,10 @@ class Symmetry(Fixed):
     def counts(self, y: Float[Array, "*P d_y"], image: Float[Array, "*P d_y"]) -> Bool[Array, "*P"]:
         """Whether the image of a query is no further outside the range of the data than the query."""
         low, high = (jnp.asarray(each, y.dtype) for each in zip(*self.region, strict=True))
-        bounded = jnp.asarray([period is None for period in self.periods])
+        bounded, extent = jnp.asarray([each is None for each in self.periods]), jnp.where(high > low, high - low, 1.0)
 
         def beyond(z: Array) -> Array:
-            return jnp.max(jnp.where(bounded, jnp.maximum(low - z, z - high) / (high - low), 0.0), axis=-1)
+            return jnp.max(jnp.where(bounded, jnp.maximum(low - z, z - high) / extent, 0.0), axis=-1)
 
         return beyond(image) <= jnp.maximum(beyond(y), 0.0) + SAME
 
@@ -113,7 +113,7 @@ class Symmetry(Fixed):
     @property
     def moves(self) -> bool:
         """Whether any location changes."""
-        return any(self.shift) or self.matrix != _diagonal([1] * len(self.shift))
+        return any(self.shift) or bool(np.any(np.asarray(self.matrix) != np.eye(len(self.shift))))
 
     @property
     def is_identity(self) -> bool:
@@ -139,10 +139,6 @@ class Symmetry(Fixed):
         full = self.locations(full.at[..., columns[columns >= 0]].set(field.x[..., columns >= 0]))
         x = jnp.where(jnp.asarray(columns >= 0), full[..., columns], field.x)
         return Measurements(turned(field.u, self.inputs[i]), x, field.mask)
-
-
-def _diagonal(signs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(int(each) for each in row) for row in np.diag(signs))
 
 
 # ---- what an operator knows ------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -19,11 +20,13 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
-from loca.data import Part, Records, Samples, batch_rows, check_finite, not_finite
+from loca.data import Chain, Normalization, Part, Records, Samples, Transform, batch_rows, check_finite, not_finite
 from loca.devices import FUNCTIONS, ProcessGroup, ShardingRule, local_copy, place, replicated
+from loca.gaussian import is_auto, solve
 from loca.losses import mean_squared
 from loca.metrics import relative_l2
 from loca.models import Adaptation, Operator, adapt, predict_encoded, shard
+from loca.symmetries import Symmetries
 from loca.training.checkpoints import Checkpoints, RunDirectory, fingerprint, stop_requests
 from loca.training.history import Callback, History, HistoryWriter, Progress, show_training
 from loca.training.optimizers import default_optimizer
@@ -38,6 +41,9 @@ from loca.training.steps import (
     StreamingLoop,
     trained,
 )
+
+EXAMPLES = 500
+"""Functions from which symmetries are found, and of a stream those from which a scale is measured."""
 
 DISPATCH_SECONDS = 0.5
 """Approximate time that the device works before control returns to Python: short enough for a progress bar and
@@ -63,6 +69,7 @@ def fit(
     checkpoint_seconds: float = 30.0,
     mesh: Mesh | None = None,
     parameters: ShardingRule = replicated,
+    symmetries: str | Sequence[str] | None = None,
 ) -> tuple[Operator, History]:
     """Minimize the loss over the data; return the trained operator and the history of the run.
 
@@ -102,7 +109,12 @@ def fit(
       the same data and directory; only the first process calls the callbacks.
     - `parameters`: how parameters and optimizer state are laid out on the mesh between steps: replicated, or split by
       `loca.devices.shard_large` or a rule of your own for models that fill a device.
+    - `symmetries`: names such as `["reflect x", "scale"]`, or `"auto"` for those with which a Gaussian operator is
+      better on held-out functions; see `loca.symmetries`. The model is trained with all images of the functions, and
+      its predictions are averaged over the group.
     """
+    if symmetries is not None:
+        return _fit_with_symmetries(**locals())
     batch_size = min(100, len(data)) if batch_size is None else batch_size
     every = max(1, min(1000, steps // 20)) if every is None else every
     mesh = None if mesh is None else shard(model, mesh).mesh  # with all axes
@@ -167,6 +179,38 @@ def fit(
                 stop = [*requested, signal.SIGTERM][0] if processes.any(bool(requested)) and not last else None
                 run.update((state, recovery.best), writer.history, numbers, last=last, stop=stop)
     return local_copy(place(trained(state), mesh)), writer.history
+
+
+def _fit_with_symmetries(
+    model: Operator, data: Samples | Records, symmetries: str | Sequence[str], **options: Any
+) -> tuple[Operator, History]:
+    """Find the symmetries, and train with all images of the functions."""
+    data, validate, directory = adapt(model, data), options["validate"], options["directory"]
+    example = data if isinstance(data, Samples) else data.load(slice(EXAMPLES))
+    if is_auto(symmetries):
+        some = example.take(jnp.arange(min(EXAMPLES, len(example))))
+        work = None if directory is None else Path(directory) / "symmetries"
+        _, found = solve(some, symmetries="auto", seed=options["seed"], directory=work, progress=False)
+        symmetries = () if found.symmetries is None else found.symmetries.adopted
+    own = Symmetries.of(symmetries, example)
+    if own.scale is not None:  # what the model sees has another size
+        before = model.normalization
+        named = [*zip(model.inputs, before.u_transforms), *zip(model.outputs, before.s_transforms)]  # noqa: B905
+        transforms = {variable.name: transform_name(each) for variable, each in named}
+        normalization = Normalization.fit(own.standardize(example), transforms)
+        model = jax.tree.map(
+            lambda part: normalization if isinstance(part, Normalization) else part,
+            model,
+            is_leaf=lambda part: isinstance(part, Normalization),
+        )
+    options["validate"] = None if validate is None else own.standardize(adapt(model, validate))
+    trained, history = fit(model, own.augment(data), **options)
+    return own.wrap(trained), history
+
+
+def transform_name(transform: Transform) -> str:
+    """The name by which `Normalization.fit` makes the same transform."""
+    return "+".join(part.name for part in (transform.parts if isinstance(transform, Chain) else (transform,)))
 
 
 def _check(
