@@ -1,6 +1,7 @@
 """Symmetries: their action on pairs, operators that have them, and which of them are found."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -8,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from loca import FNO
+from loca import FNO, choosing
+from loca.configuration import check_configuration
 from loca.data import Free, Indexed, Normalization, Samples, Shared
 from loca.domains import Box, Sphere, Torus, grid
 from loca.exporting import Program
@@ -18,6 +20,7 @@ from loca.models.predictor import predict_fixed
 from loca.saving import load, save
 from loca.symmetries import (
     AugmentedRecords,
+    Evidence,
     Frame,
     Homogeneous,
     Symmetric,
@@ -337,3 +340,26 @@ def test_training_sees_all_images_and_returns_the_average():
     by_hand, _ = fit(model, own.augment(data), **options)
     expected = predict(own.wrap(by_hand), data.u, data.y)
     np.testing.assert_allclose(predict(trained, data.u, data.y), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_models_after_the_gaussian_operator_get_what_it_found(monkeypatch):
+    """In `choose`; it is fitted again with them, too. Commands take names as text."""
+    data = curves(4)
+    tried = Evidence("reflect y1", 0.2, 0.1, 0.5, 0.1, adopted=True), Evidence("odd", 0.2, 0.3, -0.5, 0.1)
+    report = SimpleNamespace(hyperparameters=HYPER, solve_seconds=1.0, symmetries=SymmetryReport(tried))
+    history = SimpleNamespace(moments=[SimpleNamespace(seconds=1.0)])
+    given, ridge = [], Regression.fit(data, components=0)
+    monkeypatch.setattr(
+        choosing, "solve", lambda data, **options: (given.append(options["symmetries"]) or ridge, report)
+    )
+    monkeypatch.setattr(choosing, "fit", lambda model, data, **options: (given.append(len(data)) or model, history))
+    monkeypatch.setattr(choosing, "steps_within", lambda model, task: 60)
+    task = choosing.Task("", data, data, {}, 1.0, 0, False, None, symmetries=["auto"])
+    _, settings = choosing.gaussian(task)
+    train = choosing.Trained(lambda data, **options: Regression.fit(data, components=0))
+    operator, _ = train(task._replace(symmetries=settings["symmetries"]))
+    assert isinstance(operator, Symmetric)
+    choosing._refit(operator, settings, data, 0, False)
+    assert given == [["auto"], 8, ["reflect y1"]]
+    run = {"data": {"path": "data.nc"}, "symmetries": "reflect x: (u v),scale -1"}
+    assert check_configuration(run, "").symmetries == ("reflect x: (u v)", "scale -1")
