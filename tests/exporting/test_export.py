@@ -192,6 +192,13 @@ def test_error_bars_that_cancel_in_single_precision_are_exported(tmp_path, data,
         np.testing.assert_allclose(found, expected, atol=1e-3 * float(jnp.abs(expected).max()))
 
 
+def test_values_of_the_nearest_location_are_exported_for_free_queries(tmp_path, data):
+    ridge = loca.models.Regression.fit(data, 2)
+    artifact = loca.export(ridge, tmp_path / "ridge.stablehlo")
+    u, y = np.asarray(data.u), np.linspace(0.0, 1.0, 300, dtype=np.float32)[:, None]
+    np.testing.assert_allclose(artifact(u=u, y=y)["mean"], ridge.predict(u, y), rtol=1e-5)
+
+
 @pytest.mark.full
 def test_gradients_are_those_of_the_model(tmp_path, model):
     artifact = loca.export(model, tmp_path / "gradients.stablehlo", gradients=True)

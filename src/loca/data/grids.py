@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.export import is_symbolic_dim
 from jaxtyping import Array, Float, Int
 
 from loca.domains import grid
@@ -74,8 +75,12 @@ def multilinear(
 
 @jax.jit
 def nearest(y: Float[Array, "P d"], points: Float[Array, "M d"]) -> Int[Array, " P"]:
-    """The index of the point nearest to each query."""
-    return jax.lax.map(lambda one: jnp.argmin(jnp.sum((points - one) ** 2, axis=-1)), y, batch_size=256)
+    """The index of the point nearest to each query; all at once if their number is free, as in `loca.export`."""
+
+    def of_one(one: Float[Array, " d"]) -> Int[Array, ""]:
+        return jnp.argmin(jnp.sum((points - one) ** 2, axis=-1))
+
+    return jax.vmap(of_one)(y) if is_symbolic_dim(y.shape[0]) else jax.lax.map(of_one, y, batch_size=256)
 
 
 def neighbors(
