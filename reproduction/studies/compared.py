@@ -39,10 +39,10 @@ def antiderivative() -> Pair:
     return problem.sample(jax.random.key(0), 400), problem.sample(jax.random.key(1), 200)
 
 
-def scalars() -> Pair:
+def scalars(seed: int = 0) -> Pair:
     """Five numbers to a damped oscillation: amplitude, frequency, damping, phase and drift."""
     low, high = jnp.array([0.5, 2.0, 0.5, 0.0, -0.5]), jnp.array([1.5, 6.0, 2.0, 1.5, 0.5])
-    p = jax.random.uniform(jax.random.key(0), (160, 5), minval=low, maxval=high)
+    p = jax.random.uniform(jax.random.key(seed), (160, 5), minval=low, maxval=high)
     t = jnp.linspace(0.0, 2.0, 50)
     a, w, d, f, b = (p[:, i : i + 1] for i in range(5))
     s = a * jnp.exp(-d * t) * jnp.cos(w * t + f) + b * t

@@ -17,7 +17,8 @@ from loca.domains import Box
 from loca.durable import Resumable
 from loca.gaussian import Hyperparameters, solve
 from loca.gaussian.equation import Accuracy, PreparedData, Ranks
-from loca.gaussian.search import Fold, Stage, error_of_the_mean, search, trial
+from loca.gaussian.search import Stage, error_of_the_mean, search, trial
+from loca.gaussian.trials import Comparison, Fold
 from loca.metrics import relative_l2
 from loca.models import Regression
 from loca.typing import Measurements, MultiInput
@@ -150,7 +151,7 @@ def test_the_error_of_the_mean_and_zero_functions():
     s, means = np.asarray(held.s[0]), [np.mean(np.asarray(data.s), axis) for axis in ((0, 1), 0)]
     errors = [np.linalg.norm(s - mean) / np.linalg.norm(s) for mean in means]
     assert error_of_the_mean(fold) == pytest.approx(min(errors), rel=1e-5)
-    found = trial([(PreparedData.fit(data, ()), held)], HYPER, Ranks(*FEW))
+    found = trial([Comparison(PreparedData.fit(data, ()), held)], HYPER, Ranks(*FEW))
     assert found.error < 0.5  # of the other function; relative to zero every error is infinite
 
 

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import jax
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -44,6 +44,9 @@ KNOWN = ("standardize", "log", "asinh", "per-location", "log+per-location", "asi
 
 SPAN, KURTOSIS, SHARE, LABELS = 100.0, 10.0, 0.5, 10
 """The thresholds of the rules of `recommend`."""
+
+ROWS = 1024
+"""Functions whose squares are summed at once."""
 
 
 class Normalization(Fixed):
@@ -88,9 +91,9 @@ class Normalization(Fixed):
         only = dataclasses.replace(
             cls.identity(samples.input_size, samples.output_size), u_transforms=fitted[0], s_transforms=fitted[1]
         )
-        u_shift, u_scale = _input_moments(only.standardize_input(samples.u))
-        s_shift, s_scale = _moments(only.at(samples.y).standardize(samples.s))
-        return cls(u_shift, u_scale, s_shift, s_scale, *fitted)
+        u = only.standardized_input(samples.u) if fitted[0] else samples.u
+        s = only.standardized_output(samples.y, samples.s) if fitted[1] else samples.s
+        return cls(*_input_moments(u), *_moments(s), *fitted)
 
     @classmethod
     def identity(cls, input_size: int, output_size: int) -> Normalization:
@@ -108,6 +111,15 @@ class Normalization(Fixed):
         if count != len(self.u_shift):  # otherwise one channel would be broadcast to all
             raise ValueError(f"u has {count} channels but the training data had {len(self.u_shift)}; pass as many")
         return with_values(u, [part.standardize(v) for part, v in zip(self._of_parts(values), values, strict=True)])
+
+    def standardized_input(self, u: Input) -> Input:
+        """ũ of many functions, by one program that does not depend on the outputs."""
+        nothing = self.s_shift[:0]
+        return _standardized_input(dataclasses.replace(self, s_shift=nothing, s_scale=nothing, s_transforms=()), u)
+
+    def standardized_output(self, queries: Queries, s: Float[Array, "N P d_s"]) -> Float[Array, "N P d_s"]:
+        """s̃ of many functions, by one program."""
+        return _standardized_output(self.at(queries), s)
 
     def restore_input(self, u: Input) -> Input:
         """u from ũ."""
@@ -183,6 +195,16 @@ def _check(
             transform.check(table[..., i], f"{side} `{variable.name}`")
 
 
+@eqx.filter_jit
+def _standardized_input(normalization: Normalization, u: Input) -> Input:
+    return normalization.standardize_input(u)
+
+
+@eqx.filter_jit
+def _standardized_output(outputs: OutputNormalization, s: Array) -> Array:
+    return outputs.standardize(s)
+
+
 def _input_moments(u: Input) -> tuple[Float[Array, " d_u"], Float[Array, " d_u"]]:
     """The mean and the standard deviation of each channel of u."""
     if isinstance(u, MultiInput):
@@ -192,15 +214,18 @@ def _input_moments(u: Input) -> tuple[Float[Array, " d_u"], Float[Array, " d_u"]
     return _moments(u.u, u.mask[..., None]) if isinstance(u, Measurements) else _moments(u)
 
 
-@jax.jit
 def _moments(
     values: Float[Array, "*N d"], mask: Bool[Array, "*N 1"] | None = None
 ) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
     """The mean and the standard deviation of each channel; the deviation of a constant channel is 1."""
-    axes = tuple(range(values.ndim - 1))
-    mean = jnp.mean(values, axis=axes, where=mask)
-    deviation = jnp.std(values, axis=axes, where=mask)
-    return mean, jnp.where(is_round_off(deviation, mean), 1.0, deviation)
+    axes, every = tuple(range(values.ndim - 1)), np.asarray(values)
+    where = np.broadcast_to(True if mask is None else np.asarray(mask), every.shape)
+    mean = np.mean(every, axis=axes, dtype=np.float64, where=where)
+    parts = (slice(start, start + ROWS) for start in range(0, len(every), ROWS))  # a copy of all would need memory
+    squares = sum(np.sum((every[part] - mean) ** 2, axis=axes, where=where[part]) for part in parts)
+    deviation = np.sqrt(squares / np.sum(where, axis=axes))
+    deviation = np.where(is_round_off(deviation, mean), 1.0, deviation)
+    return jnp.asarray(mean, values.dtype), jnp.asarray(deviation, values.dtype)
 
 
 # ---- choices ---------------------------------------------------------------------------------------------------------

@@ -6,12 +6,14 @@ import abc
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
 from loca.data.grids import Interpolation, axes_of, grid_shape, multilinear, nearest
-from loca.data.queries import Queries
+from loca.data.queries import Indexed, Queries, Shared
 from loca.domains import Domain, embed
 from loca.parameters import Fixed
 
@@ -155,6 +157,14 @@ class PerLocation(Transform):
 
     def at(self, queries: Queries) -> Affine:
         """Means and scales at some queries."""
+        known = not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((self, queries)))
+        if known and isinstance(queries, Shared | Indexed) and np.array_equal(queries.points, self.y):
+            index = np.asarray(queries.index) if isinstance(queries, Indexed) else slice(None)
+            return Affine(*(jnp.asarray(np.asarray(each)[index]) for each in (self.shift, self.scale)))
+        return self._interpolated(queries)
+
+    @eqx.filter_jit
+    def _interpolated(self, queries: Queries) -> Affine:
         values = self._near(queries.points)(jnp.stack([self.shift, self.scale], axis=-1))
         return Affine(*(queries.gather(each) for each in values.T))
 

@@ -13,7 +13,7 @@ from loca.encoders import Encoder
 from loca.gaussian.equation import PreparedData, Ranks
 from loca.gaussian.hyperparameters import Hyperparameters
 from loca.gaussian.operator import GaussianOperator
-from loca.gaussian.search import ACCURACY, Fold
+from loca.gaussian.trials import ACCURACY, Fold
 from loca.symmetries import Evidence, Symmetries, SymmetryReport, detect
 
 FUNCTIONS, HELD, LABELS, RANKS = 300, 200, 128, Ranks(600, 400)
@@ -39,7 +39,7 @@ def adopt(
 
     def compute() -> SymmetryReport:
         train, held = (
-            part.take(jnp.arange(min(most, len(part)))) for part, most in zip(fold, (FUNCTIONS, HELD), strict=True)
+            part.take(jnp.arange(min(most, len(part)))) for part, most in ((fold.train, FUNCTIONS), (fold.held, HELD))
         )
         if not isinstance(train.y, Shared) and train.y.count > LABELS:
             train = train.observe(jax.random.key(0), LABELS)

@@ -7,20 +7,19 @@ import functools
 from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from loca.data import (
     Free,
     Indexed,
     Normalization,
-    OutputNormalization,
     Queries,
     Records,
     Samples,
@@ -29,9 +28,18 @@ from loca.data import (
 )
 from loca.domains import area_weights
 from loca.encoders import Encoder, Joined, PrincipalComponents
-from loca.gaussian.features import InputFeatures, InputKernel, LocationFeatures, PointFeatures, location_features
+from loca.gaussian.dense import DenseLabels
+from loca.gaussian.features import (
+    InputFeatures,
+    InputKernel,
+    LocationFeatures,
+    Numbers,
+    PointFeatures,
+    grid_axes,
+    location_features,
+)
 from loca.gaussian.hyperparameters import Hyperparameters
-from loca.gaussian.labels import KEPT, Values, label_map, with_nugget
+from loca.gaussian.labels import KEPT, Values, label_costs, label_map, with_nugget
 from loca.gaussian.operator import Conditions, GaussianOperator
 from loca.gaussian.system import Block, IterationCallback, Solution, StoredBlocks, System
 from loca.models import Signature, projection
@@ -51,6 +59,12 @@ STREAMED = 2048
 
 RECENT = 4
 """Features of inputs and of locations that are kept, each: trials share those that they do not change."""
+
+DENSER = 2.0
+"""How many times as many operations a product over all locations may have: it is faster than gathering labels."""
+
+DENSE = 2**25
+"""Numbers of values at all locations, at most, that are solved for in NumPy: 128 MB in single precision."""
 
 SOME = 8192
 """Free locations over which features are orthogonal."""
@@ -75,20 +89,23 @@ class Features(NamedTuple):
 
     f: InputFeatures
     h: LocationFeatures
-    values: Float[Array, "N r_u"]
+    values: Float[Numbers, "N r_u"]
 
 
 class PreparedData:
     """Functions with one choice of transforms and encoder, in random order: the first ones are landmarks."""
 
-    def __init__(self, data: Samples, normalization: Normalization, encoder: Encoder):
+    def __init__(
+        self, data: Samples, normalization: Normalization, encoder: Encoder,
+        encoded: tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "S N P"]] | None = None,
+    ):  # fmt: skip
         self.data, self.normalization, self.encoder = data, normalization, encoder
-        self.codes, self.values = self._encoded(data)
+        self.codes, self.values = encoded or self.encoded(data)
         scales = normalization.u_scale, normalization.s_scale
         if not all(np.isfinite(each).all() for each in (self.codes, self.values, *scales)):
             raise FloatingPointError(f"standardized data are not finite; {self._advice()}")
-        self._input_features = functools.lru_cache(RECENT)(functools.partial(_input_features, self.codes))
-        self._label_features = functools.lru_cache(RECENT)(functools.partial(_label_features, data))
+        self.input_features = functools.lru_cache(RECENT)(functools.partial(_input_features, self.codes))
+        self.label_features = functools.lru_cache(RECENT)(functools.partial(_label_features, data))
 
     @classmethod
     def fit(
@@ -102,14 +119,13 @@ class PreparedData:
         """The first functions, with the same normalization and encoder."""
         if count >= len(self.data):
             return self
-        return PreparedData(self.data.take(jnp.arange(count)), self.normalization, self.encoder)
+        encoded = self.codes[:count], self.values[:, :count]
+        return PreparedData(take(self.data, slice(count)), self.normalization, self.encoder, encoded)
 
     def features(self, hyper: Hyperparameters, ranks: Ranks) -> Features:
-        """The features with given hyperparameters."""
-        precision = str(jnp.zeros(()).dtype)  # of predictions
-        with jax.enable_x64(True):
-            f, values = self._input_features(hyper.length, hyper.damping, hyper.linear, ranks.inputs, precision)
-            return Features(f, self._label_features(hyper.location_lengths, ranks.locations), values)
+        """The features with given hyperparameters, as arrays of NumPy."""
+        f, values = self.input_features(*hyper.of_inputs, ranks.inputs, str(self.values.dtype))
+        return Features(f, self.label_features(hyper.location_lengths, ranks.locations), values)
 
     def solve(
         self, hyper: Hyperparameters, ranks: Ranks, accuracy: Accuracy, *, stored: tuple[Records, Path] | None = None,
@@ -120,33 +136,64 @@ class PreparedData:
         `stored` are functions in files to solve for in place of those in memory, and a directory for their features and
         labels, which are read once per iteration. The devices of the mesh share the functions.
         """
-        features, ratio, conditions = self.features(hyper, ranks), hyper.nugget / hyper.noise, None
-        if stored is None:
-            blocks = list(in_blocks(features, features.values, self.data.y, self.values, ratio))
-            conditions = Conditions(_in_precision(jnp.asarray(self.codes)), self.data.y)
+        features = self.features(hyper, ranks)
+        conditions = None if stored else Conditions(_in_precision(jnp.asarray(self.codes)), self.data.y)
+        if stored is None and mesh is None and self.is_dense(ranks.locations):
+            f, h = (np.asarray(each, self.values.dtype) for each in (features.values, features.h(self.points)))
+            found = self.dense.solve(f, h, hyper.noise, hyper.nugget, accuracy, report=report)
+            power, variance = found.power, found.variance(hyper.noise)
         else:
-            blocks = self._stored_blocks(*stored, features, ratio)
-        system = System(blocks, hyper.noise, mesh)
-        found = system.solve(*accuracy, report)
-        functions = len(self.data if stored is None else stored[0])
-        variance = system.variance(found.x, functions * self.data.y.count)  # σ²
+            ratio = hyper.nugget / hyper.noise
+            if stored is None:
+                blocks = list(in_blocks(features, features.values, self.data.y, self.values, ratio))
+            else:
+                blocks = self._stored_blocks(*stored, features, ratio)
+            system = System(blocks, hyper.noise, mesh)
+            found = system.solve(*accuracy, report)
+            functions = len(self.data if stored is None else stored[0])
+            power, variance = system.power, system.variance(found.x, functions * self.data.y.count)  # σ²
         if not np.isfinite([*np.asarray(variance), found.residual]).all():
             raise FloatingPointError(f"the Gaussian operator is not finite; {self._advice()}")
-        f, h = _in_precision((features.f, features.h))
-        # from all devices of a mesh to one
-        found, power, variance = jax.tree.map(
-            lambda leaf: jnp.asarray(np.asarray(leaf)) if eqx.is_array(leaf) else leaf, (found, system.power, variance)
-        )
+        # from NumPy, or from all devices of a mesh to one
+        f, h, c, power, variance = _in_precision((features.f, features.h, found.x, power, variance))
         operator = GaussianOperator(
-            self.normalization, self.encoder, f, h, found.x, jnp.asarray(hyper.noise), variance, power, conditions,
-            jnp.asarray(hyper.nugget), signature=Signature.of(self.data),
+            self.normalization, self.encoder, f, h, c, _in_precision(np.asarray(hyper.noise)), variance, power,
+            conditions, _in_precision(np.asarray(hyper.nugget)), signature=Signature.of(self.data),
         )  # fmt: skip
-        return operator, found
+        return operator, Solution(c, found.iterations, found.residual)
 
-    def _encoded(self, data: Samples) -> tuple[Float[np.ndarray, "N d"], Values]:
+    def is_dense(self, rank: int) -> bool:
+        """Whether arrays over all locations are small, and cost hardly more than labels alone."""
+        y, (channels, functions, _) = self.data.y, self.values.shape
+        locations, rank = len(y.points), min(rank, len(y.points))
+        if isinstance(y, Free) or channels * functions * locations > DENSE or jax.default_backend() != "cpu":
+            return False
+        costs = label_costs(y.count, locations, rank, [len(axis) for axis in self.axes])
+        return isinstance(y, Shared) or locations * rank <= DENSER * min(costs.values())
+
+    @functools.cached_property
+    def points(self) -> Float[np.ndarray, "M d_y"]:
+        """All stored locations of labels, in double precision."""
+        return np.asarray(self.data.y.points, np.float64)
+
+    @functools.cached_property
+    def axes(self) -> list[Float[np.ndarray, " n"]]:
+        """The coordinates along each axis, if they form a grid."""
+        return grid_axes(self.data.domain, self.points)
+
+    @functools.cached_property
+    def dense(self) -> DenseLabels:
+        """The labels as arrays over all locations."""
+        return DenseLabels(self.data.y, np.asarray(self.values))
+
+    def encoded(self, data: Samples) -> tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "S N P"]]:
         """Codes in double precision, and standardized labels."""
-        codes, values = _encoded(data.u, data.s, self.normalization, self.normalization.at(data.y), self.encoder)
-        return np.asarray(codes, np.float64), values
+        n = self.normalization
+        if n.s_transforms:
+            s = np.asarray(n.standardized_output(data.y, data.s))
+        else:
+            s = (np.asarray(data.s) - np.asarray(n.s_shift)) / np.asarray(n.s_scale)
+        return codes_of(self.encoder, n.standardized_input(data.u)), np.ascontiguousarray(np.moveaxis(s, 2, 0))
 
     def _stored_blocks(self, records: Records, scratch: Path, features: Features, ratio: float) -> StoredBlocks:
         """Blocks of functions in files, in files themselves."""
@@ -154,10 +201,8 @@ class PreparedData:
         for start in range(0, len(records), STREAMED):
             data = records.load(slice(start, start + STREAMED))
             check_finite(data, f"the data from function {start} on")
-            codes, values = self._encoded(data)
-            with jax.enable_x64(True):
-                f = features.f(jnp.asarray(codes))
-            for block in in_blocks(features, f, data.y, values, ratio, keep=0):
+            codes, values = self.encoded(data)
+            for block in in_blocks(features, features.f(codes), data.y, values, ratio, keep=0):
                 blocks.append(block)
         return blocks
 
@@ -175,17 +220,34 @@ class PreparedData:
 # ---- data ------------------------------------------------------------------------------------------------------------
 
 
+def take(data: Samples, rows: Int[np.ndarray, " B"] | slice) -> Samples:
+    """The functions with these numbers, as `data.take`, which compiles a program for every number of functions."""
+
+    def rows_of(array: Array) -> Array:
+        return jnp.asarray(np.asarray(array)[rows])
+
+    return dataclasses.replace(data, u=jax.tree.map(rows_of, data.u), y=data.y.each(rows_of), s=rows_of(data.s))
+
+
+def codes_of(encoder: Encoder, u: Input) -> Float[np.ndarray, "N d"]:
+    """The codes of many functions, in NumPy where an encoder is only a matrix."""
+    if isinstance(encoder, Joined) and isinstance(u, MultiInput):
+        codes = [codes_of(*each) for each in zip(encoder.encoders, u.fields, strict=True)]
+        return np.concatenate([*codes, *([] if u.scalars is None else [np.asarray(u.scalars, np.float64)])], axis=1)
+    if isinstance(encoder, PrincipalComponents) and encoder.encoder is None and isinstance(u, Array):
+        values, components = (np.asarray(each, np.float64) for each in (u - encoder.mean, encoder.components))
+        return values.reshape(len(values), -1) @ components.reshape(-1, encoder.size)
+    return np.asarray(_codes(encoder, u), np.float64)
+
+
 @eqx.filter_jit
-def _encoded(
-    u: Input, s: Float[Array, "N P d_s"], inputs: Normalization, outputs: OutputNormalization, encoder: Encoder
-) -> tuple[Float[Array, "N d"], Values]:
-    codes = jax.lax.map(encoder, inputs.standardize_input(u), batch_size=256)
-    return codes, jnp.moveaxis(outputs.standardize(s), 2, 0)
+def _codes(encoder: Encoder, u: Input) -> Float[Array, "N d"]:
+    return jax.lax.map(encoder, u, batch_size=256)
 
 
 def _principal_components(data: Samples, normalization: Normalization) -> Encoder:
     """The principal components of the inputs, for several inputs one after the other."""
-    standardized = dataclasses.replace(data, u=normalization.standardize_input(data.u))
+    standardized = dataclasses.replace(data, u=normalization.standardized_input(data.u))
     found = []
     for u, x in standardized.fields:
         if isinstance(u, Measurements):
@@ -205,18 +267,17 @@ def _principal_components(data: Samples, normalization: Normalization) -> Encode
 
 def _input_features(
     codes: Float[np.ndarray, "N d"], length: float, damping: float, linear: float, rank: int, precision: str
-) -> tuple[InputFeatures, Float[Array, "N r"]]:
+) -> tuple[InputFeatures, Float[np.ndarray, "N r"]]:
     """f with the first functions as landmarks, and its values, which are orthogonal over the functions."""
     sizes = np.sqrt(np.mean(codes**2, axis=0))
     scales = np.maximum(sizes, SMALLEST * np.max(sizes, initial=SMALLEST)) ** damping
     scales /= np.sqrt(np.sum((scales * sizes) ** 2)) or 1.0  # codes keep the mean square length 1
-    kernel = InputKernel(*map(jnp.asarray, (1.0, linear, length, scales)))
-    z = jnp.asarray(codes)
-    f = InputFeatures.fit(kernel, z[:rank], min(rank, len(z)), precision)
-    values = f(z)
-    if rank < len(z):
-        _, rotation = np.linalg.eigh(np.asarray(values.T @ values))
-        f, values = f.turned(jnp.asarray(rotation)), values @ rotation
+    kernel = InputKernel(*map(np.asarray, (1.0, linear, length, scales)))
+    f = InputFeatures.fit(kernel, codes[:rank], min(rank, len(codes)), precision)
+    values = f(codes)
+    if rank < len(codes):
+        _, rotation = np.linalg.eigh(values.T @ values)
+        f, values = f.turned(rotation), values @ rotation
     return f, values
 
 
@@ -228,18 +289,18 @@ def _label_features(data: Samples, lengths: tuple[float, ...], rank: int) -> Loc
         counts = np.bincount(np.asarray(data.y.index).ravel(), minlength=len(y)).astype(float)
     if isinstance(data.y, Free):
         y = np.unique(y, axis=0)
-    h = location_features(data.domain, jnp.asarray(y), lengths, rank)
+    h = location_features(data.domain, y, lengths, rank)
     if isinstance(data.y, Free):
         y = np.random.default_rng(0).permutation(y)[:SOME]
         counts = np.ones(len(y))
-    return h.turned(jnp.asarray(y), counts) if isinstance(h, PointFeatures) else h
+    return h.turned(y, counts) if isinstance(h, PointFeatures) else h
 
 
 # ---- blocks ----------------------------------------------------------------------------------------------------------
 
 
 def in_blocks(
-    features: Features, f: Float[Array, "N r_u"], queries: Queries, values: Values, ratio: float, keep: int = KEPT
+    features: Features, f: Float[Numbers, "N r_u"], queries: Queries, values: Values, ratio: float, keep: int = KEPT
 ) -> Iterator[Block]:
     """Functions in blocks that stay within `MEMORY`; all but the last are of one size.
 
@@ -265,5 +326,11 @@ def in_blocks(
 
 
 def _in_precision(tree: PyTree, dtype: type = float) -> PyTree:
-    """The arrays of a tree in another precision, by default that of JAX."""
-    return jax.tree.map(lambda a: jnp.asarray(np.asarray(a), dtype) if eqx.is_inexact_array(a) else a, tree)
+    """The arrays of a tree as those of JAX, numbers in another precision: by default that of JAX."""
+
+    def converted(leaf: Any) -> Any:
+        if eqx.is_inexact_array(leaf):
+            return jnp.asarray(np.asarray(leaf), dtype)
+        return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+    return jax.tree.map(converted, tree)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import abc
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+from scipy.linalg.lapack import dpstrf
 
 from loca.domains import Domain, embed
 from loca.kernels import Matern
@@ -21,6 +23,20 @@ NEGLIGIBLE = {"float32": 1e-8, "float64": 1e-12}
 """Features with eigenvalues below this fraction of the largest are zero. In single precision a kernel has errors of
 about 1e-7, which λ^(−1/2) would amplify to the size of such a feature."""
 
+Numbers = Array | np.ndarray
+
+
+def of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that is compiled for arrays of JAX. For those of NumPy, of any size, it is evaluated as it is."""
+    program = eqx.filter_jit(function)
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Any:
+        of_jax = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(arguments))
+        return (program if of_jax else function)(*arguments)
+
+    return call
+
 
 class InputKernel(Fixed):
     """k_U(z, z′) = α + β x·x′ + k(‖x − x′‖/l) with x = ρ ⊙ z, and k the Matérn kernel of order 5/2.
@@ -29,41 +45,40 @@ class InputKernel(Fixed):
     what is left.
     """
 
-    bias: Float[Array, ""]  # α ≥ 0
-    linear: Float[Array, ""]  # β ≥ 0
-    length: Float[Array, ""]  # l > 0
-    scales: Float[Array, " d"]  # ρ, the weight of every component of a code
+    bias: Float[Numbers, ""]  # α ≥ 0
+    linear: Float[Numbers, ""]  # β ≥ 0
+    length: Float[Numbers, ""]  # l > 0
+    scales: Float[Numbers, " d"]  # ρ, the weight of every component of a code
 
-    @eqx.filter_jit
-    def matrix(self, z: Float[Array, "N d"], z_: Float[Array, "R d"]) -> Float[Array, "N R"]:
+    @of_arrays
+    def matrix(self, z: Float[Numbers, "N d"], z_: Float[Numbers, "R d"]) -> Float[Numbers, "N R"]:
         """k_U for every pair of codes."""
         x, x_ = z * self.scales, z_ * self.scales
         return self.bias + self.linear * (x @ x_.T) + matern(x / self.length, x_ / self.length)
 
-    def diagonal(self, z: Float[Array, "N d"]) -> Float[Array, " N"]:
+    def diagonal(self, z: Float[Numbers, "N d"]) -> Float[Numbers, " N"]:
         """k_U(z, z)."""
-        return self.bias + self.linear * jnp.sum((z * self.scales) ** 2, axis=-1) + 1.0
+        return self.bias + self.linear * ((z * self.scales) ** 2).sum(axis=-1) + 1.0
 
 
 class InputFeatures(Fixed):
     """f(z) = Wᵀ k_U(Z, z), so that f(z)·f(z′) ≈ k_U(z, z′): exact if z or z′ is one of the landmarks Z."""
 
     kernel: InputKernel
-    landmarks: Float[Array, "R d"]
-    projection: Float[Array, "R r"]
+    landmarks: Float[Numbers, "R d"]
+    projection: Float[Numbers, "R r"]
 
     @classmethod
     def fit(
-        cls, kernel: InputKernel, landmarks: Float[Array, "R d"], rank: int, precision: str = "float32"
+        cls, kernel: InputKernel, landmarks: Float[np.ndarray, "R d"], rank: int, precision: str = "float32"
     ) -> InputFeatures:
         """The features with the `rank` largest eigenvalues of k_U on the landmarks, for use in some precision."""
-        _, projection = _leading(np.asarray(kernel.matrix(landmarks, landmarks)), rank, precision)
-        return cls(kernel, landmarks, jnp.asarray(projection, landmarks.dtype))
+        return cls(kernel, landmarks, _leading(kernel.matrix(landmarks, landmarks), rank, precision)[1])
 
-    def __call__(self, z: Float[Array, "N d"]) -> Float[Array, "N r"]:
+    def __call__(self, z: Float[Numbers, "N d"]) -> Float[Numbers, "N r"]:
         return self.kernel.matrix(z, self.landmarks) @ self.projection
 
-    def turned(self, rotation: Float[Array, "r r"]) -> InputFeatures:
+    def turned(self, rotation: Float[np.ndarray, "r r"]) -> InputFeatures:
         """The features f R for an orthogonal matrix R, which have the same kernel."""
         return InputFeatures(self.kernel, self.landmarks, self.projection @ rotation)
 
@@ -76,11 +91,40 @@ def _leading(
     Features are a kernel times these. Eigenvalues that are negligible in the precision of the features give zero: the
     number of features is fixed, so programs for them are compiled once.
     """
-    values, vectors = np.linalg.eigh(np.asarray(matrix, np.float64))
+    values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1][:rank], vectors[:, ::-1][:, :rank]
     kept = values > NEGLIGIBLE[precision] * values[0]
     return np.where(kept, values, 0.0), vectors * np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
 
+
+def _leading_of_kernel(
+    matrix: Float[np.ndarray, "n n"], rank: int
+) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, "n r"]]:
+    """The same as `_leading` for a matrix with ones on its diagonal, from a Cholesky factor with pivots.
+
+    A smooth kernel is nearly of low rank, so that the factor L has few columns. LᵀL has the same eigenvalues.
+    """
+    factor, order, count, _ = dpstrf(matrix, tol=0.1 * NEGLIGIBLE["float32"], lower=1)
+    factor = np.tril(factor)[:, :count]
+    found, vectors = _leading(factor.T @ factor, rank)
+    vectors = factor @ vectors * np.where(found > 0.0, 1.0 / np.sqrt(np.where(found > 0.0, found, 1.0)), 0.0)
+    values, projection = np.zeros(rank), np.zeros((len(matrix), rank))
+    values[: len(found)] = found
+    projection[order - 1, : len(found)] = vectors
+    return values, projection
+
+
+def diagonalized(matrix: Float[np.ndarray, "r r"]) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, "r r"]]:
+    """Eigenvalues and eigenvectors of a symmetric matrix; the unit vectors if it is diagonal."""
+    diagonal = np.diag(matrix)
+    sizes = np.sqrt(diagonal)
+    if np.all(np.abs(matrix - np.diag(diagonal)) <= DIAGONAL[str(matrix.dtype)] * np.multiply.outer(sizes, sizes)):
+        return diagonal, np.eye(len(matrix), dtype=matrix.dtype)
+    return np.linalg.eigh(matrix)
+
+
+DIAGONAL = {"float32": 1e-5, "float64": 1e-12}
+"""Products of vectors below this fraction of their lengths are round-off."""
 
 LANDMARKS = 2
 """Landmarks per feature where locations form no grid."""
@@ -93,7 +137,7 @@ class LocationFeatures(Fixed):
     """h : Y → ℝʳ with h(y)·h(y′) ≈ k_Y(y, y′), a Matérn kernel of order 5/2 on the domain; k_Y(y, y) = 1."""
 
     @abc.abstractmethod
-    def __call__(self, y: Float[Array, "P d_y"]) -> Float[Array, "P r"]:
+    def __call__(self, y: Float[Numbers, "P d_y"]) -> Float[Numbers, "P r"]:
         """h(y)."""
 
     @property
@@ -108,10 +152,10 @@ class GridFeatures(LocationFeatures):
     A periodic coordinate enters by the chord of its circle.
     """
 
-    rates: Float[Array, " d_y"]
-    axes: tuple[Float[Array, " n"], ...]
-    projections: tuple[Float[Array, "n k"], ...]
-    index: Int[Array, "d_y r"]
+    rates: Float[Numbers, " d_y"]
+    axes: tuple[Float[Numbers, " n"], ...]
+    projections: tuple[Float[Numbers, "n k"], ...]
+    index: Int[Numbers, "d_y r"]
     periods: tuple[float | None, ...] = eqx.field(static=True)
 
     @classmethod
@@ -122,14 +166,12 @@ class GridFeatures(LocationFeatures):
         """The `rank` products with the largest eigenvalues."""
         products, projections = np.ones(()), []
         for axis, rate, period in zip(axes, rates, periods, strict=True):
-            points = jnp.asarray(axis, float)
-            values, projection = _leading(np.asarray(_along_axis(points, points, float(rate), period)), len(axis))
+            values, projection = _leading(_along_axis(axis, axis, rate, period), len(axis))
             products = np.multiply.outer(products, values)
-            projections.append(jnp.asarray(projection, float))
+            projections.append(projection)
         chosen = np.argsort(-products, axis=None, kind="stable")[:rank]
         index = np.stack(np.unravel_index(chosen, products.shape))
-        return cls(jnp.asarray(rates, float), tuple(jnp.asarray(a, float) for a in axes), tuple(projections),
-                   jnp.asarray(index, jnp.int32), periods)  # fmt: skip
+        return cls(np.asarray(rates), tuple(axes), tuple(projections), index.astype(np.int32), periods)
 
     @property
     def rank(self) -> int:
@@ -155,11 +197,10 @@ class GridFeatures(LocationFeatures):
             places.append(place)
         return jnp.asarray(np.ravel_multi_index(places, [len(axis) for axis in self.axes]), jnp.int32)
 
-    def __call__(self, y: Float[Array, "P d_y"]) -> Float[Array, "P r"]:
-        h = jnp.ones((y.shape[0], self.rank), y.dtype)
-        for i, (axis, projection, period) in enumerate(zip(self.axes, self.projections, self.periods, strict=True)):
-            h = h * (_along_axis(y[:, i], axis, self.rates[i], period) @ projection)[:, self.index[i]]
-        return h
+    def __call__(self, y: Float[Numbers, "P d_y"]) -> Float[Numbers, "P r"]:
+        every = enumerate(zip(self.axes, self.projections, self.periods, strict=True))
+        factors = [_along_axis(y[:, i], axis, self.rates[i], period) @ matrix for i, (axis, matrix, period) in every]
+        return math.prod(factor[:, columns] for factor, columns in zip(factors, self.index, strict=True))
 
 
 class PointFeatures(LocationFeatures):
@@ -168,9 +209,9 @@ class PointFeatures(LocationFeatures):
     On a sphere distances are chords; a periodic coordinate becomes a circle.
     """
 
-    rates: Float[Array, " l"]
-    landmarks: Float[Array, "R l"]
-    projection: Float[Array, "R r"]
+    rates: Float[Numbers, " l"]
+    landmarks: Float[Numbers, "R l"]
+    projection: Float[Numbers, "R r"]
     periods: tuple[float | None, ...] = eqx.field(static=True)
     is_geographic: bool = eqx.field(static=True)
 
@@ -181,27 +222,39 @@ class PointFeatures(LocationFeatures):
         """The features with the `rank` largest eigenvalues on the landmarks."""
         periods, is_geographic = tuple(domain.periods), domain.is_geographic
         repeats = [3] if is_geographic else [1 if period is None else 2 for period in periods]
-        scales = jnp.asarray(np.repeat(rates, repeats), float)
-        points = embed(jnp.asarray(landmarks, float), periods, is_geographic) * scales
-        _, projection = _leading(np.asarray(matern(points, points)), rank)
-        return cls(scales, points, jnp.asarray(projection, float), periods, is_geographic)
+        scales = np.repeat(rates, repeats)
+        points = _embedded(landmarks, periods, is_geographic) * scales
+        _, projection = _leading_of_kernel(matern(points, points), rank)
+        return cls(scales, points, projection, periods, is_geographic)
 
     @property
     def rank(self) -> int:
         return self.projection.shape[1]
 
-    def __call__(self, y: Float[Array, "P d_y"]) -> Float[Array, "P r"]:
-        return matern(embed(y, self.periods, self.is_geographic) * self.rates, self.landmarks) @ self.projection
+    def __call__(self, y: Float[Numbers, "P d_y"]) -> Float[Numbers, "P r"]:
+        return matern(_embedded(y, self.periods, self.is_geographic) * self.rates, self.landmarks) @ self.projection
 
-    def turned(self, y: Float[Array, "M d_y"], counts: Float[np.ndarray, " M"]) -> PointFeatures:
+    def turned(self, y: Float[np.ndarray, "M d_y"], counts: Float[np.ndarray, " M"]) -> PointFeatures:
         """Features with the same kernel that are orthogonal over locations y, which occur `counts` times."""
-        h = np.asarray(self(y), np.float64)
-        _, rotation = np.linalg.eigh(h.T @ (counts[:, None] * h))
+        h = self(y)
+        _, rotation = diagonalized(h.T @ (counts[:, None] * h))
         return eqx.tree_at(lambda f: f.projection, self, self.projection @ rotation)
 
 
+def _embedded(
+    y: Float[Numbers, "P d_y"], periods: tuple[float | None, ...], is_geographic: bool
+) -> Float[Numbers, "P l"]:
+    """Locations in a Euclidean space, as an array of the same kind."""
+    if isinstance(y, jax.Array):
+        return embed(y, periods, is_geographic)
+    if not is_geographic and not any(periods):
+        return y
+    with jax.enable_x64(True):
+        return np.asarray(embed(jnp.asarray(y), periods, is_geographic))
+
+
 def location_features(
-    domain: Domain, y: Float[Array, "M d_y"], lengths: Sequence[float], rank: int
+    domain: Domain, y: Float[np.ndarray, "M d_y"], lengths: Sequence[float], rank: int
 ) -> LocationFeatures:
     """At most `rank` features of locations y: by axes if these form a grid of a flat domain, else by landmarks.
 
@@ -225,19 +278,24 @@ def grid_axes(domain: Domain, points: Float[np.ndarray, "M d_y"]) -> list[Float[
     return axes if domain.is_flat and math.prod(map(len, axes)) <= FILLED * len(points) else []
 
 
-@jax.jit
-def matern(a: Float[Array, "P l"], b: Float[Array, "R l"]) -> Float[Array, "P R"]:
+@of_arrays
+def matern(a: Float[Numbers, "P l"], b: Float[Numbers, "R l"]) -> Float[Numbers, "P R"]:
     """The Matérn kernel of order 5/2 and rate 1."""
-    return Matern(2.5, Held(1.0)).matrix(a, b)
+    if isinstance(a, jax.Array) or isinstance(b, jax.Array):
+        return Matern(2.5, Held(1.0)).matrix(jnp.asarray(a), jnp.asarray(b))
+    squares = np.sum(a**2, axis=1)[:, None] + np.sum(b**2, axis=1) - 2.0 * (a @ b.T)
+    t = np.sqrt(5.0 * np.maximum(squares, 0.0))
+    return (1.0 + t + t**2 / 3.0) * np.exp(-t)
 
 
-@functools.partial(jax.jit, static_argnames="period")
+@of_arrays
 def _along_axis(
-    a: Float[Array, " P"], b: Float[Array, " n"], rate: Float[Array, ""] | float, period: float | None
-) -> Float[Array, "P n"]:
+    a: Float[Numbers, " P"], b: Float[Numbers, " n"], rate: Float[Numbers, ""] | float, period: float | None
+) -> Float[Numbers, "P n"]:
     """The Matérn kernel of one coordinate; of the chord, if it is periodic."""
+    xp = jnp if isinstance(a, jax.Array) else np
     difference = a[:, None] - b[None, :]
     if period is not None:
-        difference = period / math.pi * jnp.sin(math.pi * difference / period)
-    t = math.sqrt(5.0) * rate * jnp.abs(difference)
-    return (1.0 + t + t**2 / 3.0) * jnp.exp(-t)
+        difference = period / math.pi * xp.sin(math.pi * difference / period)
+    t = math.sqrt(5.0) * rate * xp.abs(difference)
+    return (1.0 + t + t**2 / 3.0) * xp.exp(-t)

@@ -45,6 +45,11 @@ class Hyperparameters:
                 f"got {self}"
             )
 
+    @property
+    def of_inputs(self) -> tuple[Any, ...]:
+        """What the kernel on inputs depends on."""
+        return self.length, self.damping, self.linear
+
     @classmethod
     def of(cls, given: Any) -> Hyperparameters:
         """Hyperparameters from a dictionary of them, or from a line of `trials.jsonl`; those of a report unchanged."""

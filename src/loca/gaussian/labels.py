@@ -15,7 +15,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Int
 
 from loca.data import Free, Indexed, Queries, Shared
-from loca.gaussian.features import LANDMARKS, GridFeatures, LocationFeatures
+from loca.gaussian.features import LANDMARKS, GridFeatures, LocationFeatures, Numbers
 from loca.typing import PyTree
 
 GATHERED = 2**17
@@ -246,11 +246,12 @@ def with_nugget(labels: LabelMap, ratio: Float[Array, ""]) -> LabelMap:
 # ---- the form that costs least ---------------------------------------------------------------------------------------
 
 
-def label_map(f: Float[Array, "N r_u"], features: LocationFeatures, queries: Queries, keep: int = KEPT) -> LabelMap:
+def label_map(f: Float[Numbers, "N r_u"], features: LocationFeatures, queries: Queries, keep: int = KEPT) -> LabelMap:
     """The labels of functions with features f at some queries, in the form that costs least.
 
     Features of free locations are kept if they are no more than `keep` numbers.
     """
+    f, features = jax.tree.map(jnp.asarray, (f, features))
     match queries:
         case Shared(y):
             return LabelMap(f, Table(features(y)), None, gathers=False)

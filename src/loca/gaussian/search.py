@@ -10,24 +10,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
-from loca.data import Indexed, Queries, Samples, Shared, channels
+from loca.data import Indexed, Samples, Shared, channels
 from loca.durable import Resumable, json_digest
 from loca.encoders import Encoder
-from loca.gaussian.equation import Accuracy, PreparedData, Ranks
+from loca.gaussian.equation import Ranks
 from loca.gaussian.hyperparameters import Hyperparameters, moves, with_nugget
-from loca.gaussian.operator import GaussianOperator
+from loca.gaussian.trials import Comparison, Fold, Path
 from loca.metrics import relative_l2
-from loca.models import Operator, standardized_errors
-from loca.typing import Input
-
-ACCURACY = Accuracy(tolerance=3e-4, limit=100)
-"""Of the solve in a trial: hyperparameters that need more iterations are not worth them."""
 
 NOT_FINITE = 1e9
 """The error of a trial whose predictions are not finite."""
@@ -44,24 +35,11 @@ NUGGET_TRIALS = 12
 HOPELESS = 1.15
 """A move that raises the error by more than this factor is not tried again from other hyperparameters."""
 
-HELD, HELD_LABELS = 100, 256
-"""Held-out functions and labels of each that determine the size of error bars, at most."""
-
-NORMAL_QUANTILE = 1.6449
-"""Of the absolute value of a standard normal variable: 90 % are below."""
-
 LABELS = 5
 """The least number of labels at each location from which means and scales per location are tried."""
 
 
 # ---- one trial -------------------------------------------------------------------------------------------------------
-
-
-class Fold(NamedTuple):
-    """Functions to solve with, and others to compare predictions with."""
-
-    train: Samples
-    held: Samples
 
 
 class Trial(NamedTuple):
@@ -78,26 +56,19 @@ class Trial(NamedTuple):
         return self._asdict() | {"hyperparameters": dataclasses.asdict(self.hyperparameters)}
 
 
-def trial(folds: Sequence[tuple[PreparedData, Samples]], hyper: Hyperparameters, ranks: Ranks, stage: int = 0) -> Trial:
+def trial(folds: Sequence[Comparison], hyper: Hyperparameters, ranks: Ranks, stage: int = 0, path: Path = ()) -> Trial:
     """Solve for the training functions of every fold, and compare predictions for those that are held out."""
     begun = time.perf_counter()
     errors, iterations = [], 0
-    for train, held in folds:
+    for fold in folds:
         try:
-            operator, found = train.solve(hyper, ranks, ACCURACY)
+            error, count = fold.error(hyper, ranks, path)
         except FloatingPointError:
-            errors.append(math.inf)
-        else:
-            errors.append(float(mean_error(operator, held.u, held.y, held.s)))
-            iterations = max(iterations, found.iterations)
+            error, count = math.inf, 0
+        errors.append(error)
+        iterations = max(iterations, count)
     error = float(np.mean(errors))
     return Trial(stage, hyper, error if math.isfinite(error) else NOT_FINITE, iterations, time.perf_counter() - begun)
-
-
-@eqx.filter_jit
-def mean_error(operator: GaussianOperator, u: Input, queries: Queries, s: Float[Array, "N P d_s"]) -> Float[Array, ""]:
-    """The mean relative L2 error over functions and channels, except those that are zero everywhere."""
-    return jnp.mean(relative_l2(operator.predict(u, queries), s), where=jnp.any(s != 0.0, axis=1))
 
 
 def error_of_the_mean(fold: Fold) -> float:
@@ -108,14 +79,6 @@ def error_of_the_mean(fold: Fold) -> float:
         means.append(s.mean(axis=0))
     errors = (relative_l2(np.broadcast_to(mean, held.shape), held) for mean in means)
     return min(float(np.mean(each, where=(held != 0.0).any(axis=1))) for each in errors)
-
-
-def amplitudes(operator: Operator, held: Samples) -> tuple[float, ...]:
-    """Factors of σ² with which 90 % of the labels of held-out functions are within the interval for 90 %."""
-    held = held.take(jnp.arange(min(HELD, len(held))))
-    held = held.observe(jax.random.key(0), min(HELD_LABELS, held.y.count))
-    scores = standardized_errors(operator, held.u, held.y, held.s)
-    return tuple(((jnp.quantile(scores, 0.9, axis=(0, 1)) / NORMAL_QUANTILE) ** 2).tolist())
 
 
 # ---- the loop --------------------------------------------------------------------------------------------------------
@@ -147,17 +110,10 @@ def search(
     """
     trials: list[Trial] = []
 
-    @functools.cache
-    def whole(fold: int, transforms: tuple[tuple[str, str], ...]) -> PreparedData:
-        return PreparedData.fit(folds[fold].train, transforms, encoder)
-
-    @functools.cache
-    def prepared(transforms: tuple[tuple[str, str], ...], count: int) -> list[tuple[PreparedData, Samples]]:
-        return [(whole(i, transforms).first(count), fold.held) for i, fold in enumerate(folds)]
-
-    def run(number: int, stage: Stage, hyper: Hyperparameters) -> Trial:
+    def run(number: int, stage: Stage, hyper: Hyperparameters, path: Path) -> Trial:
         def compute() -> dict[str, Any]:
-            return trial(prepared(hyper.transforms, stage.functions), hyper, stage.ranks, number).as_json()
+            compared = [fold.comparison(hyper.transforms, encoder, stage.functions) for fold in folds]
+            return trial(compared, hyper, stage.ranks, number, path).as_json()
 
         row = compute() if work is None else work.once(json_digest([number, dataclasses.asdict(hyper)]), compute)
         trials.append(Trial(**{**row, "hyperparameters": hyper}))
@@ -179,25 +135,26 @@ def search(
 class Descent:
     """One stage of the search: moves from the best hyperparameters while trials and iterations are left."""
 
-    def __init__(self, run: Callable[[Hyperparameters], Trial], stage: Stage, *, is_first: bool):
+    def __init__(self, run: Callable[[Hyperparameters, Path], Trial], stage: Stage, *, is_first: bool):
         self.run, self.stage, self.is_first = run, stage, is_first
         self.trials_left, self.iterations_left = stage.trials, stage.iterations
         self.known: dict[Hyperparameters, float] = {}
+        self.path: Path = ()
 
     def error(self, hyper: Hyperparameters) -> float:
         """The error on held-out functions; infinite if no trial is left."""
         if hyper not in self.known:
             if self.trials_left <= 0 or self.iterations_left <= 0:
                 return math.inf
-            found = self.run(hyper)
+            found = self.run(hyper, self.path)
             self.known[hyper] = found.error
             self.trials_left, self.iterations_left = self.trials_left - 1, self.iterations_left - found.iterations
         return self.known[hyper]
 
     def walk(self, best: Hyperparameters, factor: float) -> Hyperparameters:
         """Make moves of one size as long as one of them lowers the error."""
-        few = not self.is_first
-        moved, hopeless = self.error(best) < math.inf, set[tuple[int, int]]()
+        few, moved, hopeless = not self.is_first, self.error(best) < math.inf, set[tuple[int, int]]()
+        self.path = self.path if best in self.path[-1:] else (*self.path, best)
         while moved:
             moved = False
             for choice in range(len(moves(best, factor, few))):
@@ -205,7 +162,7 @@ class Descent:
                     before = best
                     hyper = moves(best, factor, few)[choice][direction]
                     while self.error(hyper) < GAIN * self.error(best):
-                        best = hyper
+                        best, self.path = hyper, (*self.path, hyper)
                         hyper = moves(best, factor, few)[choice][direction]
                     if self.error(hyper) > HOPELESS * self.error(best):
                         hopeless.add((choice, direction))

@@ -22,13 +22,13 @@ from loca.data import Free, Records, Samples, Shared, check_finite, data_digest
 from loca.durable import Resumable, write_atomically
 from loca.encoders import Encoder
 from loca.gaussian.adoption import adopt, is_auto
-from loca.gaussian.equation import Accuracy, PreparedData, Ranks
+from loca.gaussian.equation import Accuracy, PreparedData, Ranks, take
 from loca.gaussian.features import grid_axes
 from loca.gaussian.hyperparameters import Hyperparameters
 from loca.gaussian.labels import label_costs
 from loca.gaussian.operator import GaussianOperator
-from loca.gaussian.search import ACCURACY as TRIAL_ACCURACY
-from loca.gaussian.search import Fold, Stage, Trial, amplitudes, error_of_the_mean, search
+from loca.gaussian.search import Stage, Trial, error_of_the_mean, search
+from loca.gaussian.trials import Comparison, Fold, amplitudes
 from loca.models import Uncertain
 from loca.symmetries import Symmetries, SymmetryReport
 
@@ -186,10 +186,10 @@ def solve(
         if isinstance(samples, Samples):
             check_finite(samples, what)
     order = np.random.default_rng(seed).permutation(len(data))
-    example = data.take(jnp.asarray(order)) if isinstance(data, Samples) else data.load(np.sort(order[:EXAMPLES]))
+    example = take(data, order) if isinstance(data, Samples) else data.load(np.sort(order[:EXAMPLES]))
     is_split = validation is not None or len(example) >= 5
     best = None if hyperparameters is None else Hyperparameters.of(hyperparameters)
-    trials, mean_error = list[Trial](), None
+    trials, mean_error, split = list[Trial](), None, folds(example, validation) if is_split else []
     with contextlib.ExitStack() as stack:
         work = None
         if directory is not None:
@@ -200,7 +200,7 @@ def solve(
             axes = 1 if example.domain.is_geographic else example.domain.dimension
             best = Hyperparameters(location_lengths=(0.5,) * axes)
             if is_split:
-                split, plan = folds(example, validation), stages(example, Ranks(*ranks or RANKS), len(data))
+                plan = stages(example, Ranks(*ranks or RANKS), len(data))
                 best, trials = search(split, best, plan, encoder=encoder, work=work, show=show)
                 mean_error = float(np.mean([error_of_the_mean(fold) for fold in split]))
                 if work is not None:
@@ -225,9 +225,12 @@ def solve(
     if validation is not None:
         best = dataclasses.replace(best, amplitudes=amplitudes(own.wrap(operator), validation))
     elif is_split and not best.amplitudes:
-        best = dataclasses.replace(best, amplitudes=_held_out_amplitudes(example, best, chosen, encoder, own))
+        compared = [_compared(fold, best, encoder, own) for fold in split]
+        sizes = np.mean([each.amplitudes(best, chosen, own) for each in compared], axis=0)
+        best = dataclasses.replace(best, amplitudes=tuple(sizes.tolist()))
     if best.amplitudes:
-        operator = dataclasses.replace(operator, variance=jnp.asarray(best.amplitudes) * operator.variance)
+        variance = np.asarray(best.amplitudes) * np.asarray(operator.variance)
+        operator = dataclasses.replace(operator, variance=jnp.asarray(variance, operator.variance.dtype))
     seconds = time.perf_counter() - start
     report = SolveReport(
         tuple(trials), best, mean_error, found.iterations, found.residual, seconds, solved - begun, tried
@@ -239,26 +242,20 @@ def solve(
     return wrapped, report
 
 
-def _held_out_amplitudes(
-    data: Samples, hyper: Hyperparameters, ranks: Ranks, encoder: Encoder | None, own: Symmetries
-) -> tuple[float, ...]:
-    """The mean amplitudes for held-out functions, from operators that were solved for without them."""
-    found = []
-    for train, held in folds(data, None):
-        prepared = PreparedData.fit(own.augment(train), hyper.transforms, encoder)
-        operator, _ = prepared.solve(hyper, ranks, TRIAL_ACCURACY)
-        found.append(amplitudes(own.wrap(operator), held))
-    return tuple(np.mean(found, axis=0).tolist())
+def _compared(fold: Fold, hyper: Hyperparameters, encoder: Encoder | None, own: Symmetries) -> Comparison:
+    """A comparison with all training functions of a fold and their images."""
+    if not own.names:
+        return fold.comparison(hyper.transforms, encoder, len(fold.train))
+    return Comparison(PreparedData.fit(own.augment(fold.train), hyper.transforms, encoder), fold.held)
 
 
 def folds(data: Samples, validation: Samples | None) -> list[Fold]:
     """What the search compares predictions with."""
     if validation is not None:
-        return [Fold(data, validation.take(jnp.arange(min(HELD, len(validation)))))]
+        return [Fold(data, take(validation, slice(HELD)))]
     rows = np.arange(len(data))
     held = [rows[i::3] for i in range(3)] if len(data) < FEW else [rows[-min(HELD, len(data) // 5) :]]
-    split = [(jnp.asarray(np.setdiff1d(rows, each)), jnp.asarray(each)) for each in held]
-    return [Fold(data.take(train), data.take(each)) for train, each in split]
+    return [Fold(take(data, np.setdiff1d(rows, each)), take(data, each)) for each in held]
 
 
 def stages(data: Samples, ranks: Ranks, functions: int) -> list[Stage]:

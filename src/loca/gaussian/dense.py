@@ -1,0 +1,158 @@
+"""The equation of the coefficients in NumPy, for functions that share their locations: there is nothing to compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from loca.data import Indexed, Queries
+from loca.gaussian.features import diagonalized
+from loca.gaussian.system import IterationCallback
+
+Matrix = Float[np.ndarray, "_ _"]
+Values = Float[np.ndarray, "S N _"]
+Coefficients = Float[np.ndarray, "S a b"]
+Weights = Float[np.ndarray, "N P P"] | None
+
+
+class DenseSolution(NamedTuple):
+    """As `Solution`; also the diagonal of the equation without λ, Σ (s − f(u)ᵀ C h(y))² over all labels, and F C Hᵀ."""
+
+    x: Coefficients
+    iterations: int
+    residual: float
+    power: Float[np.ndarray, "a b"]
+    misfit: Float[np.ndarray, " S"]
+    labels: int
+    fitted: Values
+
+    def variance(self, noise: float) -> Float[np.ndarray, " S"]:
+        """As `System.variance`."""
+        return (self.misfit / noise + np.sum(np.square(self.x, dtype=np.float64), axis=(1, 2))) / self.labels
+
+
+class DenseLabels:
+    """The labels of N functions as arrays over all M locations: what `System` is, without programs of JAX.
+
+    With a nugget, labels are weighted by the inverse covariance of their noise.
+    """
+
+    def __init__(self, queries: Queries, values: Values):
+        self.values, self.locations = values, len(queries.points)
+        self.index = np.asarray(queries.index) if isinstance(queries, Indexed) else None
+        if self.index is not None:
+            self.sums, self.counts = self._at_locations(values), self._at_locations(np.ones_like(values[:1]))[0]
+
+    def solve(
+        self, f: Matrix, h: Matrix, noise: float, nugget: float,
+        accuracy: tuple[float, int], *, start: Values | None = None, report: IterationCallback | None = None,
+    ) -> DenseSolution:  # fmt: skip
+        """The coefficients for features f of the functions and h of the locations.
+
+        The iteration may start from values at all locations, such as `fitted` for other features: where there are no
+        labels they stand for them, and the equation with all labels is solved by a division.
+        """
+        if self.index is None:
+            return self._solve_all(f, h, noise, nugget)
+        weights = self._weights(h, nugget / noise) if nugget else None
+        power = self._power(f, h, weights)
+
+        def normal(c: Coefficients) -> Coefficients:
+            values = f @ c @ h.T
+            values = values * self.counts if weights is None else self._weighted(self._at_labels(values), weights)
+            return f.T @ (values @ h) + noise * c
+
+        right = self.sums if weights is None else self._weighted(self.values, weights)
+        first = None
+        if start is not None and np.isfinite(start).all():
+            full = np.where(self.counts > 0.0, self.sums / np.maximum(self.counts, 1.0), start)
+            first = f.T @ full @ h / (np.multiply.outer(np.sum(f**2, axis=0), np.sum(h**2, axis=0)) + noise)
+        c, count, residual = _iterate(normal, f.T @ (right @ h), 1.0 / (power + noise), first, accuracy, report)
+        fitted = f @ c @ h.T
+        left = self.values - self._at_labels(fitted)
+        squares = left * (left if weights is None else _times(weights, left))
+        misfit = np.sum(squares, axis=(1, 2), dtype=np.float64)
+        return DenseSolution(c, count, residual, power, misfit, self.values[0].size, fitted)
+
+    def _solve_all(self, f: Matrix, h: Matrix, noise: float, nugget: float) -> DenseSolution:
+        """The same for labels at all locations: in orthogonal features it is a division."""
+        (of_f, turn_f), (of_h, turn_h) = diagonalized(f.T @ f), diagonalized(h.T @ h)
+        shrunk, g = 1.0 / (1.0 + nugget / noise * of_h), h @ turn_h
+        c = ((f @ turn_f).T @ self.values @ g * shrunk) / (np.multiply.outer(of_f, of_h * shrunk) + noise)
+        c = turn_f @ c
+        fitted = f @ c @ g.T
+        left = self.values - fitted
+        along = left @ g
+        squares = np.sum(left**2, axis=(1, 2), dtype=np.float64)
+        squares -= np.sum(along**2 * (nugget / noise * shrunk), axis=(1, 2), dtype=np.float64)
+        power = np.multiply.outer(np.sum(f**2, axis=0), turn_h**2 @ (of_h * shrunk))
+        return DenseSolution(c @ turn_h.T, 1, 0.0, power, squares, self.values[0].size, fitted)
+
+    def _weights(self, h: Matrix, ratio: float) -> Weights:
+        """(1 + ratio h hᵀ)⁻¹ for the labels of each function, the inverse covariance of their noise."""
+        assert self.index is not None
+        covariance, one = ratio * (h @ h.T), np.eye(self.index.shape[1], dtype=h.dtype)
+        return np.stack([np.linalg.inv(one + covariance[np.ix_(index, index)]) for index in self.index])
+
+    def _power(self, f: Matrix, h: Matrix, weights: Weights) -> Float[np.ndarray, "a b"]:
+        """Σ f_a(u)² h_b(y)² over all labels."""
+        assert self.index is not None
+        if weights is None:
+            return (f**2).T @ (self.counts @ h**2)
+        each = zip(weights, (h[index] for index in self.index), strict=True)
+        return (f**2).T @ np.stack([np.sum((weight @ own) * own, axis=0) for weight, own in each])
+
+    def _weighted(self, values: Values, weights: Weights) -> Values:
+        return self._at_locations(_times(weights, values))
+
+    def _at_labels(self, values: Values) -> Values:
+        assert self.index is not None
+        return np.take_along_axis(values, self.index[None], axis=2)
+
+    def _at_locations(self, values: Values) -> Values:
+        """The sum of the labels of each function at each location."""
+        S, N, _ = values.shape
+        cells = (np.arange(N)[:, None] * self.locations + self.index).ravel()
+        sums = [np.bincount(cells, each.ravel(), N * self.locations) for each in values]
+        return np.stack(sums).reshape(S, N, -1).astype(values.dtype)
+
+
+def _times(weights: Weights, values: Values) -> Values:
+    """The labels of each function, multiplied by its matrix."""
+    return np.matmul(weights, values[..., None])[..., 0]
+
+
+def _iterate(
+    normal: Callable[[Coefficients], Coefficients], b: Coefficients, preconditioner: Matrix,
+    first: Coefficients | None, accuracy: tuple[float, int], report: IterationCallback | None,
+) -> tuple[Coefficients, int, float]:  # fmt: skip
+    """Conjugate gradients as in `System.solve`: the solutions, the number of iterations, and the largest residual."""
+
+    def ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.where(b > 0.0, a / np.where(b > 0.0, b, 1.0), 0.0)[:, None, None]
+
+    def dot(a: Coefficients, b: Coefficients) -> Float[np.ndarray, " S"]:
+        return np.einsum("sab,sab->s", a, b)
+
+    def relative(rz: Float[np.ndarray, " S"]) -> float:
+        return float(np.sqrt(np.max(rz / size)))
+
+    size = dot(b, preconditioner * b)
+    size = np.where(size > 0.0, size, 1.0)
+    x, r = (np.zeros_like(b), b) if first is None else (first, b - normal(first))
+    p = preconditioner * r
+    rz = dot(r, p)
+    residual, count, (tolerance, limit) = relative(rz), 0, accuracy
+    while count < limit and residual > tolerance:
+        product = normal(p)
+        alpha = ratio(rz, dot(p, product))
+        x, r = x + alpha * p, r - alpha * product
+        z = preconditioner * r
+        before, rz = rz, dot(r, z)
+        p, count, residual = z + ratio(rz, before) * p, count + 1, relative(rz)
+        if report is not None:
+            report(count, residual)
+    return x, count, residual

@@ -1,0 +1,194 @@
+"""What a trial of the search computes: solve for some functions, and compare predictions for others."""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from loca.data import Free, Identity, Indexed, Normalization, PerLocation, Queries, Samples, Shared
+from loca.encoders import Encoder
+from loca.gaussian.dense import DenseSolution
+from loca.gaussian.equation import RECENT, Accuracy, PreparedData, Ranks, take
+from loca.gaussian.hyperparameters import Hyperparameters
+from loca.gaussian.operator import GaussianOperator
+from loca.metrics import relative_l2
+from loca.models import Operator, standardized_errors
+from loca.symmetries import Symmetries
+from loca.typing import Input
+
+ACCURACY = Accuracy(tolerance=3e-4, limit=100)
+"""Of the solve in a trial: hyperparameters that need more iterations are not worth them."""
+
+NEIGHBOR = Accuracy(tolerance=1e-4, limit=100)
+"""The same for an iteration that starts from the solution for other hyperparameters, and is that close early."""
+
+WEAK = 1e-2
+"""Features are left out of trials if labels determine less than this fraction of each of their coefficients."""
+
+HELD, HELD_LABELS = 100, 256
+"""Held-out functions and labels of each that determine the size of error bars, at most."""
+
+NORMAL_QUANTILE = 1.6449
+"""Of the absolute value of a standard normal variable: 90 % are below."""
+
+Transforms = tuple[tuple[str, str], ...]
+Path = tuple[Hyperparameters, ...]
+"""The best hyperparameters of a search so far, one after the other."""
+
+
+class Fold:
+    """Functions to solve with, and others to compare predictions with; prepared once for each choice of transforms."""
+
+    def __init__(self, train: Samples, held: Samples):
+        self.train, self.held = train, held
+        self._whole = functools.cache(functools.partial(PreparedData.fit, train))
+        self.comparison = functools.cache(self._comparison)
+
+    def _comparison(self, transforms: Transforms, encoder: Encoder | None, count: int) -> Comparison:
+        """A comparison with the first of the training functions."""
+        return Comparison(self._whole(transforms, encoder).first(count), self.held)
+
+
+class Values(NamedTuple):
+    """Features of training functions or labeled locations, and of those that are held out, in double precision."""
+
+    train: Float[np.ndarray, "_ r"]
+    held: Float[np.ndarray, "_ r"]
+
+
+class Comparison:
+    """Solve for the training functions, and compare predictions for held-out functions."""
+
+    def __init__(self, train: PreparedData, held: Samples):
+        self.train, self.held = train, held
+        self._fitted: OrderedDict[tuple[Path, Ranks], np.ndarray] = OrderedDict()
+        self._of_inputs = functools.lru_cache(RECENT)(self._new_of_inputs)
+        self._of_locations = functools.lru_cache(RECENT)(self._new_of_locations)
+
+    def error(self, hyper: Hyperparameters, ranks: Ranks, path: Path = ()) -> tuple[float, int]:
+        """The mean relative L2 error of held-out functions, and the number of iterations.
+
+        The solution for the last hyperparameters of a path, which is that from the one before and so on, is where the
+        iteration starts. It is computed again if need be, so the error depends on nothing else.
+        """
+        if not self._is_dense(ranks):
+            operator, found = self.train.solve(hyper, ranks, ACCURACY)
+            return float(mean_error(operator, self.held.u, self.held.y, self.held.s)), found.iterations
+        (f, new_f), (h, new_h) = self._features(hyper, ranks)
+        of_f, of_h, share = np.sum(f**2, axis=0), np.sum(h**2, axis=0), self.train.data.y.count / len(h)
+        strong, used = (each * other.max() * share > WEAK * hyper.noise for each, other in ((of_f, of_h), (of_h, of_f)))
+        path = tuple(each for each in path if each.transforms == hyper.transforms)
+        found = self._solved(f[:, strong], h[:, used], hyper, self._start(path, ranks))
+        self._fitted[(*path, hyper), ranks] = found.fitted
+        while len(self._fitted) > RECENT:
+            self._fitted.popitem(last=False)
+        values = self._at_queries(new_f[:, strong] @ found.x @ new_h[:, used].T)
+        s, normalization = self.held.s, self.train.normalization
+        if self._scales is None:
+            return float(error_of_values(normalization, self.held.y, jnp.asarray(values, s.dtype), s)), found.iterations
+        left = self._scales * (values - self._encoded[1])
+        errors, sizes = np.sum(left**2, axis=2), np.sum(np.asarray(s, np.float64) ** 2, axis=1).T
+        return float(np.mean(np.sqrt(errors[sizes > 0.0] / sizes[sizes > 0.0]))), found.iterations
+
+    def amplitudes(self, hyper: Hyperparameters, ranks: Ranks, own: Symmetries) -> tuple[float, ...]:
+        """Factors of σ² with which 90 % of the labels of held-out functions are within the interval for 90 %."""
+        if own.names or not self._is_dense(ranks):
+            return amplitudes(own.wrap(self.train.solve(hyper, ranks, ACCURACY)[0]), self.held)
+        (f, new_f), (h, new_h) = self._features(hyper, ranks)
+        found, z, new_f = self._solved(f, h, hyper), self._encoded[0][:HELD], new_f[:HELD]
+        kernel = self.train.features(hyper, ranks).f.kernel
+        inside = new_f**2 @ (hyper.noise / (found.power + hyper.noise)) @ (new_h**2).T
+        outside = kernel.diagonal(z)[:, None] - np.multiply.outer(np.sum(new_f**2, axis=1), np.sum(new_h**2, axis=1))
+        spread = np.sqrt(inside + np.maximum(outside, 0.0) + hyper.nugget)[None]
+        left = self._at_queries(new_f @ found.x @ new_h.T) - self._encoded[1][:, :HELD]
+        scores = np.quantile(np.abs(left) / self._at_queries(spread), 0.9, axis=(1, 2)) / NORMAL_QUANTILE
+        return tuple((scores**2 / found.variance(hyper.noise)).tolist())
+
+    def _is_dense(self, ranks: Ranks) -> bool:
+        return not isinstance(self.held.y, Free) and self.train.is_dense(ranks.locations)
+
+    def _start(self, path: Path, ranks: Ranks) -> np.ndarray | None:
+        """The values of the training functions with the last hyperparameters of a path."""
+        if not path or isinstance(self.train.data.y, Shared):
+            return None
+        if (path, ranks) not in self._fitted:
+            self.error(path[-1], ranks, path[:-1])
+        self._fitted.move_to_end((path, ranks))
+        return self._fitted[path, ranks]
+
+    def _solved(
+        self, f: np.ndarray, h: np.ndarray, hyper: Hyperparameters, start: np.ndarray | None = None
+    ) -> DenseSolution:
+        f, h = (np.ascontiguousarray(each, self.train.values.dtype) for each in (f, h))
+        with np.errstate(all="ignore"):
+            return self.train.dense.solve(f, h, hyper.noise, hyper.nugget, NEIGHBOR, start=start)
+
+    def _features(self, hyper: Hyperparameters, ranks: Ranks) -> tuple[Values, Values]:
+        return self._of_inputs(hyper.of_inputs, ranks.inputs), self._of_locations(
+            hyper.location_lengths, ranks.locations
+        )
+
+    def _new_of_inputs(self, key: tuple[float, ...], rank: int) -> Values:
+        f, values = self.train.input_features(*key, rank, str(self.train.values.dtype))
+        return Values(values, f(self._encoded[0]))
+
+    def _new_of_locations(self, lengths: tuple[float, ...], rank: int) -> Values:
+        h, points = self.train.label_features(lengths, rank), np.asarray(self.held.y.points, np.float64)
+        values = h(self.train.points)
+        return Values(values, values if np.array_equal(points, self.train.points) else h(points))
+
+    def _at_queries(self, values: Float[np.ndarray, "S N M"]) -> Float[np.ndarray, "S N P"]:
+        y = self.held.y
+        if not isinstance(y, Indexed):
+            return values
+        return np.take_along_axis(values, np.asarray(y.index)[None, : values.shape[1]], axis=2)
+
+    @functools.cached_property
+    def _encoded(self) -> tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "S N P"]]:
+        """Codes and standardized labels of the held-out functions."""
+        return self.train.encoded(self.held)
+
+    @functools.cached_property
+    def _scales(self) -> Float[np.ndarray, "S *_ _"] | None:
+        """Units of the held-out labels that are 1 in standardized units; None if they are not proportional."""
+        n, transforms = self.train.normalization, self.train.normalization.s_transforms
+        if not all(isinstance(each, Identity | PerLocation) for each in transforms):
+            return None
+        scales = np.asarray(n.s_scale)[:, None, None]
+        if transforms:
+            at = [np.asarray(getattr(each.at(self.held.y), "scale", 1.0)) for each in transforms]
+            scales = scales * np.stack([np.broadcast_to(each, self.held.s.shape[:2]) for each in at])
+        return scales
+
+
+@eqx.filter_jit
+def mean_error(operator: GaussianOperator, u: Input, queries: Queries, s: Float[Array, "N P d_s"]) -> Float[Array, ""]:
+    """The mean relative L2 error over functions and channels, except those that are zero everywhere."""
+    return _mean_error(operator.predict(u, queries), s)
+
+
+@eqx.filter_jit
+def error_of_values(
+    normalization: Normalization, queries: Queries, values: Float[Array, "S N P"], s: Float[Array, "N P S"]
+) -> Float[Array, ""]:
+    """The same for predictions in standardized units."""
+    return _mean_error(normalization.at(queries).restore(jnp.moveaxis(values, 0, 2)), s)
+
+
+def _mean_error(predictions: Float[Array, "N P d_s"], s: Float[Array, "N P d_s"]) -> Float[Array, ""]:
+    return jnp.mean(relative_l2(predictions, s), where=jnp.any(s != 0.0, axis=1))
+
+
+def amplitudes(operator: Operator, held: Samples) -> tuple[float, ...]:
+    """As `Comparison.amplitudes` for an operator."""
+    held = take(held, slice(HELD))
+    held = held.observe(jax.random.key(0), min(HELD_LABELS, held.y.count))
+    scores = standardized_errors(operator, held.u, held.y, held.s)
+    return tuple(((jnp.quantile(scores, 0.9, axis=(0, 1)) / NORMAL_QUANTILE) ** 2).tolist())
