@@ -224,6 +224,7 @@ def _moments(
     parts = (slice(start, start + ROWS) for start in range(0, len(every), ROWS))  # a copy of all would need memory
     squares = sum(np.sum((every[part] - mean) ** 2, axis=axes, where=where[part]) for part in parts)
     deviation = np.sqrt(squares / np.sum(where, axis=axes))
+    deviation = np.where(deviation**2 < np.finfo(values.dtype).max, deviation, np.inf)  # later squares would overflow
     deviation = np.where(is_round_off(deviation, mean), 1.0, deviation)
     return jnp.asarray(mean, values.dtype), jnp.asarray(deviation, values.dtype)
 
