@@ -180,6 +180,19 @@ def test_draws_have_the_posterior_covariance(hyper, x64):
     np.testing.assert_allclose(np.cov(values.T) / scale, expected / scale, atol=5 * np.sqrt(2 / DRAWS))
 
 
+@pytest.mark.parametrize("hyper", [HYPER, NUGGET], ids=["noise", "nugget"])
+@pytest.mark.parametrize("count", [25, 9])
+def test_in_numpy_the_solution_is_the_same(hyper, count, x64, monkeypatch):
+    every = example()
+    prepared = prepare(every if count == every.y.count else every.observe(jax.random.key(0), count))
+    assert prepared.is_dense(25)
+    one, _ = prepared.solve(hyper, ALL, EXACT)
+    monkeypatch.setattr(PreparedData, "is_dense", lambda *_: False)
+    other, _ = prepared.solve(hyper, ALL, EXACT)
+    for name in ("coefficients", "power", "variance"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-8, atol=1e-9)
+
+
 @pytest.mark.parametrize("ratio", [0.0, 3.0], ids=["noise", "nugget"])
 def test_free_queries_equal_indexed_ones(ratio, x64, monkeypatch):
     data = example(functions=24).observe(jax.random.key(0), 9)  # enough for a table of covariances

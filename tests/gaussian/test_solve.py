@@ -118,6 +118,29 @@ def test_a_trial_is_not_run_again(tmp_path, monkeypatch):
     assert len(trials) == 3
 
 
+def test_a_killed_search_ends_with_the_same_trials(tmp_path, monkeypatch):
+    """Though iterations start from the solutions of earlier trials."""
+    data, compute, done = functions(20).observe(jax.random.key(0), 8), trial, list[int]()
+
+    def resumed(directory):
+        folds = [Fold(data.take(jnp.arange(15)), data.take(jnp.arange(15, 20)))]
+        with Resumable(directory, {}) as work:
+            return search(folds, HYPER, [Stage(15, Ranks(*FEW), (2.0,), 12, 999)], work=work)
+
+    def killed(*arguments):
+        done.append(0)
+        return compute(*arguments) if len(done) <= 8 else pytest.exit("killed")
+
+    best, trials = resumed(tmp_path / "whole")
+    monkeypatch.setattr("loca.gaussian.search.trial", killed)
+    with pytest.raises(pytest.exit.Exception):
+        resumed(tmp_path / "killed")
+    monkeypatch.setattr("loca.gaussian.search.trial", compute)
+    again = resumed(tmp_path / "killed")
+    assert again[0] == best
+    assert [each.error for each in again[1]] == [each.error for each in trials]
+
+
 def test_an_operator_that_is_not_finite_is_refused():
     """Squares of such values overflow; outputs in other units would be solved for."""
     data = functions(20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections import OrderedDict
 from typing import NamedTuple
 
@@ -72,6 +73,7 @@ class Comparison:
         self._of_inputs = functools.lru_cache(RECENT)(self._new_of_inputs)
         self._of_locations = functools.lru_cache(RECENT)(self._new_of_locations)
 
+    @np.errstate(all="ignore")  # what is not finite counts as an infinite error
     def error(self, hyper: Hyperparameters, ranks: Ranks, path: Path = ()) -> tuple[float, int]:
         """The mean relative L2 error of held-out functions, and the number of iterations.
 
@@ -95,8 +97,10 @@ class Comparison:
             return float(error_of_values(normalization, self.held.y, jnp.asarray(values, s.dtype), s)), found.iterations
         left = self._scales * (values - self._encoded[1])
         errors, sizes = np.sum(left**2, axis=2), np.sum(np.asarray(s, np.float64) ** 2, axis=1).T
-        return float(np.mean(np.sqrt(errors[sizes > 0.0] / sizes[sizes > 0.0]))), found.iterations
+        relative = np.sqrt(errors[sizes > 0.0] / sizes[sizes > 0.0])
+        return float(np.mean(relative)) if relative.size else math.nan, found.iterations
 
+    @np.errstate(all="ignore")
     def amplitudes(self, hyper: Hyperparameters, ranks: Ranks, own: Symmetries) -> tuple[float, ...]:
         """Factors of σ² with which 90 % of the labels of held-out functions are within the interval for 90 %."""
         if own.names or not self._is_dense(ranks):
@@ -127,8 +131,7 @@ class Comparison:
         self, f: np.ndarray, h: np.ndarray, hyper: Hyperparameters, start: np.ndarray | None = None
     ) -> DenseSolution:
         f, h = (np.ascontiguousarray(each, self.train.values.dtype) for each in (f, h))
-        with np.errstate(all="ignore"):
-            return self.train.dense.solve(f, h, hyper.noise, hyper.nugget, NEIGHBOR, start=start)
+        return self.train.dense.solve(f, h, hyper.noise, hyper.nugget, NEIGHBOR, start=start)
 
     def _features(self, hyper: Hyperparameters, ranks: Ranks) -> tuple[Values, Values]:
         return self._of_inputs(hyper.of_inputs, ranks.inputs), self._of_locations(
