@@ -189,7 +189,8 @@ def solve(
     example = take(data, order) if isinstance(data, Samples) else data.load(np.sort(order[:EXAMPLES]))
     is_split = validation is not None or len(example) >= 5
     best = None if hyperparameters is None else Hyperparameters.of(hyperparameters)
-    trials, mean_error, split = list[Trial](), None, folds(example, validation) if is_split else []
+    is_compared = is_split and (best is None or (not best.amplitudes and validation is None))
+    trials, mean_error, split = list[Trial](), None, folds(example, validation) if is_compared else []
     with contextlib.ExitStack() as stack:
         work = None
         if directory is not None:
