@@ -39,7 +39,7 @@ from loca.gaussian.features import (
     location_features,
 )
 from loca.gaussian.hyperparameters import Hyperparameters
-from loca.gaussian.labels import KEPT, Values, label_costs, label_map, with_nugget
+from loca.gaussian.labels import KEPT, label_costs, label_map, with_nugget
 from loca.gaussian.operator import Conditions, GaussianOperator
 from loca.gaussian.system import Block, IterationCallback, Solution, StoredBlocks, System
 from loca.models import Signature, projection
@@ -100,7 +100,8 @@ class PreparedData:
         encoded: tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "S N P"]] | None = None,
     ):  # fmt: skip
         self.data, self.normalization, self.encoder = data, normalization, encoder
-        self.codes, self.values = encoded or self.encoded(data)
+        self.codes, values = encoded or self.encoded(data)
+        self.values = jnp.asarray(values)
         scales = normalization.u_scale, normalization.s_scale
         if not all(np.isfinite(each).all() for each in (self.codes, self.values, *scales)):
             raise FloatingPointError(f"standardized data are not finite; {self._advice()}")
@@ -119,12 +120,12 @@ class PreparedData:
         """The first functions, with the same normalization and encoder."""
         if count >= len(self.data):
             return self
-        encoded = self.codes[:count], self.values[:, :count]
+        encoded = self.codes[:count], np.asarray(self.values)[:, :count]
         return PreparedData(take(self.data, slice(count)), self.normalization, self.encoder, encoded)
 
     def features(self, hyper: Hyperparameters, ranks: Ranks) -> Features:
         """The features with given hyperparameters, as arrays of NumPy."""
-        f, values = self.input_features(*hyper.of_inputs, ranks.inputs, str(self.values.dtype))
+        f, values = self.input_features(*hyper.of_inputs, ranks.inputs, precision())
         return Features(f, self.label_features(hyper.location_lengths, ranks.locations), values)
 
     def solve(
@@ -220,6 +221,11 @@ class PreparedData:
 # ---- data ------------------------------------------------------------------------------------------------------------
 
 
+def precision() -> str:
+    """That of predictions."""
+    return str(jax.dtypes.canonicalize_dtype(float))
+
+
 def take(data: Samples, rows: Int[np.ndarray, " B"] | slice) -> Samples:
     """The functions with these numbers, as `data.take`, which compiles a program for every number of functions."""
 
@@ -235,8 +241,8 @@ def codes_of(encoder: Encoder, u: Input) -> Float[np.ndarray, "N d"]:
         codes = [codes_of(*each) for each in zip(encoder.encoders, u.fields, strict=True)]
         return np.concatenate([*codes, *([] if u.scalars is None else [np.asarray(u.scalars, np.float64)])], axis=1)
     if isinstance(encoder, PrincipalComponents) and encoder.encoder is None and isinstance(u, Array):
-        values, components = (np.asarray(each, np.float64) for each in (u - encoder.mean, encoder.components))
-        return values.reshape(len(values), -1) @ components.reshape(-1, encoder.size)
+        values, components = (np.asarray(each, np.float64) for each in (u, encoder.components))
+        return (values - np.asarray(encoder.mean)).reshape(len(values), -1) @ components.reshape(-1, encoder.size)
     return np.asarray(_codes(encoder, u), np.float64)
 
 
@@ -300,7 +306,12 @@ def _label_features(data: Samples, lengths: tuple[float, ...], rank: int) -> Loc
 
 
 def in_blocks(
-    features: Features, f: Float[Numbers, "N r_u"], queries: Queries, values: Values, ratio: float, keep: int = KEPT
+    features: Features,
+    f: Float[Numbers, "N r_u"],
+    queries: Queries,
+    values: Float[Numbers, "S N P"],
+    ratio: float,
+    keep: int = KEPT,
 ) -> Iterator[Block]:
     """Functions in blocks that stay within `MEMORY`; all but the last are of one size.
 
@@ -322,7 +333,7 @@ def in_blocks(
             if ratio:
                 labels = with_nugget(labels, jnp.asarray(ratio))
         labels = _in_precision(labels)
-        yield Block(labels, labels.whiten(values[:, rows]))
+        yield Block(labels, labels.whiten(jnp.asarray(values[:, rows])))
 
 
 def _in_precision(tree: PyTree, dtype: type = float) -> PyTree:

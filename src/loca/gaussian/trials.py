@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from loca.data import Free, Identity, Indexed, Normalization, PerLocation, Queries, Samples, Shared
 from loca.encoders import Encoder
 from loca.gaussian.dense import DenseSolution
-from loca.gaussian.equation import RECENT, Accuracy, PreparedData, Ranks, take
+from loca.gaussian.equation import RECENT, Accuracy, PreparedData, Ranks, precision, take
 from loca.gaussian.hyperparameters import Hyperparameters
 from loca.gaussian.operator import GaussianOperator
 from loca.metrics import relative_l2
@@ -139,7 +139,7 @@ class Comparison:
         )
 
     def _new_of_inputs(self, key: tuple[float, ...], rank: int) -> Values:
-        f, values = self.train.input_features(*key, rank, str(self.train.values.dtype))
+        f, values = self.train.input_features(*key, rank, precision())
         return Values(values, f(self._encoded[0]))
 
     def _new_of_locations(self, lengths: tuple[float, ...], rank: int) -> Values:
