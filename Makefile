@@ -88,8 +88,9 @@ gallery:  ## Run the scripts of examples/gallery, and write docs/gallery: pages,
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/gallery.txt
 	$(BIN)/python tools/gallery.py
 
-results:  ## Write docs/results.md and its figures from reproduction/results
+results:  ## Write docs/results.md, docs/comparisons.md, the table of the README and all figures from reproduction/results
 	$(BIN)/python reproduction/tools/results.py
+	$(BIN)/python reproduction/tools/compared.py
 
 parity:  ## Compare with Kymatio, neuraloperator and DeepXDE; read exported programs in C++, Node and Python
 	PYTHON=$(abspath $(BIN)/python) reproduction/parity/kymatio/run.sh

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,8 @@ from loca_reproduction.claims import CLAIMS, Reproduction, expected_verdict
 ROOT = Path(__file__).parents[2]
 
 
-def results_tool():
-    spec = importlib.util.spec_from_file_location("results_tool", ROOT / "reproduction/tools/results.py")
+def results_tool(name="results"):
+    spec = importlib.util.spec_from_file_location(f"{name}_tool", ROOT / f"reproduction/tools/{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -25,12 +26,20 @@ def test_the_page_is_rebuilt_from_the_numbers_alone():
     assert tool.page(tool.reproductions()) == (ROOT / "docs/results.md").read_text()
 
 
+def test_the_comparisons_and_the_table_of_the_readme_are_rebuilt_from_the_numbers_alone():
+    tool = results_tool("compared")
+    comparisons = tool.all_comparisons()
+    assert tool.page(comparisons) == (ROOT / "docs/comparisons.md").read_text()
+    assert tool.readme(comparisons) == (ROOT / "README.md").read_text()
+
+
 @pytest.mark.full
 def test_figures_are_rebuilt_from_the_numbers_alone(tmp_path, monkeypatch):
-    tool = results_tool()
-    for name, path in {"PAGE": "results.md", "FIGURES": "results"}.items():
-        monkeypatch.setattr(tool, name, tmp_path / path)
-    tool.main()
+    for tool, pictures in (results_tool(), "FIGURES"), (results_tool("compared"), "PICTURES"):
+        monkeypatch.setattr(tool, "PAGE", tmp_path / "page.md")
+        monkeypatch.setattr(tool, pictures, tmp_path / "results")
+        monkeypatch.setattr(tool, "README", Path(shutil.copy(ROOT / "README.md", tmp_path)), raising=False)
+        tool.main()
     drawn = {path.name for path in (tmp_path / "results").iterdir()}
     assert drawn == {path.name for path in (ROOT / "docs/results").iterdir()}
     for name in drawn:

@@ -1,4 +1,4 @@
-"""Write docs/comparisons.md and its pictures, from reproduction/results/compare/*.json alone.
+"""Write docs/comparisons.md, its pictures and the table of the README, from reproduction/results/compare/*.json alone.
 
     make results
 
@@ -8,11 +8,14 @@ To add a table, run `python reproduction/studies/compared.py --task NAME`.
 import statistics
 from pathlib import Path
 
-from loca.comparing import Comparison
+from loca.comparing import Comparison, ComparisonEntry
 from loca.figures import comparison
 
 ROOT = Path(__file__).parents[2]
 RESULTS, PAGE, PICTURES = ROOT / "reproduction/results/compare", ROOT / "docs/comparisons.md", ROOT / "docs/results"
+README, BEGIN, END = ROOT / "README.md", "<!-- written by `make results` -->\n", "\n<!-- end -->"
+COLUMNS = ("Gaussian", "FNO", "LOCA", "DeepONet", "ridge", "neuraloperator FNO", "scikit-learn GP")
+"""The models in the table of the README: ours, and then those of other packages."""
 OPENING = """---
 description: "Every model on the same data: error, core minutes, coverage of error bars, size and time per prediction."
 ---
@@ -27,6 +30,11 @@ functions. The model that validation functions prefer is in bold.
 
 `python reproduction/studies/compared.py --task NAME` repeats a table, and `make results` writes this page.
 """
+
+
+def mean(group: list[ComparisonEntry], name: str) -> float:
+    """The mean of a number over the seeds."""
+    return statistics.mean(getattr(entry, name) for entry in group)
 
 
 def percent(value: float) -> str:
@@ -56,6 +64,42 @@ def table(found: Comparison) -> str:
     return "\n".join([*lines, *(f"\n{model}: {reason}." for model, reason in reasons.items())])
 
 
+def overview(comparisons: dict[str, Comparison]) -> str:
+    """The table of the README: error and core minutes of each model on every task, the least error in bold."""
+    heading = " | ".join(("Gaussian operator", *COLUMNS[1:]))
+    lines = [f"| task | {heading} |", f"| --- |{' ---: |' * len(COLUMNS)}"]
+    for found in comparisons.values():
+        groups = {model: group for (model, _), group in reversed(found.groups().items())}  # its best budget
+        errors = {model: mean(groups[model], "error") for model in COLUMNS if model in groups}
+        cells = []
+        for model in COLUMNS:
+            cell = ""
+            if model in errors:
+                error = percent(errors[model])
+                error = f"**{error}**" if errors[model] == min(errors.values()) else error
+                cell = f"{error} ({mean(groups[model], 'core_seconds') / 60.0:.1f})"
+            cells.append(cell)
+        lines.append(f"| {found.about['title']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def readme(comparisons: dict[str, Comparison]) -> str:
+    """The README with its table."""
+    before, _, rest = README.read_text().partition(BEGIN)
+    return f"{before}{BEGIN}{overview(comparisons)}{END}{rest.partition(END)[2]}"
+
+
+def page(comparisons: dict[str, Comparison]) -> str:
+    """The page with all tables."""
+    sections = [section(name, found) for name, found in comparisons.items()]
+    return "\n\n".join([OPENING.rstrip(), *sections]) + "\n"
+
+
+def all_comparisons() -> dict[str, Comparison]:
+    """All committed comparisons by name."""
+    return {path.stem: Comparison.load(path) for path in sorted(RESULTS.glob("*.json"))}
+
+
 def section(name: str, found: Comparison) -> str:
     """The table and the picture of a task."""
     budgets = sorted({entry.minutes for entry in found.entries if entry.minutes})
@@ -70,11 +114,11 @@ def section(name: str, found: Comparison) -> str:
 
 
 def main() -> None:
-    comparisons = {path.stem: Comparison.load(path) for path in sorted(RESULTS.glob("*.json"))}
+    comparisons = all_comparisons()
     for name, found in comparisons.items():
         comparison(found).savefig(PICTURES / f"compare-{name}.png", dpi=160)
-    sections = [section(name, found) for name, found in comparisons.items()]
-    PAGE.write_text("\n\n".join([OPENING.rstrip(), *sections]) + "\n")
+    PAGE.write_text(page(comparisons))
+    README.write_text(readme(comparisons))
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     Other names, and the second of two runs of the same model, get those that are free.
     """
     names, places = list(names), dict[str, int]()
-    for name in names:
+    for name in sorted(names, key=len):  # "FNO" before "FNO of another package"
         known = (i for i, model in enumerate(MODELS) if model in name.lower() and i not in places.values())
         if (place := next(known, None)) is not None:
             places[name] = place
