@@ -178,7 +178,7 @@ def test_steps_fill_the_time_that_a_model_has(monkeypatch):
     model = Regression.fit(pairs(), 0)
     task = Task("LOCA", pairs(), pairs(), {}, 100.0, 0, False, None)
     left = 0.9 * 100.0 - 2.0  # without compilation, with the measurement
-    assert steps_within(model, task) == pytest.approx(left / 0.1, rel=0.01)
+    assert steps_within(model, task, {}) == pytest.approx(left / 0.1, rel=0.01)
     clock[0] = 0.0
     with pytest.raises(NoTimeError, match="enough for 29 steps"):
         steps_within(model, task._replace(seconds=5.5))
