@@ -181,7 +181,7 @@ def test_steps_fill_the_time_that_a_model_has(monkeypatch):
     assert steps_within(model, task, {}) == pytest.approx(left / 0.1, rel=0.01)
     clock[0] = 0.0
     with pytest.raises(NoTimeError, match="enough for 29 steps"):
-        steps_within(model, task._replace(seconds=5.5))
+        steps_within(model, task._replace(seconds=5.5), {})
 
 
 def test_every_model_gets_a_run_that_can_win(monkeypatch):
