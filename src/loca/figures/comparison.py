@@ -77,6 +77,7 @@ def label_points(ax: Axes, points: Mapping[str, tuple[float, float]], colors: Ma
 
     taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in ax.transData.transform(list(points.values()))]
     for name, point in points.items():
+        box = taken[0]
         for dx, dy, ha, va in SIDES:
             text = ax.annotate(
                 name, point, xytext=(dx, dy), textcoords="offset points", ha=ha, va=va, color=colors[name]

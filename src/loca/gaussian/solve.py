@@ -141,7 +141,7 @@ def solve(
 def solve(
     data: Samples | Records, *, symmetries: str | Sequence[str], **options: Any
 ) -> tuple[Uncertain, SolveReport]: ...
-def solve(
+def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the other parameters)
     data: Samples | Records,
     *,
     validation: Samples | None = None,

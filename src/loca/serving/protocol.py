@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import orjson
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -22,8 +22,10 @@ class Tensor(NamedTuple):
     parameters: Mapping[str, Any] = {}
 
 
-class Document(BaseModel, strict=True, frozen=True):
+class Document(BaseModel):
     """A part of a request: values are not converted, and fields without a name here have no effect."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
 
 
 class Parameters(Document):

@@ -89,7 +89,8 @@ class SymmetryReport:
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> SymmetryReport:
         """The inverse of `as_json`."""
-        return cls(**content | {"tried": tuple(Evidence(**row) for row in content["tried"])})
+        found: dict[str, Any] = {**content, "tried": tuple(Evidence(**row) for row in content["tried"])}
+        return cls(**found)
 
 
 def detect(train: Samples, held: Samples, solve: Solver) -> SymmetryReport:

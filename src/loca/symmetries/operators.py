@@ -188,7 +188,7 @@ def homogeneous(operator: Operator, scale: Scale) -> Homogeneous:
     normalization = dataclasses.replace(
         scale.normalization, u_shift=inner.u_shift, u_scale=inner.u_scale, u_transforms=inner.u_transforms
     )
-    return cls(normalization, operator, scale, signature=operator.signature)
+    return cls(normalization, operator, scale, signature=operator.signature)  # pyright: ignore[reportArgumentType]
 
 
 def with_size(code: Float[Array, "*n k"], c: Float[Array, ""]) -> Float[Array, "*n k_1"]:

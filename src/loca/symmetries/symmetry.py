@@ -392,7 +392,7 @@ def turns(changes: str, matrix: Int[np.ndarray, "d d"], frame: Frame) -> tuple[l
                 (j,) = np.flatnonzero(matrix[i])
                 if j not in axes[: len(places)]:
                     raise ValueError(f"{change!r} has too few components for this map")
-                found[each][place] = int(matrix[i, j]) * (places[axes.index(j)] + 1)
+                found[each][place] = int(matrix[i, j]) * (places[axes.index(int(j))] + 1)
     ends = np.cumsum([0, *frame.sizes])
     inputs = [tuple(found["input"][start:end]) for start, end in itertools.pairwise(ends)]
     own = [
