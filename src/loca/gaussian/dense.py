@@ -75,7 +75,7 @@ class DenseLabels:
         left = self.values - self._at_labels(fitted)
         squares = left * (left if weights is None else _times(weights, left))
         misfit = np.sum(squares, axis=(1, 2), dtype=np.float64)
-        return DenseSolution(c, count, residual, power, misfit, self.values[0].size, fitted)
+        return DenseSolution(c, count, residual, power, np.asarray(misfit), self.values[0].size, fitted)
 
     def _solve_all(self, f: Matrix, h: Matrix, noise: float, nugget: float) -> DenseSolution:
         """The same for labels at all locations: in orthogonal features it is a division."""
@@ -89,7 +89,7 @@ class DenseLabels:
         squares = np.sum(left**2, axis=(1, 2), dtype=np.float64)
         squares -= np.sum(along**2 * (nugget / noise * shrunk), axis=(1, 2), dtype=np.float64)
         power = np.multiply.outer(np.sum(f**2, axis=0), turn_h**2 @ (of_h * shrunk))
-        return DenseSolution(c @ turn_h.T, 1, 0.0, power, squares, self.values[0].size, fitted)
+        return DenseSolution(c @ turn_h.T, 1, 0.0, power, np.asarray(squares), self.values[0].size, fitted)
 
     def _weights(self, h: Matrix, ratio: float) -> Weights:
         """(1 + ratio h hᵀ)⁻¹ for the labels of each function, the inverse covariance of their noise."""
@@ -122,6 +122,7 @@ class DenseLabels:
 
 def _times(weights: Weights, values: Values) -> Values:
     """The labels of each function, multiplied by its matrix."""
+    assert weights is not None
     return np.matmul(weights, values[..., None])[..., 0]
 
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
-from scipy.linalg.lapack import dpstrf
+from scipy.linalg.lapack import dpstrf  # pyright: ignore[reportAttributeAccessIssue]
 
 from loca.domains import Domain, embed
 from loca.kernels import Matern
@@ -23,7 +23,7 @@ NEGLIGIBLE = {"float32": 1e-8, "float64": 1e-12}
 """Features with eigenvalues below this fraction of the largest are zero. In single precision a kernel has errors of
 about 1e-7, which λ^(−1/2) would amplify to the size of such a feature."""
 
-Numbers = Array | np.ndarray
+Numbers = Any
 
 
 def of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
