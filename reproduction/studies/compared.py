@@ -63,10 +63,14 @@ def europe() -> Pair:
 
 
 def bundled() -> Pair:
-    """The two-valued Darcy flow that neuraloperator ships, 16 × 16, as LOCA_DATA/neuraloperator_darcy_16.npz."""
+    """The two-valued Darcy flow that neuraloperator ships, 16 × 16, as LOCA_DATA/neuraloperator_darcy_16.npz.
+
+    Its arrays train_u, train_s, test_u and test_s are x and y of darcy_train_16.pt and darcy_test_16.pt in the wheel of
+    neuraloperator 0.3.0. The last point of each axis of its grid is at 15/16.
+    """
     with np.load(Path(os.environ["LOCA_DATA"], "neuraloperator_darcy_16.npz")) as file:
         parts = [(file[f"{part}_u"], file[f"{part}_s"]) for part in ("train", "test")]
-    y = loca.domains.grid(np.linspace(0, 1, 16), np.linspace(0, 1, 16))
+    y = loca.domains.grid(np.arange(16) / 16, np.arange(16) / 16)
     return tuple(loca.Samples(u.reshape(-1, 256, 1), y, s.reshape(-1, 256, 1), x=y) for u, s in parts)
 
 
