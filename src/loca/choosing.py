@@ -22,10 +22,11 @@ import numpy as np
 from loca.data import Samples, check_finite, data_digest
 from loca.durable import Resumable, write_atomically
 from loca.gaussian import GaussianOperator, Hyperparameters, solve, transforms_to_try
-from loca.models import LOCA, MODELS, Operator, Regression, mean_error, trained_models
+from loca.losses import mean_squared, relative_l2
+from loca.models import FNO, LOCA, MODELS, Grid, Operator, Regression, mean_error, trained_models
 from loca.parameters import count
 from loca.saving import MODEL_FILE, load, save
-from loca.training import Progress, StoppedError, fit
+from loca.training import Loss, Progress, StoppedError, fit
 from loca.typing import values_of
 
 __all__ = ["ChoiceReport", "choose", "fit_ridge"]
@@ -346,22 +347,29 @@ def _refit(operator: Operator, settings: dict[str, Any], train: Samples, seed: i
 # ---- trained ---------------------------------------------------------------------------------------------------------
 
 
-def trained(create: Callable[..., Operator]) -> Compete:
+def padded_fno(data: Samples, **options: Any) -> FNO:
+    """An FNO with a quarter more points along each axis that is not periodic."""
+    grid = Grid.of(data)
+    padding = [0 if period else n // 4 for n, period in zip(grid.shape, grid.periods, strict=True)]
+    return FNO.create(data, padding=padding, **options)
+
+
+def trained(create: Callable[..., Operator], batch_size: int = 100, loss: Loss = mean_squared) -> Compete:
     """A model that is trained for its time."""
 
     def compete(task: Task) -> tuple[Operator, dict[str, Any]]:
+        recipe = {"batch_size": min(batch_size, len(task.train)), "loss": loss}
         begun = time.perf_counter()
         key = jax.random.fold_in(jax.random.key(task.seed), 2)
         model = create(task.train, key=key, transforms=task.transforms or None)
 
         def plan() -> dict[str, float]:
-            steps = steps_within(model, task, begun)
+            steps = steps_within(model, task, begun, recipe)
             return {"steps": steps, "seconds": time.perf_counter() - begun}
 
         planned = task.once("plan", plan)  # a resumed training takes as many steps
-        operator, history = fit(
-            model, task.train, steps=planned["steps"], seed=task.seed, progress=task.show, directory=task.directory
-        )
+        once = {"steps": planned["steps"], "seed": task.seed, "directory": task.directory}
+        operator, history = fit(model, task.train, progress=task.show, **once, **recipe)
         seconds = planned["seconds"] + history.moments[-1].seconds  # also before the process was killed
         return operator, {"steps": planned["steps"], "transforms": task.transforms, "seconds": seconds}
 
@@ -372,7 +380,7 @@ class MeasuredError(Exception):
     """Ends a training whose speed has been measured."""
 
 
-def steps_within(model: Operator, task: Task, begun: float) -> int:
+def steps_within(model: Operator, task: Task, begun: float, recipe: dict[str, Any]) -> int:
     """The number of steps that a model can take in its time, which began at `begun`; from a short training."""
     if task.seconds <= 0.0:
         raise NoTimeError("no time is left")
@@ -385,7 +393,7 @@ def steps_within(model: Operator, task: Task, begun: float) -> int:
             raise MeasuredError
 
     with contextlib.suppress(MeasuredError):
-        fit(model, task.train, steps=10**6, seed=task.seed, callbacks=[measure], progress=False)
+        fit(model, task.train, steps=10**6, seed=task.seed, callbacks=[measure], progress=False, **recipe)
     (compiled, first), (now, last) = moments[0], moments[-1]
     left = MARGIN * task.seconds - (time.perf_counter() - begun) - (compiled - start)
     steps = int(left * (last - first) / (now - compiled))
@@ -400,6 +408,8 @@ COMPETITORS: dict[str, Compete] = {
     MODELS["gaussian"].title: gaussian,
     # where the first of those that are trained, FNO, does not apply, the others get its time
     **{name: trained(create) for name, create in trained_models().items()},
+    # on rough Darcy flow, 1.9 % instead of 4.3 % with the defaults of `fit` after the same time
+    MODELS["fno"].title: trained(padded_fno, batch_size=20, loss=relative_l2),
     MODELS["loca"].title: trained(functools.partial(LOCA.create, linear=True)),
 }
 """All models by their names in tables, cheap ones first."""

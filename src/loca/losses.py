@@ -25,9 +25,9 @@ def mean_squared(prediction: Values, truth: Values, weights: Weights | None = No
 def relative_l2(prediction: Values, truth: Values, weights: Weights | None = None) -> Float[Array, ""]:
     """The mean over functions of ‖s* − s‖/‖s‖, each norm over all queries and channels of the function.
 
-    With weights ‖s‖² is Σ w s².
+    With weights ‖s‖² is Σ w s². A function that is zero counts by its absolute error.
     """
     w = 1.0 if weights is None else weights[..., None]
     error = jnp.sum(w * (prediction - truth) ** 2, axis=(1, 2))
     scale = jnp.sum(w * truth**2, axis=(1, 2))
-    return jnp.mean(jnp.sqrt(error / scale))
+    return jnp.mean(jnp.sqrt(error / jnp.where(scale > 0.0, scale, 1.0)))
