@@ -31,14 +31,18 @@ def main():
         sys.exit("scikit-learn's Gaussian process needs all labels")
     rows = np.random.default_rng(int(data["seed"])).permutation(len(s))[:MOST]
     most = min(COMPONENTS, len(rows) - 1)
-    inputs = PCA(min(most, u["train"].shape[1]))
-    outputs = PCA(min(most, s.shape[1]), whiten=True)
-    kernel = ConstantKernel() * Matern(np.ones(inputs.n_components), (1e-2, 1e3), nu=2.5) + WhiteKernel(
-        1e-4, (1e-10, 1e1)
+    count = min(most, u["train"].shape[1])
+    first = (
+        [StandardScaler()] if u["train"].shape[1] <= COMPONENTS else [StandardScaler(), PCA(count), StandardScaler()]
     )
-    process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=int(data["seed"]))
+    outputs = PCA(min(most, s.shape[1]))  # small components stay small, and matter little to the kernel
+    kernel = ConstantKernel() * Matern(2.0 * np.ones(count), (1e-2, 1e3), nu=2.5) + WhiteKernel(1e-4, (1e-10, 1e1))
+    process = GaussianProcessRegressor(kernel, random_state=int(data["seed"]))
+    scale = s.std()
     model = TransformedTargetRegressor(
-        make_pipeline(StandardScaler(), inputs, StandardScaler(), process), transformer=outputs, check_inverse=False
+        make_pipeline(*first, process),
+        transformer=make_pipeline(FunctionTransformer(lambda s: s / scale, lambda s: s * scale), outputs),
+        check_inverse=False,
     )
     truth, best, error = data["validation_s"].reshape(len(u["validation"]), -1), model, np.inf
     is_positive = min(u[part].min() for part in parts) > 0.0
