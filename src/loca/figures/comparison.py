@@ -38,7 +38,8 @@ def comparison(found: Comparison, title: str = "") -> Figure:
         errors = [100.0 * (entry.error or 0.0) for entry in group]
         minutes = max(LEAST, mean_of(group, "core_seconds") / 60.0)
         lines.setdefault(model, []).append((minutes, sum(errors) / len(errors), min(errors), max(errors)))
-    looks, ends = line_styles(lines), dict[str, tuple[float, float]]()
+    looks = line_styles(name for name in lines if name != MODELS["mean-field"].title)
+    ends = dict[str, tuple[float, float]]()
     with style():
         figure = Figure(figsize=(4.2, 2.8), layout="constrained")
         ax = figure.subplots()
