@@ -75,9 +75,8 @@ class Familiarity(Fixed):
     def score(self, u: Input) -> Float[Array, ""]:
         """t(u) of one function: about 1 for familiar inputs, more for others."""
         departure = flat(self.normalization, self.encoder, u) - self.mean
-        inside = departure @ self.directions
-        outside = jnp.maximum(jnp.sum(departure**2) - jnp.sum(inside**2), 0.0)
-        return jnp.sum((departure @ self.components) ** 2) + outside / self.residual
+        outside = departure - self.directions @ (departure @ self.directions)
+        return jnp.sum((departure @ self.components) ** 2) + jnp.sum(outside**2) / self.residual
 
     def p_value(self, u: Input) -> Float[Array, ""]:
         """The p-value of one function."""
