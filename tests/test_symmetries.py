@@ -353,7 +353,7 @@ def test_models_after_the_gaussian_operator_get_what_it_found(monkeypatch):
         choosing, "solve", lambda data, **options: (given.append(options["symmetries"]) or ridge, report)
     )
     monkeypatch.setattr(choosing, "fit", lambda model, data, **options: (given.append(len(data)) or model, history))
-    monkeypatch.setattr(choosing, "steps_within", lambda model, task: 60)
+    monkeypatch.setattr(choosing, "steps_within", lambda model, task, recipe: 60)
     task = choosing.Task("", data, data, {}, 1.0, 0, False, None, symmetries=["auto"])
     _, settings = choosing.gaussian(task)
     train = choosing.Trained(lambda data, **options: Regression.fit(data, components=0))

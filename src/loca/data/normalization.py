@@ -218,7 +218,11 @@ def _moments(
     values: Float[Array, "*N d"], mask: Bool[Array, "*N 1"] | None = None
 ) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
     """The mean and the standard deviation of each channel; the deviation of a constant channel is 1."""
-    axes, every = tuple(range(values.ndim - 1)), np.asarray(values)
+    axes = tuple(range(values.ndim - 1))
+    if isinstance(values, Tracer):
+        mean, deviation = jnp.mean(values, axis=axes, where=mask), jnp.std(values, axis=axes, where=mask)
+        return mean, jnp.where(is_round_off(deviation, mean), 1.0, deviation)
+    every = np.asarray(values)
     where = np.broadcast_to(True if mask is None else np.asarray(mask), every.shape)
     mean = np.mean(every, axis=axes, dtype=np.float64, where=where)
     parts = (slice(start, start + ROWS) for start in range(0, len(every), ROWS))  # a copy of all would need memory
