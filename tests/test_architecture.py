@@ -40,13 +40,13 @@ def imports(tree: ast.AST, path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
 
 
 def door_names(door: Path) -> set[str]:
-    """The names of a part's `__init__.py`: in `__all__` for users, imported as `name as name` for other parts only."""
+    """The names of a part's `__init__.py`: in `__all__` for users, only imported for other parts."""
     names = set()
     for node in ast.parse(door.read_text()).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             names |= set(ast.literal_eval(node.value))
         elif isinstance(node, ast.ImportFrom):
-            names |= {alias.asname for alias in node.names if alias.name == alias.asname}
+            names |= {alias.asname or alias.name for alias in node.names}
     return names
 
 
@@ -161,7 +161,7 @@ def test_imports_go_down_and_through_doors(layers):
 def test_a_planted_import_is_judged(tmp_path, layers, file, line, allowed):
     door = tmp_path / "loca/attention/__init__.py"
     door.parent.mkdir(parents=True)
-    door.write_text('from loca.attention.coupling import attend as attend, kappa\n__all__ = ["Attention"]\n')
+    door.write_text('from loca.attention.coupling import attend\n__all__ = ["Attention"]\n')
     planted = tmp_path / "loca" / file
     planted.parent.mkdir(parents=True, exist_ok=True)
     planted.write_text(line + "\n")

@@ -9,58 +9,51 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from loca import attention as attention
-    from loca import checks as checks
-    from loca import choosing as choosing
-    from loca import comparing as comparing
-    from loca import data as data
-    from loca import devices as devices
-    from loca import domains as domains
-    from loca import encoders as encoders
-    from loca import evaluation as evaluation
-    from loca import exporting as exporting
-    from loca import figures as figures
-    from loca import gaussian as gaussian
-    from loca import inversion as inversion
-    from loca import kernels as kernels
-    from loca import losses as losses
-    from loca import metrics as metrics
-    from loca import models as models
-    from loca import nets as nets
-    from loca import parameters as parameters
-    from loca import positions as positions
-    from loca import prediction as prediction
-    from loca import problems as problems
-    from loca import rules as rules
-    from loca import runs as runs
-    from loca import saving as saving
-    from loca import sensitivity as sensitivity
+    from loca import (
+        attention,
+        checks,
+        choosing,
+        comparing,
+        data,
+        devices,
+        domains,
+        encoders,
+        evaluation,
+        exporting,
+        figures,
+        gaussian,
+        inversion,
+        kernels,
+        losses,
+        metrics,
+        models,
+        nets,
+        parameters,
+        positions,
+        prediction,
+        problems,
+        rules,
+        runs,
+        saving,
+        sensitivity,
+        symmetries,
+        training,
+        typing,
+        uncertainty,
+    )
     from loca import serving as serving
     from loca import sklearn as sklearn
-    from loca import symmetries as symmetries
-    from loca import training as training
-    from loca import typing as typing
-    from loca import uncertainty as uncertainty
-    from loca.choosing import choose as choose
-    from loca.comparing import compare as compare
-    from loca.data import Samples as Samples
-    from loca.evaluation import evaluate as evaluate
-    from loca.exporting import export as export
-    from loca.gaussian import GaussianOperator as GaussianOperator
-    from loca.gaussian import solve as solve
-    from loca.inversion import acquire as acquire
-    from loca.inversion import design as design
-    from loca.inversion import invert as invert
-    from loca.models import FNO as FNO
-    from loca.models import LOCA as LOCA
-    from loca.models import DeepONet as DeepONet
-    from loca.models import Operator as Operator
-    from loca.saving import load as load
-    from loca.saving import save as save
-    from loca.training import fit as fit
-    from loca.uncertainty import Ensemble as Ensemble
-    from loca.uncertainty import Probabilistic as Probabilistic
-    from loca.uncertainty import calibrate as calibrate
+    from loca.choosing import choose
+    from loca.comparing import compare
+    from loca.data import Samples
+    from loca.evaluation import evaluate
+    from loca.exporting import export
+    from loca.gaussian import GaussianOperator, solve
+    from loca.inversion import acquire, design, invert
+    from loca.models import FNO, LOCA, DeepONet, Operator
+    from loca.saving import load, save
+    from loca.training import fit
+    from loca.uncertainty import Ensemble, Probabilistic, calibrate
 
     __version__: str
 

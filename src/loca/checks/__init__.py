@@ -1,7 +1,6 @@
 """Checks of data before training."""
 
-from loca.checks.check import check as check
-from loca.checks.findings import CheckReport as CheckReport
-from loca.checks.findings import Finding as Finding
+from loca.checks.check import check
+from loca.checks.findings import CheckReport, Finding
 
 __all__ = ["CheckReport", "Finding", "check"]

@@ -1,5 +1,5 @@
 """The command line: `loca --help`."""
 
-from loca.cli.app import main as main
+from loca.cli.app import main
 
 __all__ = ["main"]
