@@ -190,15 +190,19 @@ class QuasiMonteCarlo(FixedRule):
     """
 
     def __init__(self, domain: Domain, count: int, *, key: Key):
-        from scipy.stats import qmc  # slow to import, and only needed here
-
-        if count < 1 or count & (count - 1):
-            below = 1 << max(0, count.bit_length() - 1)
-            raise ValueError(f"a Sobol sequence needs a power of two, got count={count}; use {below} or {2 * below}")
-        seed = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        t = qmc.Sobol(domain.dimension, scramble=True, rng=seed).random(count)
-        z = domain.from_unit(jnp.asarray(t, dtype=float))
+        z = domain.from_unit(jnp.asarray(sobol_points(domain.dimension, count, key), dtype=float))
         super().__init__(domain, z, jnp.full(count, domain.volume / count))
+
+
+def sobol_points(dimension: int, count: int, key: Key, least: int = 1) -> Float[np.ndarray, "count dimension"]:
+    """The first points of a scrambled Sobol sequence, at least some; raises unless their number is a power of two."""
+    from scipy.stats import qmc  # slow to import
+
+    if count < least or count & (count - 1):
+        below = max(least, 1 << max(0, count.bit_length() - 1))
+        raise ValueError(f"a Sobol sequence needs a power of two, got count={count}; use {below} or {2 * below}")
+    seed = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    return qmc.Sobol(dimension, scramble=True, rng=seed).random(count)
 
 
 class OwnQueries(Rule):

@@ -32,7 +32,7 @@ from loca.configuration import (
     check_configuration,
 )
 from loca.configuration import read_configuration as read_configuration
-from loca.data import Part, Records, Samples, not_finite
+from loca.data import Part, Records, Samples, check_finite
 from loca.data import open as open_data
 from loca.domains import area_weights
 from loca.durable import write_atomically, write_json
@@ -142,8 +142,7 @@ def load_data(files: DataConfiguration, seed: int) -> RunData:
 def _load_finite(path: str, records: Records, rows: np.ndarray, **labels: Any) -> Samples:
     """Load some functions; an error names those with values that are not finite by their numbers in the file."""
     samples = Part(records, rows, **labels).load()
-    if found := not_finite(samples, rows):
-        raise ValueError(f"{path} has values that are not finite: {found}; fill them, or leave these functions out")
+    check_finite(samples, path, rows)
     return samples
 
 

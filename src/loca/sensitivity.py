@@ -21,6 +21,7 @@ from loca.data import Identity, Normalization, Queries, Records, Samples, Shared
 from loca.domains import warn_outside
 from loca.models import Adaptation, Operator, Predictor, Signature, Wrapper
 from loca.parameters import count
+from loca.rules import sobol_points
 from loca.typing import Input, Key, MultiInput, Numbers, has_own_sensors, values_of, with_values
 
 __all__ = ["SobolIndices", "Tangent", "sobol", "tangents"]
@@ -267,18 +268,14 @@ def sobol(
     - `count`: n, a power of two. The operator is evaluated for n (k + 2) functions.
     - `key`: of the random numbers.
     """
-    from scipy.stats import norm, qmc  # slow to import
+    from scipy.stats import norm  # slow to import
 
     if distributions is None:
         if not isinstance(size := getattr(inputs, "size", None), int):
             raise ValueError("expected a distribution for each component; pass distributions=[scipy.stats.norm(), …]")
         distributions = [norm()] * size
-    if count < 2 or count & (count - 1):
-        below = 2 ** max(1, count.bit_length() - 1)
-        raise ValueError(f"a Sobol sequence needs a power of two, got count={count}; use {below} or {2 * below}")
     k = len(distributions)
-    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    uniform = qmc.Sobol(2 * k, scramble=True, rng=generator).random(count)
+    uniform = sobol_points(2 * k, count, key, least=2)
     xi = np.stack([distributions[i % k].ppf(uniform[:, i]) for i in range(2 * k)], axis=1)
     a, b = xi[:, :k], xi[:, k:]
     queries = Shared(as_numbers(y, "y", "(P, d_y)", "(P,)"))

@@ -66,10 +66,10 @@ def checks(samples: Samples, part: str) -> Iterator[Finding]:
 
 def mismatch(train: Samples, test: Samples) -> str:
     """The difference that keeps a model of the training data from predicting the test data; empty if there is none."""
-    if train.inputs != test.inputs:
-        return f"their inputs: {names(train.inputs)} and {names(test.inputs)}"
-    if train.outputs != test.outputs:
-        return f"their outputs: {names(train.outputs)} and {names(test.outputs)}"
+    for what in ("inputs", "outputs"):
+        here, there = getattr(train, what), getattr(test, what)
+        if here != there:
+            return f"their {what}: {', '.join(map(str, here))} and {', '.join(map(str, there))}"
     if train.domain.dimension != test.domain.dimension:
         return f"the dimension of their queries: {train.domain.dimension} and {test.domain.dimension}"
     if len(train.parts) != len(test.parts):
@@ -83,8 +83,3 @@ def mismatch(train: Samples, test: Samples) -> str:
         if one.x is not None and other.x is not None and not np.allclose(np.asarray(one.x), np.asarray(other.x)):
             return "the locations of their sensors"
     return ""
-
-
-def names(variables: tuple) -> str:
-    """`temperature (K), pressure (Pa)`."""
-    return ", ".join(f"{v.name} ({v.unit})" if v.unit else v.name for v in variables)

@@ -161,7 +161,8 @@ def choose_queries(
     """The queries of the options --grid and --at; None without these."""
     import dataclasses
 
-    from loca.prediction import QueryGrid, coordinates_of, read_points
+    from loca.data import coordinates_of
+    from loca.prediction import QueryGrid, read_points
 
     domain = operator.domain or header_of(model).domain or records.domain
     known = operator.signature

@@ -8,7 +8,7 @@ from loca.data.grids import Interpolation, grid_axes, grid_shape, multilinear, n
 from loca.data.normalization import Normalization, OutputNormalization, TransformNames, recommend
 from loca.data.queries import Free, Indexed, Queries, Shared, as_input, as_numbers, as_queries, shared_array
 from loca.data.records import Part, Records, Rows, Stream, pieces
-from loca.data.samples import Samples, Variable, batch_rows
+from loca.data.samples import Samples, Variable, batch_rows, coordinates_of
 from loca.data.store import (
     Arrays,
     Store,
@@ -16,8 +16,10 @@ from loca.data.store import (
     arrays_digest,
     convert,
     data_digest,
+    finish_group,
     group_attributes,
     is_store,
+    labeled,
     samples_to_arrays,
     versions,
     write_store,

@@ -74,13 +74,14 @@ def multilinear(
 
 
 @jax.jit
-def nearest(y: Float[Array, "P d"], points: Float[Array, "M d"]) -> Int[Array, " P"]:
-    """The index of the point nearest to each query; all at once if their number is free, as in `loca.export`."""
+def nearest(y: Float[Array, "P d"], points: Float[Array, "M d"]) -> Interpolation:
+    """The value at the point nearest to each query; all at once if their number is free, as in `loca.export`."""
 
     def of_one(one: Float[Array, " d"]) -> Int[Array, ""]:
         return jnp.argmin(jnp.sum((points - one) ** 2, axis=-1))
 
-    return jax.vmap(of_one)(y) if is_symbolic_dim(y.shape[0]) else jax.lax.map(of_one, y, batch_size=256)
+    index = jax.vmap(of_one)(y) if is_symbolic_dim(y.shape[0]) else jax.lax.map(of_one, y, batch_size=256)
+    return Interpolation(index[None], jnp.ones((1, y.shape[0])))
 
 
 def neighbors(

@@ -41,6 +41,9 @@ class Variable(NamedTuple):
     name: str
     unit: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
     @property
     def attributes(self) -> dict[str, str]:
         """The unit as metadata of a variable in a file; empty if it has none."""
@@ -49,6 +52,11 @@ class Variable(NamedTuple):
 
 VariableNames = str | Sequence[str | tuple[str, ...]]
 """One name or several; each may be a pair of a name and a unit, such as a `Variable`."""
+
+
+def coordinates_of(domain: Domain) -> tuple[Variable, ...]:
+    """Names and units of the coordinates of a domain."""
+    return tuple(map(Variable, domain.coordinate_names, domain.coordinate_units))
 
 
 def _as_variables(given: VariableNames) -> tuple[Variable, ...]:

@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cached_property
 from importlib.metadata import version
@@ -26,7 +26,7 @@ from jaxtyping import Array, Float, Int
 from loca.data.grids import grid_axes
 from loca.data.queries import Free, Indexed, Shared
 from loca.data.records import Part, Records, Rows, numbered_rows, pieces
-from loca.data.samples import Samples, Variable
+from loca.data.samples import Samples, Variable, coordinates_of
 from loca.domains import domain_from_json
 from loca.durable import CorruptDataError, Resumable, create
 from loca.typing import Measurements, MultiInput, PyTree
@@ -289,29 +289,14 @@ class Store(Records):
         )
 
     def label(self, s: Float[np.ndarray, "B P d_s"], rows: Rows = slice(None)) -> xarray.Dataset:
-        import xarray
-
         s, numbers = np.asarray(s), numbered_rows(rows, len(self))
         are_shared = "y" in self.once and "index" not in self.description["arrays"]
         y = self.once["y"] if are_shared else np.asarray(self.load(numbers).y.locations(len(numbers)))
         expected = (len(numbers), y.shape[-2], len(self.outputs))
         if s.shape != expected:
             raise ValueError(f"expected values of shape (rows, queries, outputs) = {expected}, got {s.shape}")
-        of_domain = map(Variable, self.domain.coordinate_names, self.domain.coordinate_units)
-        known = self.query_coordinates or tuple(of_domain)
-        axes = grid_axes(y) if are_shared else None
-        if axes is not None:
-            dims, shape = tuple(each.name for each in known), tuple(map(len, axes))
-            places = {each.name: (each.name, axis, each.attributes) for each, axis in zip(known, axes, strict=True)}
-        else:
-            dims, shape = ("query",), expected[1:2]
-            along = dims if are_shared else ("sample", *dims)
-            places = {each.name: (along, y[..., i], each.attributes) for i, each in enumerate(known)}
-        values = s.reshape(len(s), *shape, len(self.outputs))
-        fields = {
-            each.name: (("sample", *dims), values[..., i], each.attributes) for i, each in enumerate(self.outputs)
-        }
-        return xarray.Dataset(fields, {"sample": numbers, **places}, {"source": self.source})
+        known = self.query_coordinates or coordinates_of(self.domain)
+        return labeled(s, numbers, y, known, self.outputs).assign_attrs(source=self.source)
 
     def verify(self) -> None:
         """Read all samples and compare them with the digest; raise `CorruptDataError` if they differ."""
@@ -327,6 +312,28 @@ class Store(Records):
                 file = self.path.joinpath(name, "c", str(i), *("0" for _ in shape))
                 if not file.exists():
                     raise CorruptDataError(f"{file} is missing, with the samples from {rows.start} on; restore it")
+
+
+def labeled(
+    s: Float[np.ndarray, "B P d_s"],
+    numbers: Int[np.ndarray, " B"],
+    y: Float[np.ndarray, "P d_y"] | Float[np.ndarray, "B P d_y"],
+    coordinates: Sequence[Variable],
+    outputs: Sequence[Variable],
+) -> xarray.Dataset:
+    """Output functions along `sample`, and along the axes of the grid of shared queries or, without one, `query`."""
+    import xarray
+
+    axes = grid_axes(y) if y.ndim == 2 else None
+    if axes is not None:
+        dims = tuple(each.name for each in coordinates)
+        places = {each.name: (each.name, axis, each.attributes) for each, axis in zip(coordinates, axes, strict=True)}
+    else:
+        dims, along = ("query",), ("sample", "query")[3 - y.ndim :]
+        places = {each.name: (along, y[..., i], each.attributes) for i, each in enumerate(coordinates)}
+    values = s.reshape(len(s), *map(len, axes or s[0, :, :1].T), len(outputs))
+    fields = {each.name: (("sample", *dims), values[..., i], each.attributes) for i, each in enumerate(outputs)}
+    return xarray.Dataset(fields, {"sample": numbers, **places})
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -484,10 +491,17 @@ def _complete(work: Resumable, digest: str) -> Path:
     import zarr
 
     data = work.path(DATA)
-    for leftover in [*data.rglob("*.partial"), *data.rglob("*.__lock")]:  # written by a killed run
-        leftover.unlink()
     zarr.open_group(data, mode="r+").attrs.put({"loca": {**work.request, "digest": digest}})
+    finish_group(data)
+    return data
+
+
+def finish_group(path: Path) -> None:
+    """Remove what killed processes left in a Zarr group, and write the metadata of all its arrays to one file."""
+    import zarr
+
+    for leftover in [*path.rglob("*.partial"), *path.rglob("*.__lock")]:
+        leftover.unlink()
     with warnings.catch_warnings():  # not part of the Zarr v3 standard yet, but xarray warns without it
         warnings.filterwarnings("ignore", "Consolidated metadata")
-        zarr.consolidate_metadata(data)
-    return data
+        zarr.consolidate_metadata(path)

@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
-from loca.data.grids import Interpolation, axes_of, grid_shape, multilinear, nearest
+from loca.data.grids import axes_of, grid_shape, multilinear, nearest
 from loca.data.queries import Indexed, Queries, Shared
 from loca.domains import Domain, embed
 from loca.parameters import Fixed
@@ -165,25 +165,26 @@ class PerLocation(Transform):
 
     @eqx.filter_jit
     def _interpolated(self, queries: Queries) -> Affine:
-        values = self._near(queries.points)(jnp.stack([self.shift, self.scale], axis=-1))
-        return Affine(*(queries.gather(each) for each in values.T))
+        if self.shape is not None:
+            near = multilinear(axes_of(self.y, self.shape), self.periods, queries.points)
+        else:
+            near = nearest(*(embed(y, self.periods, self.is_geographic) for y in (queries.points, self.y)))
+        return Affine(*(queries.gather(each) for each in near(jnp.stack([self.shift, self.scale], axis=-1)).T))
 
     def apply(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
         raise ValueError("this transform depends on the location; evaluate it first: `transform.at(queries)`")
 
     invert = apply
 
-    def _near(self, y: Float[Array, "P d_y"]) -> Interpolation:
-        if self.shape is not None:
-            return multilinear(axes_of(self.y, self.shape), self.periods, y)
-        index = nearest(*(embed(points, self.periods, self.is_geographic) for points in (y, self.y)))
-        return Interpolation(index[None], jnp.ones((1, y.shape[0])))
-
 
 class Chain(Transform):
     """One transform after another: ṽ = T₂(T₁(v))."""
 
     parts: tuple[Transform, ...]
+
+    @property
+    def name(self) -> str:
+        return "+".join(part.name for part in self.parts)
 
     def apply(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
         for part in self.parts:

@@ -269,8 +269,7 @@ class Report:
         whole.add_row(Text(f"Errors of {len(self)} functions{source}{weighted}{bands}", style="italic"))
         for variable, block in zip(self.outputs, blocks, strict=True):
             whole.add_row("")
-            name = f"{variable.name} ({variable.unit})" if variable.unit else variable.name
-            whole.add_row(Text(name, style="bold"))
+            whole.add_row(Text(str(variable), style="bold"))
             table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
             table.add_column(heads[0])  # on a narrow terminal words wrap, numbers do not
             for head, width in zip(heads[1:], widths[1:], strict=True):

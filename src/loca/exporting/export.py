@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from loca.data import Chain, Identity, Transform
+from loca.data import Identity
 from loca.exporting.artifact import EXPECTED, PROBE, SUFFIXES, About, Artifact, Model, Space
 from loca.exporting.formats import PLATFORMS, convert, run_stablehlo, to_stablehlo
 from loca.exporting.program import Program, example_in
@@ -158,7 +158,7 @@ def _describe(
         query_coordinates=Channel.of(signature.query_coordinates),
         domain=Space(description=str(domain), bounds=list(domain.bounds), periods=list(domain.periods)),
         normalization={name: np.asarray(getattr(normalization, name), np.float64).tolist() for name in names},
-        transforms={v.name: _transform_name(t) for v, t in transforms if not isinstance(t, Identity)},
+        transforms={v.name: t.name for v, t in transforms if not isinstance(t, Identity)},
         level=program.level,
         gradients=gradients,
         platforms=list(platforms),
@@ -179,7 +179,3 @@ def _locations(program: Program) -> dict[str, np.ndarray]:
         if part.x is not None:
             found[f"sensors{i}" if program.signature.is_several else "sensors"] = np.asarray(part.x)
     return found
-
-
-def _transform_name(transform: Transform) -> str:
-    return "+".join(map(_transform_name, transform.parts)) if isinstance(transform, Chain) else transform.name

@@ -26,6 +26,7 @@ from loca.models import (
     Operator,
     Signature,
     Uncertain,
+    check_level,
     example_of,
     knows_sensors,
     named_arrays,
@@ -99,9 +100,7 @@ class Program:
             warn_outside(signature.domain, y, signature.query_coordinate_names)
         if not isinstance(operator, Uncertain):
             return cls(operator, example, y, None)
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"expected a level between 0 and 1, such as 0.9, got {level}")
-        if not np.isfinite(operator.radius(level)).all():
+        if not np.isfinite(operator.radius(check_level(level))).all():
             raise ValueError(
                 f"bands of level {level} are infinite: too few functions were held out for the calibration of this "
                 "model; choose a lower level, or calibrate with more functions"

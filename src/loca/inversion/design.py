@@ -190,10 +190,15 @@ def acquire(
             f"{type(operator).__name__} does not know how its errors for different inputs are correlated; pass a "
             "Gaussian operator from `loca.solve`, or an `Ensemble`"
         )
-    points = locations_of(operator) if y is None else as_numbers(y, "y", "(P, d_y)", "(P,)")
-    weights = np.ones(len(points))
-    if operator.domain is not None and y is None:
-        weights = np.asarray(area_weights(operator.domain, np.asarray(points)))
+    known = operator.signature
+    if y is not None:
+        points = as_numbers(y, "y", "(P, d_y)", "(P,)")
+        weights = np.full(len(points), 1.0 / len(points))
+    elif known is None or known.y is None:
+        raise ValueError("the operator does not know the locations of its training data; pass y, where errors count")
+    else:
+        points = known.y[np.sort(np.random.default_rng(0).permutation(len(known.y))[:QUERIES])]
+        weights = area_weights(known.domain, np.asarray(points))
     weights = jnp.asarray(weights / weights.sum(), jnp.float32)
     return greedy_inputs(np.asarray(covariance(operator, u, points, weights), np.float64), count)
 
@@ -215,15 +220,6 @@ def covariance(
     found, variances = np.asarray(found, np.float64), np.asarray(variances, np.float64)
     found = found * (variances.sum() / np.trace(found))  # calibration changes the scale
     return found + np.diag(np.maximum(variances - np.diag(found), 0.0))  # inputs that are known have round-off only
-
-
-def locations_of(operator: Operator) -> Float[Array, "P d_y"]:
-    """Some of the locations of an operator's training data."""
-    known = None if operator.signature is None else operator.signature.y
-    if known is None:
-        raise ValueError("the operator does not know the locations of its training data; pass y, where errors count")
-    rows = np.random.default_rng(0).permutation(len(known))[:QUERIES]
-    return known[np.sort(rows)]
 
 
 def greedy_inputs(covariance: Float[np.ndarray, "N N"], count: int) -> Acquisition:

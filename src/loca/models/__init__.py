@@ -8,7 +8,7 @@ from loca.models.default_encoders import projection
 from loca.models.fno import FNO
 from loca.models.grid import Grid, interpolation_between
 from loca.models.loca import LOCA
-from loca.models.operator import AtQueries, Halves, Operator, SeparableOperator, Wrapper, count_sensors, widened
+from loca.models.operator import Halves, Operator, SeparableOperator, Wrapper, count_sensors, widened
 from loca.models.predictor import (
     Predictor,
     TilePredictor,
@@ -22,7 +22,15 @@ from loca.models.predictor import (
 )
 from loca.models.signature import FIELD_ARRAYS, Signature, example_of, knows_sensors, named_arrays
 from loca.models.table import MODELS, Model, trained_models
-from loca.models.uncertain import LEVEL, Bands, ErrorBars, Uncertain, predict_error_bars, standardized_errors
+from loca.models.uncertain import (
+    LEVEL,
+    Bands,
+    ErrorBars,
+    Uncertain,
+    check_level,
+    predict_error_bars,
+    standardized_errors,
+)
 
 __all__ = [
     "FNO",

@@ -318,7 +318,7 @@ def canonical_name(name: str) -> str:
 
 def listed(variables: Sequence[Variable]) -> str:
     """Names with units, for messages."""
-    return ", ".join(f"{v.name} ({v.unit})" if v.unit else v.name for v in variables) or "(none)"
+    return ", ".join(map(str, variables)) or "(none)"
 
 
 def longitude_column(known: Signature) -> int | None:

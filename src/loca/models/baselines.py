@@ -94,7 +94,7 @@ class Regression(FieldOperator, Fixed):
         return jnp.tensordot(codes, self.responses, axes=1)
 
     def interpolation(self, y: Float[Array, "P d_y"]) -> Interpolation:
-        return to_nearest(y, self.y)
+        return nearest(y, self.y)
 
 
 class Proportional(FieldOperator, Fixed):
@@ -126,13 +126,7 @@ class Proportional(FieldOperator, Fixed):
         return codes
 
     def interpolation(self, y: Float[Array, "P d_y"]) -> Interpolation:
-        return to_nearest(y, self.x)
-
-
-def to_nearest(y: Float[Array, "P d_y"], locations: Float[Array, "M d_y"]) -> Interpolation:
-    """From some locations to queries, each of which gets the value at the nearest location."""
-    rows = nearest(y, locations)[None]
-    return Interpolation(rows, jnp.ones(rows.shape))
+        return nearest(y, self.x)
 
 
 def tabulated(

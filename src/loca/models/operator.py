@@ -26,7 +26,6 @@ from loca.data import (
     PerLocation,
     Queries,
     Shared,
-    Transform,
     Variable,
     as_input,
     as_numbers,
@@ -266,7 +265,9 @@ class Operator(Function):
                 "the prediction of this operator at a query depends on the other queries, so it has no derivative with "
                 "respect to y; use another rule than OwnQueries"
             )
-        if any(map(has_jumps, self.normalization.s_transforms)):
+        transforms = self.normalization.s_transforms
+        parts = (part for each in transforms for part in (each.parts if isinstance(each, Chain) else (each,)))
+        if any(isinstance(part, PerLocation) and part.shape is None for part in parts):
             raise ValueError(
                 "the outputs are standardized by the mean and scale of the nearest location of the training data, so "
                 "predictions have jumps between locations; use another transform than `per-location` for dF/dy"
@@ -563,9 +564,3 @@ def direction_from(u: Input, values: tuple[Array, ...]) -> Direction:
     if not isinstance(u, MultiInput):
         return values[0]
     return MultiInput(values[: len(u.fields)], None if u.scalars is None else values[-1])
-
-
-def has_jumps(transform: Transform) -> bool:
-    """Whether a transform of outputs takes its parameters from the nearest location."""
-    parts = transform.parts if isinstance(transform, Chain) else (transform,)
-    return any(isinstance(part, PerLocation) and part.shape is None for part in parts)

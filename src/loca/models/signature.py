@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from loca.data import Free, Samples, Variable
+from loca.data import Free, Samples, Variable, coordinates_of
 from loca.domains import Domain
 from loca.parameters import Fixed
 from loca.typing import Input, Measurements, MultiInput
@@ -80,7 +80,7 @@ class Signature(Fixed):
         """Names and units of the columns of y: those of the data or, if it has none, of the domain."""
         if self.query_coordinate_names:
             return tuple(map(Variable, self.query_coordinate_names, self.query_coordinate_units))
-        return tuple(map(Variable, self.domain.coordinate_names, self.domain.coordinate_units))
+        return coordinates_of(self.domain)
 
 
 def names_and_units(variables: Sequence[Variable]) -> tuple[tuple[str, ...], tuple[str, ...]]:

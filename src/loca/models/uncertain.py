@@ -91,7 +91,7 @@ class Uncertain(Operator):
         - `level`: the probability with which a band contains the truth.
         - `simultaneous`: whether it contains the truth at all queries together, or at each of them.
         """
-        found = self._error_bars(u, y, self.radius(checked(level), simultaneous=simultaneous))
+        found = self._error_bars(u, y, self.radius(check_level(level), simultaneous=simultaneous))
         return Bands(found.lower, found.upper)
 
     def predict_error_bars(
@@ -104,7 +104,7 @@ class Uncertain(Operator):
         - `u`, `queries`: as for `predict`.
         - `level`, `simultaneous`: as for `bands`.
         """
-        radius = self.radius(checked(level), simultaneous=simultaneous)
+        radius = self.radius(check_level(level), simultaneous=simultaneous)
         u, queries = self._checked(u, queries, many=True)
         return self.error_bars(self._encode_many(u), queries, radius)
 
@@ -141,7 +141,7 @@ class Offset(Wrapper):
         return self.operator.respond(codes, queries) + self.epsilon * self.operator.spread(codes, queries)
 
 
-def checked(level: float) -> float:
+def check_level(level: float) -> float:
     """The level, or an error unless it is a probability."""
     if not 0.0 < level < 1.0:
         raise ValueError(f"expected a level between 0 and 1, such as 0.9, got {level}")

@@ -2,7 +2,7 @@
 
 from loca.prediction.files import check_suffix, read_columns, read_points, write_dataset
 from loca.prediction.predict import predict_dataset, predict_to
-from loca.prediction.queries import QueryGrid, QueryPoints, coordinates_of
+from loca.prediction.queries import QueryGrid, QueryPoints
 
 __all__ = [
     "QueryGrid",

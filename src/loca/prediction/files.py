@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import tempfile
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loca.data import Variable, write_vtu
+from loca.data import Variable, finish_group, write_vtu
 from loca.domains import Domain
 from loca.durable import sync, sync_tree, write_atomically
 from loca.models import canonical_name
@@ -41,7 +40,15 @@ def write_dataset(found: xarray.Dataset, path: str | os.PathLike[str], domain: D
     if path.suffix == ".nc":
         write_atomically(path, lambda file: found.to_netcdf(file.name, engine="h5netcdf"))
     elif path.suffix == ".zarr":
-        _write_zarr(found, path)
+        if path.exists():
+            raise FileExistsError(f"{path} already exists; choose another name, or delete it first")
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as place:
+            group = Path(place) / "data"
+            found.to_zarr(group, zarr_format=3, consolidated=False)
+            finish_group(group)
+            sync_tree(group)
+            group.rename(path)
+        sync(path.parent)
     elif path.suffix == ".vtu":
         if domain is None:
             raise ValueError(f"{path.name} needs the cells of the mesh; pass `domain`, such as `model.domain`")
@@ -50,27 +57,6 @@ def write_dataset(found: xarray.Dataset, path: str | os.PathLike[str], domain: D
         table = _as_table(found)
         write = table.to_csv if path.suffix == ".csv" else table.to_parquet
         write_atomically(path, lambda file: write(file, index=False))
-
-
-def _write_zarr(found: xarray.Dataset, path: Path) -> None:
-    if path.exists():
-        raise FileExistsError(f"{path} already exists; choose another name, or delete it first")
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as place:
-        group = Path(place) / "data"
-        found.to_zarr(group, zarr_format=3, consolidated=False)
-        consolidate(group)
-        sync_tree(group)
-        group.rename(path)
-    sync(path.parent)
-
-
-def consolidate(path: Path) -> None:
-    """Write the metadata of all arrays of a Zarr group to one file."""
-    import zarr
-
-    with warnings.catch_warnings():  # not yet part of the Zarr v3 standard, but without it xarray warns its users
-        warnings.filterwarnings("ignore", "Consolidated metadata")
-        zarr.consolidate_metadata(path)
 
 
 def check_suffix(path: Path, accepted: Sequence[str] = SUFFIXES) -> None:

@@ -11,12 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from loca.data import Records, Samples, Shared, Store, array_digest, arrays_digest, group_attributes, versions
+from loca.data import (
+    Records,
+    Samples,
+    Shared,
+    Store,
+    array_digest,
+    arrays_digest,
+    coordinates_of,
+    finish_group,
+    group_attributes,
+    versions,
+)
 from loca.domains import warn_outside
 from loca.durable import Resumable, create, sync
 from loca.models import LEVEL, Adaptation, Operator, Uncertain
-from loca.prediction.files import consolidate
-from loca.prediction.queries import QueryGrid, QueryPoints, arranged, coordinates_of
+from loca.prediction.queries import QueryGrid, QueryPoints, arranged
 from loca.prediction.tiles import (
     LIST,
     P_VALUE,
@@ -90,9 +100,7 @@ def predict_to(
                 work.write(name)
                 done += 1
                 report(done, total)
-        for leftover in group.rglob("*.partial"):  # of a killed process
-            leftover.unlink()
-        consolidate(group)
+        finish_group(group)
         return group
 
     def read_request(path: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from loca.data import Variable, array_digest, grid_axes
+from loca.data import Variable, array_digest, coordinates_of, grid_axes
 from loca.domains import Domain, grid
 
 Tile = tuple[slice, ...]
@@ -157,8 +157,3 @@ def arranged(y: Float[np.ndarray, "P d_y"], coordinates: Sequence[Variable], dom
             axes = tuple(axis[along] for axis, along in zip(values, turned, strict=True))
             return QueryGrid(coordinates, axes, known=known[turned])
     return QueryPoints(coordinates, y)
-
-
-def coordinates_of(domain: Domain) -> tuple[Variable, ...]:
-    """Names and units of the coordinates of a domain."""
-    return tuple(map(Variable, domain.coordinate_names, domain.coordinate_units))

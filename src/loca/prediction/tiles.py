@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.data import Records, Rows, Samples, Shared, pieces
+from loca.data import Records, Rows, Samples, Shared, coordinates_of, labeled, pieces
 from loca.models import Operator, TilePredictor, Uncertain, encode_functions, predict_encoded, predict_error_bars
-from loca.prediction.queries import QueryGrid, QueryPoints, Tile, coordinates_of
+from loca.prediction.queries import QueryGrid, QueryPoints, Tile
 from loca.typing import PyTree
 from loca.uncertainty import Calibrated
 
@@ -44,7 +44,7 @@ ERROR_BARS = {
 
 
 class InMemory(Records):
-    """Samples as records: functions along `sample`, and their values along `query`."""
+    """Samples as records: functions along `sample`, and their values on a grid or along `query`."""
 
     def __init__(self, samples: Samples):
         self.samples, self.source = samples, ""
@@ -57,17 +57,11 @@ class InMemory(Records):
         return self.samples.take(jnp.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)])
 
     def label(self, s: Float[np.ndarray, "B P d_s"], rows: Rows = slice(None)) -> xarray.Dataset:
-        import xarray
-
         queries, numbers = self.samples.y, np.arange(len(self))[rows]
-        own = () if isinstance(queries, Shared) else ("sample",)
-        y = queries.points if not own else queries.take(jnp.asarray(numbers)).locations(len(numbers))
+        is_shared = isinstance(queries, Shared)
+        y = queries.points if is_shared else queries.take(jnp.asarray(numbers)).locations(len(numbers))
         coordinates = self.samples.query_coordinates or coordinates_of(self.domain)
-        places = {
-            each.name: ((*own, LIST), np.asarray(y[..., i]), each.attributes) for i, each in enumerate(coordinates)
-        }
-        fields = {each.name: (("sample", LIST), s[..., i], each.attributes) for i, each in enumerate(self.outputs)}
-        return xarray.Dataset(fields, {"sample": numbers, **places})
+        return labeled(s, numbers, np.asarray(y), coordinates, self.outputs)
 
 
 class Labels:

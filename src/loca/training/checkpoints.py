@@ -329,7 +329,10 @@ def fingerprint(
     Data and weights are digests, the model its classes and settings with two numbers per array, loss and optimizer
     digests of the programs that JAX traces from them, which hold all constants, such as those of a schedule.
     """
-    learned, optimizer_state = _as_shapes((eqx.filter(model, trainable(model)), state.optimizer_state))
+    learned, optimizer_state = jax.tree.map(  # without devices: a run may resume on others
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf,
+        (eqx.filter(model, trainable(model)), state.optimizer_state),
+    )
     one = data if isinstance(data, Samples) else data.load(slice(0, 1))
     batch = jax.ShapeDtypeStruct((config.batch_size, one.y.count, one.output_size), one.s.dtype)
     each = jax.ShapeDtypeStruct(batch.shape[1:2] if isinstance(one.y, Shared) else batch.shape[:2], jnp.float32)
@@ -416,8 +419,3 @@ def _program_digest(function: Callable[..., Any], *arguments: PyTree) -> str:
     text = re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr))  # addresses of Python objects differ between processes
     digest = hashlib.sha256(f"{text} {arrays_digest(program.consts)}".encode()).hexdigest()[:32]
     return f"program of jax {version('jax')} and optax {version('optax')} {digest}"
-
-
-def _as_shapes(tree: PyTree) -> PyTree:
-    """A tree with shapes instead of arrays, without their devices: a run may resume on other devices."""
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf, tree)

@@ -20,7 +20,7 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
-from loca.data import Chain, Normalization, Part, Records, Samples, Transform, batch_rows, check_finite, not_finite
+from loca.data import Normalization, Part, Records, Samples, batch_rows, check_finite, not_finite
 from loca.devices import FUNCTIONS, ProcessGroup, ShardingRule, local_copy, place, replicated
 from loca.gaussian import is_auto, solve
 from loca.losses import mean_squared
@@ -196,7 +196,7 @@ def _fit_with_symmetries(
     if own.scale is not None:  # what the model sees has another size
         before = model.normalization
         named = [*zip(model.inputs, before.u_transforms), *zip(model.outputs, before.s_transforms)]  # noqa: B905
-        transforms = {variable.name: transform_name(each) for variable, each in named}
+        transforms = {variable.name: transform.name for variable, transform in named}
         normalization = Normalization.fit(own.standardize(example), transforms)
         model = jax.tree.map(
             lambda part: normalization if isinstance(part, Normalization) else part,
@@ -206,11 +206,6 @@ def _fit_with_symmetries(
     options["validate"] = None if validate is None else own.standardize(adapt(model, validate))
     trained, history = fit(model, own.augment(data), **options)
     return own.wrap(trained), history
-
-
-def transform_name(transform: Transform) -> str:
-    """The name by which `Normalization.fit` makes the same transform."""
-    return "+".join(part.name for part in (transform.parts if isinstance(transform, Chain) else (transform,)))
 
 
 def _check(

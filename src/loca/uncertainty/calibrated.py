@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from loca.data import Normalization, Queries, Records, Samples
 from loca.domains import area_weights
 from loca.encoders import Encoder
-from loca.models import Adaptation, AtQueries, Halves, Operator, Uncertain, Wrapper, blocks, standardized_errors
+from loca.models import Adaptation, Halves, Operator, Uncertain, Wrapper, blocks, standardized_errors
 from loca.parameters import Fixed
 from loca.typing import Input, Key, has_own_sensors
 from loca.uncertainty.familiarity import Familiarity
@@ -77,9 +77,6 @@ class Calibrated(Uncertain, Wrapper):
 
     def respond(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
         return self.operator.respond(codes, queries)
-
-    def at(self, y: Float[Array, "P d_y"]) -> AtQueries:
-        return self.operator.at(y)
 
     def halves(self, y: Float[Array, "P d_y"]) -> Halves:
         return self.operator.halves(y)

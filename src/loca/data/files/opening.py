@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import glob
 import os
+import pkgutil
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,19 @@ if TYPE_CHECKING:
 
     from loca.data.files.datasets import Layout, Roles
 
-FORMATS = ("loca", "zarr", "mesh", "table", "well", "pdebench", "matlab", "npz", "netcdf")
+READERS = {
+    "zarr": "datasets.read_zarr",
+    "mesh": "meshes.read_mesh",
+    "table": "tables.read_table",
+    "well": "benchmarks.read_well",
+    "pdebench": "benchmarks.read_pdebench",
+    "matlab": "arrays.read_matlab",
+    "npz": "arrays.read_npz",
+    "netcdf": "datasets.read_netcdf",
+}
+"""The function that reads each format, from the path and the roles; xarray is imported when a file is opened."""
+
+FORMATS = ("loca", *READERS)
 """The formats that `open` reads, in the order in which it tries to recognize them."""
 
 ENDINGS = {**dict.fromkeys(SUFFIXES, "mesh"), ".csv": "table"}
@@ -190,21 +203,6 @@ def _is_zarr(path: Path) -> bool:
     return any((path / name).is_file() for name in ("zarr.json", ".zgroup", ".zmetadata"))
 
 
-def _readers() -> dict[str, Callable[[Path, Roles], Layout]]:
-    from loca.data.files import arrays, benchmarks, datasets, meshes, tables
-
-    return {
-        "zarr": datasets.read_zarr,
-        "mesh": meshes.read_mesh,
-        "table": tables.read_table,
-        "well": benchmarks.read_well,
-        "pdebench": benchmarks.read_pdebench,
-        "matlab": arrays.read_matlab,
-        "npz": arrays.read_npz,
-        "netcdf": datasets.read_netcdf,
-    }
-
-
 def _read(files: Sequence[Path], kinds: Sequence[str], roles: Roles) -> Layout:
     """Read all files as one data set, with the roles that their formats define unless others are given.
 
@@ -217,7 +215,7 @@ def _read(files: Sequence[Path], kinds: Sequence[str], roles: Roles) -> Layout:
     groups: dict[tuple[str, ...], list[tuple[Path, Layout]]] = {}
     for file, kind in sorted(zip(files, kinds, strict=True), key=lambda each: each[1] == "table"):
         with naming(file):
-            layout = _readers()[kind](file, roles)
+            layout: Layout = pkgutil.resolve_name(f"loca.data.files.{READERS[kind]}")(file, roles)
         present = [name for name in given if name in layout.dataset.variables or name in layout.parts]
         if kind == "table" and not present:
             present = [str(name) for name in layout.dataset.data_vars]
