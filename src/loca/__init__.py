@@ -3,8 +3,6 @@
 Parts are imported when they are first used: `import loca` alone loads nothing else, not even JAX.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """`compare`: every model on the same data, with its error, its time and its error bars."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -145,7 +143,7 @@ class Comparison:
         write_json(Path(path), dataclasses.asdict(self))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Comparison:
+    def load(cls, path: str | os.PathLike[str]) -> "Comparison":
         """Read a comparison that `save` wrote."""
         content = json.loads(Path(path).read_bytes())
         return cls(**content | {"entries": tuple(ComparisonEntry(**entry) for entry in content["entries"])})

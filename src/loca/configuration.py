@@ -3,8 +3,6 @@
 The docstring of a field is also the help of its option. Nothing is computed here, so that `loca --help` starts quickly.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 import tomllib
@@ -176,7 +174,7 @@ class RunConfiguration(Table):
     """Symmetries of the problem by name, or "auto" for those that are found; see `loca.symmetries`."""
 
     @model_validator(mode="after")
-    def check_solved(self) -> RunConfiguration:
+    def check_solved(self) -> "RunConfiguration":
         """Refuse settings of training for models that choose them on their own."""
         if not isinstance(self.model, ModelConfiguration):
             fields = TrainingConfiguration.model_fields.items()

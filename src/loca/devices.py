@@ -1,7 +1,5 @@
 """Devices, meshes and processes: where arrays live and who works on them."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import TypeVar
@@ -29,7 +27,7 @@ class ProcessGroup:
     count: int = 1
 
     @classmethod
-    def of(cls, mesh: Mesh | None) -> ProcessGroup:
+    def of(cls, mesh: Mesh | None) -> "ProcessGroup":
         """The processes whose devices are in a mesh: one, or all of them."""
         found = {0} if mesh is None else {device.process_index for device in mesh.devices.flat}
         if len(found) == 1:

@@ -1,7 +1,5 @@
 """Durable files: atomic writes, locks, digests and resumable work."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -150,7 +148,7 @@ class Resumable:
         self.pieces = self.directory / f"pieces-{json_digest(self.request)}"
         self._held = contextlib.ExitStack()
 
-    def __enter__(self) -> Resumable:
+    def __enter__(self) -> "Resumable":
         with contextlib.ExitStack() as held:
             held.enter_context(lock(self.directory))
             path = self.directory / REQUEST

@@ -1,7 +1,5 @@
 """k(z, z′): the similarity of two lifted locations, kernels made of kernels, and stationary kernels."""
 
-from __future__ import annotations
-
 import abc
 
 import equinox as eqx
@@ -27,10 +25,10 @@ class Kernel(eqx.Module):
     def __call__(self, z: Float[Array, " l"], z_: Float[Array, " l"]) -> Float[Array, ""]:
         return self.matrix(z[None], z_[None])[0, 0]
 
-    def __add__(self, other: Kernel) -> Kernel:
+    def __add__(self, other: "Kernel") -> "Kernel":
         return Sum(self, other)
 
-    def __mul__(self, other: Kernel | float | Positive | Held) -> Kernel:
+    def __mul__(self, other: "Kernel | float | Positive | Held") -> "Kernel":
         return Product(self, other) if isinstance(other, Kernel) else Scaled(other, self)
 
     __rmul__ = __mul__

@@ -4,8 +4,6 @@ All metrics accept JAX or NumPy arrays, compute in their precision, and can be c
 how much of Y each query represents (`loca.domains.area_weights`); a common factor does not matter.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias

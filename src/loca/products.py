@@ -6,8 +6,6 @@ several times faster this way, but the compiler uses them only if every product 
 in row-major layout: so each derivative is written here in one of these forms.
 """
 
-from __future__ import annotations
-
 import functools
 
 import jax

@@ -4,8 +4,6 @@ A run is described by a `RunConfiguration`, which `loca train` reads from option
 `execute`. A killed run resumes from its directory.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

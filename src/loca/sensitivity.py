@@ -3,8 +3,6 @@
 Derivatives themselves are methods of every operator: `jvp`, `vjp`, `gradient` and `dy`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

@@ -1,7 +1,5 @@
 """An estimator for scikit-learn, which makes operators usable in pipelines, cross-validation and parameter searches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
@@ -96,7 +94,7 @@ class OperatorRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.rate = rate
         self.seed = seed
 
-    def fit(self, X: Any, y: Any) -> OperatorRegressor:
+    def fit(self, X: Any, y: Any) -> "OperatorRegressor":
         """Train the model.
 
         **Arguments:**

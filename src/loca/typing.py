@@ -4,8 +4,6 @@ Sizes in the annotations are the paper's: `N` functions, `m` sensors, `P` querie
 `l` the lifted dimension, `d_x`, `d_y`, `d_u`, `d_s` the dimensions of locations and values.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable

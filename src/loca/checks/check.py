@@ -1,7 +1,5 @@
 """All checks of training and test data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The findings that checks report."""
 
-from __future__ import annotations
-
 import dataclasses
 import textwrap
 from collections.abc import Iterable
@@ -33,7 +31,7 @@ class CheckReport:
     findings: tuple[Finding, ...]
 
     @classmethod
-    def of(cls, findings: Iterable[Finding]) -> CheckReport:
+    def of(cls, findings: Iterable[Finding]) -> "CheckReport":
         """A report of these findings, in the given order within each level."""
         order: tuple[Level, ...] = ("error", "warning", "note")
         return cls(tuple(sorted(findings, key=lambda finding: order.index(finding.level))))

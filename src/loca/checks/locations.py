@@ -1,7 +1,5 @@
 """Checks of sensors and queries, and of functions on grids: open edges, and too few sensors."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Iterator

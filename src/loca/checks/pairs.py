@@ -1,7 +1,5 @@
 """Checks of pairs: repeats, copied inputs, shuffled rows; and of test functions: leaks and drift."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 

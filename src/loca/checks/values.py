@@ -1,7 +1,5 @@
 """Checks of values: missing, constant or badly scaled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

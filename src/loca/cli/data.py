@@ -1,7 +1,5 @@
 """`loca generate`, `loca convert`, `loca show` and `loca check`: data before training."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

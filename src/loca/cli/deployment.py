@@ -1,7 +1,5 @@
 """`loca export`, `loca verify` and `loca serve`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

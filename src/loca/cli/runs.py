@@ -1,7 +1,5 @@
 """`loca train`, `choose` and `compare`: from data to a model."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Annotated, Any

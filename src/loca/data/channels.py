@@ -1,7 +1,5 @@
 """The values of one channel of all functions, for statistics, and those that are not finite."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -43,7 +41,7 @@ class ChannelValues:
         """The values that count."""
         return self.values[self.counted]
 
-    def finite(self) -> ChannelValues:
+    def finite(self) -> "ChannelValues":
         """The channel without the functions that contain NaN or Inf."""
         fine = np.isfinite(np.where(self.counted, self.values, 0.0)).all(axis=1)
         if fine.all():

@@ -1,7 +1,5 @@
 """Rectangular grids: recognized among locations, and interpolated."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 The transform of a variable is given by name, or chosen by rules.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -73,7 +71,7 @@ class Normalization(Fixed):
     s_transforms: tuple[Transform, ...] = ()
 
     @classmethod
-    def fit(cls, samples: Samples, transforms: TransformNames = None) -> Normalization:
+    def fit(cls, samples: Samples, transforms: TransformNames = None) -> "Normalization":
         """Fit the transforms, and then the mean and the standard deviation of each channel, to finite training data.
 
         **Arguments:**
@@ -96,11 +94,11 @@ class Normalization(Fixed):
         return cls(*_input_moments(u), *_moments(s), *fitted)
 
     @classmethod
-    def identity(cls, input_size: int, output_size: int) -> Normalization:
+    def identity(cls, input_size: int, output_size: int) -> "Normalization":
         """The identity, for d_u = `input_size` and d_s = `output_size` channels."""
         return cls(jnp.zeros(input_size), jnp.ones(input_size), jnp.zeros(output_size), jnp.ones(output_size))
 
-    def at(self, queries: Queries) -> OutputNormalization:
+    def at(self, queries: Queries) -> "OutputNormalization":
         """The normalization of outputs at some queries."""
         return OutputNormalization(self.s_shift, self.s_scale, tuple(each.at(queries) for each in self.s_transforms))
 
@@ -126,7 +124,7 @@ class Normalization(Fixed):
         values = values_of(u)
         return with_values(u, [part.restore(v) for part, v in zip(self._of_parts(values), values, strict=True)])
 
-    def _of_parts(self, values: Sequence[Array]) -> Iterator[OutputNormalization]:
+    def _of_parts(self, values: Sequence[Array]) -> Iterator["OutputNormalization"]:
         for of in _channels_of(values):
             yield OutputNormalization(self.u_shift[of], self.u_scale[of], self.u_transforms[of])
 

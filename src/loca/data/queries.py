@@ -1,7 +1,5 @@
 """Arrays as users have them, and where output functions are queried: three forms, kept as given and never expanded."""
 
-from __future__ import annotations
-
 import abc
 import functools
 from collections.abc import Callable
@@ -137,15 +135,15 @@ class Queries(eqx.Module):
         """
 
     @abc.abstractmethod
-    def each(self, change: Callable[[Array], Array]) -> Queries:
+    def each(self, change: Callable[[Array], Array]) -> "Queries":
         """Apply `change` to every array that has one row per function."""
 
-    def take(self, rows: Int[Array, " B"]) -> Queries:
+    def take(self, rows: Int[Array, " B"]) -> "Queries":
         """The queries of the functions with these numbers."""
         return self.each(lambda array: take_rows(array, rows))
 
     @abc.abstractmethod
-    def choose(self, columns: Int[Array, "N count"]) -> Queries:
+    def choose(self, columns: Int[Array, "N count"]) -> "Queries":
         """For every function, the queries with the numbers in its row of `columns`."""
 
 
@@ -164,10 +162,10 @@ class Shared(Queries):
     def gather(self, values: Num[Array, " M"]) -> Num[Array, " P"] | Num[Array, "N P"]:
         return values
 
-    def each(self, change: Callable[[Array], Array]) -> Shared:
+    def each(self, change: Callable[[Array], Array]) -> "Shared":
         return self
 
-    def choose(self, columns: Int[Array, "N count"]) -> Indexed:
+    def choose(self, columns: Int[Array, "N count"]) -> "Indexed":
         return Indexed(self.y, columns)
 
 
@@ -187,10 +185,10 @@ class Indexed(Queries):
     def gather(self, values: Num[Array, " M"]) -> Num[Array, " P"] | Num[Array, "N P"]:
         return values[self.index]
 
-    def each(self, change: Callable[[Array], Array]) -> Indexed:
+    def each(self, change: Callable[[Array], Array]) -> "Indexed":
         return Indexed(self.y, change(self.index))
 
-    def choose(self, columns: Int[Array, "N count"]) -> Indexed:
+    def choose(self, columns: Int[Array, "N count"]) -> "Indexed":
         return Indexed(self.y, jnp.take_along_axis(self.index, columns, axis=1))
 
 
@@ -209,10 +207,10 @@ class Free(Queries):
     def gather(self, values: Num[Array, " M"]) -> Num[Array, " P"] | Num[Array, "N P"]:
         return values.reshape(self.y.shape[:2])
 
-    def each(self, change: Callable[[Array], Array]) -> Free:
+    def each(self, change: Callable[[Array], Array]) -> "Free":
         return Free(change(self.y))
 
-    def choose(self, columns: Int[Array, "N count"]) -> Free:
+    def choose(self, columns: Int[Array, "N count"]) -> "Free":
         return Free(jnp.take_along_axis(self.y, columns[:, :, None], axis=1))
 
 

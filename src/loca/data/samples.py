@@ -1,7 +1,5 @@
 """Pairs of input and output functions in memory, and the order in which training visits them."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -179,7 +177,7 @@ class Samples(eqx.Module):
         return ((self.u, self.x),)
 
     @property
-    def parts(self) -> tuple[Samples, ...]:
+    def parts(self) -> tuple["Samples", ...]:
         """The same pairs with one kind of input each: every field of a `MultiInput`, then the scalars at one sensor."""
         if not isinstance(self.u, MultiInput):
             return (self,)
@@ -197,18 +195,18 @@ class Samples(eqx.Module):
         places = (field.x if isinstance(field, Measurements) else x for field, x in self.fields)
         return tuple(0 if x is None else x.shape[-1] for x in places)
 
-    def take(self, rows: Int[Array, " B"]) -> Samples:
+    def take(self, rows: Int[Array, " B"]) -> "Samples":
         """The functions with these numbers, in the order given."""
         if not isinstance(rows, Tracer):
             rows = jnp.asarray(np.arange(len(self))[rows])  # JAX would take the last function for a number too large
         u, s = take_rows((self.u, self.s), rows)
         return dataclasses.replace(self, u=u, y=self.y.take(rows), s=s)
 
-    def batch(self, seed: int | Int[Array, ""], step: int | Int[Array, ""], size: int) -> Samples:
+    def batch(self, seed: int | Int[Array, ""], step: int | Int[Array, ""], size: int) -> "Samples":
         """The batch of one training step: a pure function of (seed, step) that visits every function once per epoch."""
         return self.take(batch_rows(seed, step, size, len(self)))
 
-    def observe(self, key: Key | Keys, count: int) -> Samples:
+    def observe(self, key: Key | Keys, count: int) -> "Samples":
         """Keep `count` (P) randomly drawn labels of every function, without replacement.
 
         Pass one key, or one key per function.
@@ -220,14 +218,14 @@ class Samples(eqx.Module):
         s = jnp.take_along_axis(self.s, columns[:, :, None], axis=1)
         return dataclasses.replace(self, y=self.y.choose(columns), s=s)
 
-    def corrupt(self, key: Key, noise_std: float) -> Samples:
+    def corrupt(self, key: Key, noise_std: float) -> "Samples":
         """Add Gaussian noise to every input value; its standard deviation `noise_std` has the units of u."""
         values = values_of(self.u)
         keys = [key] if len(values) == 1 else jax.random.split(key, len(values))
         noisy = [u + noise_std * jax.random.normal(k, u.shape, u.dtype) for k, u in zip(keys, values, strict=True)]
         return dataclasses.replace(self, u=with_values(self.u, noisy))
 
-    def split(self, key: Key, *counts: int) -> tuple[Samples, ...]:
+    def split(self, key: Key, *counts: int) -> tuple["Samples", ...]:
         """Disjoint random subsets with the given numbers of functions."""
         if sum(counts) > len(self) or min(counts) < 1:
             raise ValueError(f"cannot split {len(self)} functions into parts of {counts}; pass positive counts")

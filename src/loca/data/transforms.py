@@ -1,7 +1,5 @@
 """Transforms of variables: invertible maps of their values, pointwise or different at each location."""
 
-from __future__ import annotations
-
 import abc
 from typing import Any, ClassVar
 
@@ -36,7 +34,7 @@ class Transform(Fixed):
     def invert(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
         """v from ṽ."""
 
-    def at(self, queries: Queries) -> Transform:
+    def at(self, queries: Queries) -> "Transform":
         """The transform of values at some queries: itself, unless it depends on the location."""
         return self
 
@@ -89,7 +87,7 @@ class Asinh(Transform):
     width: Float[Array, ""]
 
     @classmethod
-    def fit(cls, v: Float[np.ndarray, " n"]) -> Asinh:
+    def fit(cls, v: Float[np.ndarray, " n"]) -> "Asinh":
         """Fit the width to some values."""
         return cls(jnp.asarray(float(np.mean(np.abs(v), dtype=np.float64)) or 1.0, jnp.float32))
 
@@ -151,7 +149,7 @@ class PerLocation(Transform):
     is_geographic: bool = eqx.field(static=True)
 
     @classmethod
-    def on(cls, moments: Affine, y: Float[Array, "M d_y"], domain: Domain) -> PerLocation:
+    def on(cls, moments: Affine, y: Float[Array, "M d_y"], domain: Domain) -> "PerLocation":
         """The transform with these means and scales at these locations of a domain."""
         return cls(moments.shift, moments.scale, y, grid_shape(y), tuple(domain.periods), domain.is_geographic)
 
@@ -196,7 +194,7 @@ class Chain(Transform):
             v = part.invert(v)
         return v
 
-    def at(self, queries: Queries) -> Chain:
+    def at(self, queries: Queries) -> "Chain":
         return Chain(tuple(part.at(queries) for part in self.parts))
 
     def check(self, v: Float[np.ndarray, "N m"], name: str) -> None:

@@ -1,7 +1,5 @@
 """What every domain is, and locations outside of it."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import json
@@ -71,7 +69,7 @@ class Domain(Fixed):
         return (None,) * self.dimension
 
     @property
-    def chart(self) -> Domain:
+    def chart(self) -> "Domain":
         """A domain around Y whose map to the unit cube is smooth, for features of a location; Y unless overridden."""
         return self
 
@@ -116,7 +114,7 @@ class Domain(Fixed):
             raise ValueError(f"a {name} cannot be stored, its fields are no JSON ({error}); {methods}") from None
 
     @classmethod
-    def from_json(cls, description: Mapping[str, Any]) -> Domain:
+    def from_json(cls, description: Mapping[str, Any]) -> "Domain":
         """The domain with the given description; its fields are arguments of the class unless overridden."""
         return cls(**{name: value for name, value in description.items() if name != "type"})
 
@@ -124,7 +122,7 @@ class Domain(Fixed):
         """Locations drawn uniformly with respect to the measure of Y."""
         return self.from_unit(jax.random.uniform(key, (count, self.dimension)))
 
-    def check(self, y: Float[Array | np.ndarray, ...], name: str = "y") -> None:
+    def check(self, y: Float[Array | np.ndarray, "..."], name: str = "y") -> None:
         """Raise unless the last axis of `y` holds the coordinates of a location."""
         given = y.shape[-1] if y.ndim else 0
         if given != self.dimension:

@@ -1,7 +1,5 @@
 """Boxes and tori."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -35,7 +33,7 @@ class Box(Domain):
             )
 
     @classmethod
-    def unit(cls, dimension: int) -> Box:
+    def unit(cls, dimension: int) -> "Box":
         """The unit cube."""
         return cls((0.0,) * dimension, (1.0,) * dimension)
 

@@ -1,7 +1,5 @@
 """Domains of any shape, made of cells."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import io
@@ -83,7 +81,7 @@ class Mesh(Domain):
         self.total = float(np.asarray(self.measures, np.float64).sum())
 
     @classmethod
-    def from_points(cls, points: Any, alpha: float = 2.0) -> Mesh:
+    def from_points(cls, points: Any, alpha: float = 2.0) -> "Mesh":
         """The shape of a point cloud: the simplices of its Delaunay triangulation that are not too large (α-shape).
 
         A simplex belongs to Y if the radius of its circumsphere is at most `alpha` times the local spacing, that is the
@@ -111,7 +109,7 @@ class Mesh(Domain):
         return cls(locations, cells)
 
     @classmethod
-    def from_mask(cls, mask: Any, axes: Sequence[Any]) -> Mesh:
+    def from_mask(cls, mask: Any, axes: Sequence[Any]) -> "Mesh":
         """The part of a grid where a mask is true; every grid point stands for the cell around it.
 
         **Arguments:**
@@ -133,7 +131,7 @@ class Mesh(Domain):
         return cls(grid(*edges)[used], numbers.reshape(cells.shape))
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Mesh:
+    def read(cls, path: str | os.PathLike[str]) -> "Mesh":
         """The mesh in a file: VTK (.vtu), Gmsh (.msh), XDMF (.xdmf) and other formats of meshio.
 
         Quadrilaterals, hexahedra, prisms and pyramids are split into simplices. The vertices are all points of the
@@ -261,7 +259,7 @@ class Mesh(Domain):
         }
 
     @classmethod
-    def from_json(cls, description: Mapping[str, Any]) -> Mesh:
+    def from_json(cls, description: Mapping[str, Any]) -> "Mesh":
         arrays = {
             name: np.frombuffer(base64.b64decode(part["base64"]), part["dtype"]).reshape(part["shape"])
             for name, part in description.items()

@@ -1,7 +1,5 @@
 """The sphere in latitude and longitude, and the areas of its grid cells."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What every input encoder is, checks of input functions, and encoders of values at the sensors and of codes."""
 
-from __future__ import annotations
-
 import abc
 import math
 from collections.abc import Sequence
@@ -145,7 +143,7 @@ class Standardized(Encoder):
     scale: Float[Array, " d"]
 
     @classmethod
-    def fit(cls, encoder: Encoder, u: Input) -> Standardized:
+    def fit(cls, encoder: Encoder, u: Input) -> "Standardized":
         """Fit shift and scale; a code that hardly varies is not magnified.
 
         **Arguments:**

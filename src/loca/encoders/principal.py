@@ -1,7 +1,5 @@
 """Principal components of the input functions."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,7 +28,7 @@ class PrincipalComponents(Encoder):
     @classmethod
     def fit(
         cls, u: Input, count: int, weights: Float[np.ndarray, " m"] | None = None, encoder: Encoder | None = None
-    ) -> PrincipalComponents:
+    ) -> "PrincipalComponents":
         """The components of given functions.
 
         **Arguments:**

@@ -1,7 +1,5 @@
 """Errors of an operator on test data, and of its error bars, at all locations where the truth is known."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ A StableHLO file is a safetensors file like a model file, whose array `program` 
 file holds the same facts in its metadata: `loca` is the JSON document, and `arrays` the arrays in base64.
 """
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import json

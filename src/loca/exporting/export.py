@@ -1,7 +1,5 @@
 """`export` and `compare`: from a model to a program for other software, and whether the two still agree."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from importlib.metadata import version

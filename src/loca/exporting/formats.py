@@ -1,7 +1,5 @@
 """The two formats of exported programs: StableHLO, which JAX runs on any of its platforms, and ONNX by jax2onnx."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -6,8 +6,6 @@
 probe to the folder, and reads model.onnx, outputs.npz and versions.json from it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import logging

@@ -1,7 +1,5 @@
 """An operator as a function of named arrays, which is what other programs call."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -84,7 +82,7 @@ class Program:
         y: Numbers | None = None,
         level: float = LEVEL,
         u: Numbers | Measurements | MultiInput | None = None,
-    ) -> Program:
+    ) -> "Program":
         """The program of an operator; see `export` for the arguments."""
         signature = operator.signature
         if signature is None:

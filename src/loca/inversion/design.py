@@ -1,7 +1,5 @@
 """Which measurements and which simulations to make next."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import equinox as eqx

@@ -1,7 +1,5 @@
 """How far observations may be from predictions: noise, and the surrogate's own error at the observed locations."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import equinox as eqx

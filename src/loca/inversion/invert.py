@@ -1,7 +1,5 @@
 """`invert`: from observations of an output function to the input function."""
 
-from __future__ import annotations
-
 import dataclasses
 import warnings
 from typing import Any, NamedTuple

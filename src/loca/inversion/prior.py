@@ -1,7 +1,5 @@
 """Which inputs are plausible: normal coordinates, and the map from coordinates to an input function."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 
@@ -62,7 +60,7 @@ class Prior(Fixed):
             )
 
     @classmethod
-    def fit(cls, normalization: Normalization, u: Input, share: float = SHARE) -> Prior:
+    def fit(cls, normalization: Normalization, u: Input, share: float = SHARE) -> "Prior":
         """The prior of which given input functions are draws, in the sense of their mean and covariance.
 
         The coordinates are those of the principal components of ũ, the transformed and standardized values; so a

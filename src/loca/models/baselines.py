@@ -1,7 +1,5 @@
 """Linear baselines, fitted in closed form: what every trained model has to beat."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 
@@ -32,7 +30,7 @@ class Regression(FieldOperator, Fixed):
     @classmethod
     def fit(
         cls, data: Samples, components: int = 40, strength: float = 1e-3, transforms: TransformNames = None
-    ) -> Regression:
+    ) -> "Regression":
         """Fit by least squares with an L2 penalty.
 
         **Arguments:**
@@ -51,7 +49,7 @@ class Regression(FieldOperator, Fixed):
         components: Sequence[int],
         strengths: Sequence[float],
         transforms: TransformNames = None,
-    ) -> list[Regression]:
+    ) -> list["Regression"]:
         """`fit` for every number of components with every strength, in the time of a few fits.
 
         **Arguments:**
@@ -105,7 +103,7 @@ class Proportional(FieldOperator, Fixed):
     x: Float[Array, "m d_x"]
 
     @classmethod
-    def fit(cls, data: Samples) -> Proportional:
+    def fit(cls, data: Samples) -> "Proportional":
         """Fit by least squares over all labels; inputs and outputs must have the same channels."""
         x, u, d_u, d_s = data.x, data.u, data.input_size, data.output_size
         if isinstance(u, Measurements | MultiInput) or x is None or isinstance(x, tuple) or d_u != d_s:

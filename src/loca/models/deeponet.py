@@ -1,7 +1,5 @@
 """Deep operator networks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import jax
@@ -44,7 +42,7 @@ class DeepONet(SeparableOperator):
         branch_widths: Sequence[int] = (100, 100),
         trunk_widths: Sequence[int] = (100, 100),
         transforms: TransformNames = None,
-    ) -> DeepONet:
+    ) -> "DeepONet":
         """A model for training data; parts that are not given are chosen to fit the data.
 
         **Arguments:**

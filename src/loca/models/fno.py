@@ -1,7 +1,5 @@
 """Fourier neural operators."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 
@@ -79,7 +77,7 @@ class FNO(FieldOperator):
         depth: int = 4,
         padding: int | Sequence[int] = 0,
         transforms: TransformNames = None,
-    ) -> FNO:
+    ) -> "FNO":
         """A model for training data whose sensors form a grid.
 
         **Arguments:**

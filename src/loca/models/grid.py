@@ -1,7 +1,5 @@
 """Rectangular grids: linear interpolation from them, and linear maps of the lowest Fourier coefficients on them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -26,7 +24,7 @@ class Grid(Fixed):
     num_repeated: int = eqx.field(static=True, default=0)  # leading axes that the input does not have, such as time
 
     @classmethod
-    def of(cls, data: Samples) -> Grid:
+    def of(cls, data: Samples) -> "Grid":
         """The grid of the sensors of some data, with leading axes for coordinates that only queries have (time)."""
         x = data.x[0] if isinstance(data.x, tuple) and len(data.x) == 1 else data.x
         inner = None if x is None or isinstance(x, tuple) else grid_axes(x)

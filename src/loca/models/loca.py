@@ -1,7 +1,5 @@
 """Learning operators with coupled attention."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -61,7 +59,7 @@ class LOCA(SeparableOperator):
         feature_widths: Sequence[int] = (100, 100),
         linear: bool = False,
         transforms: TransformNames = None,
-    ) -> LOCA:
+    ) -> "LOCA":
         """A model for training data; parts that are not given are chosen to fit the data.
 
         **Arguments:**

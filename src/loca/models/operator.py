@@ -1,7 +1,5 @@
 """The interface of every operator, and operators that are sums of products of a function of y and a function of u."""
 
-from __future__ import annotations
-
 import abc
 import functools
 import warnings
@@ -111,7 +109,7 @@ class Operator(Function):
     """What the operator was made for; None if unknown."""
 
     @abc.abstractmethod
-    def encode(self, u: Input) -> Float[Array, ...]:
+    def encode(self, u: Input) -> Float[Array, "..."]:
         """One input function, before any learned parameter is applied to it."""
 
     @abc.abstractmethod
@@ -165,7 +163,7 @@ class Operator(Function):
         """Whether the prediction at a query is independent of the other queries."""
         return True
 
-    def at(self, y: Float[Array, "P d_y"]) -> AtQueries:
+    def at(self, y: Float[Array, "P d_y"]) -> "AtQueries":
         """This operator at fixed queries: a function u ↦ F(u)(y) that has done all work on y already."""
         halves = self.halves(y)
         return AtQueries(halves.of_functions, halves.together, halves.of_queries(y))
@@ -311,7 +309,7 @@ class Wrapper(Operator):
     def is_pointwise(self) -> bool:
         return self.operator.is_pointwise
 
-    def encode(self, u: Input) -> Float[Array, ...]:
+    def encode(self, u: Input) -> Float[Array, "..."]:
         return self.operator.encode(u)
 
 

@@ -1,7 +1,5 @@
 """Compiled predictions for many functions, on one device, and by all devices of a mesh together."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator

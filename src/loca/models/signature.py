@@ -1,7 +1,5 @@
 """What an operator knows of the data it was made for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import equinox as eqx
@@ -24,7 +22,7 @@ class FieldSignature(Fixed):
     has_own_sensors: bool = eqx.field(static=True)  # whether every function has its own sensors
 
     @classmethod
-    def of(cls, data: Samples) -> FieldSignature:
+    def of(cls, data: Samples) -> "FieldSignature":
         """The signature of the only field of some data."""
         ((field, x),) = data.fields
         return cls(data.input_size, x, *names_and_units(data.sensor_coordinates), isinstance(field, Measurements))
@@ -53,7 +51,7 @@ class Signature(Fixed):
     query_coordinate_units: tuple[str, ...] = eqx.field(static=True)
 
     @classmethod
-    def of(cls, data: Samples) -> Signature:
+    def of(cls, data: Samples) -> "Signature":
         """The signature of an operator that is made for some data."""
         return cls(
             data.domain,

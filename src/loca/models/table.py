@@ -1,7 +1,5 @@
 """The table of models: what each is called, what it is, and how it comes from data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Operators that know how wrong they may be, and error bars of their predictions."""
 
-from __future__ import annotations
-
 import abc
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Where predictions are made: on a grid given by its axes, which may have holes, or at points."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -40,7 +38,7 @@ class QueryGrid:
     known: Bool[np.ndarray, "*shape"] | None = None
 
     @classmethod
-    def even(cls, domain: Domain, counts: Sequence[int], coordinates: Sequence[Variable] = ()) -> QueryGrid:
+    def even(cls, domain: Domain, counts: Sequence[int], coordinates: Sequence[Variable] = ()) -> "QueryGrid":
         """A grid with `counts` evenly spaced values of each coordinate, from one end of the domain to the other.
 
         Names and units are those of the given `coordinates`, such as `model.signature.query_coordinates`, or else of

@@ -1,7 +1,5 @@
 """The antiderivative of a random function."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -52,7 +50,7 @@ class Antiderivative(Problem):
                 raise ValueError(f"{name} must be positive, or a range (low, high) of positive numbers, got {value}")
 
     @classmethod
-    def multi_scale(cls, **arguments) -> Antiderivative:
+    def multi_scale(cls, **arguments) -> "Antiderivative":
         """The problem in which every function has its own length 10^U(−2, 0) and variance 10^U(−2, 2).
 
         The paper's text has lengths up to 10, its data up to 1.

@@ -1,7 +1,5 @@
 """Plane strain of a compressible neo-Hookean plate: quadratic elements, Newton's method, banded Cholesky factors."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Sequence
 
@@ -36,7 +34,7 @@ class Material:
     lam: Float[np.ndarray, "elements 1"]
 
     @classmethod
-    def isotropic(cls, young: Float[np.ndarray, "n n"], poisson: float) -> Material:
+    def isotropic(cls, young: Float[np.ndarray, "n n"], poisson: float) -> "Material":
         """The material with Young's modulus young[i, j] in element i along x₁ and element j along x₂."""
         modulus = young.reshape(-1, 1)
         return cls(modulus / (2 * (1 + poisson)), modulus * poisson / ((1 + poisson) * (1 - 2 * poisson)))
@@ -162,7 +160,7 @@ class Plate:
         k[:, :, 1, :, 0] = blocks[1].transpose(0, 2, 1)
         return k.reshape(-1, 18, 18)
 
-    def factor(self, material: Material, w: Float[np.ndarray, "nodes nodes 2"], convex: bool = False) -> Factor:
+    def factor(self, material: Material, w: Float[np.ndarray, "nodes nodes 2"], convex: bool = False) -> "Factor":
         """The Cholesky factorization of the tangent; raises `LinAlgError` if the tangent is not positive definite."""
         from scipy.linalg import cholesky_banded
 

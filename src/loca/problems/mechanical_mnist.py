@@ -1,7 +1,5 @@
 """The Mechanical MNIST experiment: handwritten digits as stiff inclusions in a soft plate under tension."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os

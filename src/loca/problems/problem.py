@@ -1,7 +1,5 @@
 """The interface of all experiments, and the generation of their pairs with any number of workers."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """A drop falling into a square basin of shallow water."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ in place of the digest, and of the name, type, shape and bytes of every array. O
 library writes several in any order, and equal models are equal files.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

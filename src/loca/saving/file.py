@@ -1,7 +1,5 @@
 """Save a model to one file, load it, and inspect it."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import math
@@ -139,7 +137,7 @@ class Channel(Strict):
     unit: str
 
     @classmethod
-    def of(cls, variables: tuple[Variable, ...]) -> list[Channel]:
+    def of(cls, variables: tuple[Variable, ...]) -> list["Channel"]:
         """The channels of these variables."""
         return [cls(name=variable.name, unit=variable.unit) for variable in variables]
 

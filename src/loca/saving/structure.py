@@ -12,8 +12,6 @@ called `part.ClassName`, such as `kernels.RBF`, and looked up among the classes 
 class of the caller has its bare name, such as `MyKernel`; neither can pass for the other.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib

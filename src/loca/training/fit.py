@@ -1,7 +1,5 @@
 """The training run: from an operator and data to a trained operator."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

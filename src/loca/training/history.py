@@ -1,7 +1,5 @@
 """The history of a run, one line of JSON per moment, and its progress, shown as a bar in a terminal or notebook."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -49,7 +47,7 @@ class History:
         return "".join(json.dumps(row) + "\n" for row in self.to_json())
 
     @classmethod
-    def read(cls, path: Path) -> History:
+    def read(cls, path: Path) -> "History":
         """Read a file of such lines."""
         return cls.from_json([json.loads(line) for line in path.read_text().splitlines()])
 
@@ -59,7 +57,7 @@ class History:
         return [{name: row[name] for name in row if name != "returned_to" or row[name] is not None} for row in rows]
 
     @classmethod
-    def from_json(cls, rows: list[dict[str, Any]]) -> History:
+    def from_json(cls, rows: list[dict[str, Any]]) -> "History":
         """The inverse of `to_json`."""
         return cls(tuple(Moment(**row) for row in rows))
 

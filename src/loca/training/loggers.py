@@ -1,7 +1,5 @@
 """A logger: a callback of `fit` that records a run for TensorBoard, Weights & Biases or MLflow in its directory."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -64,7 +62,7 @@ class Logger:
             self._append({"step": step, **scalars})
             self._last = step
 
-    def __enter__(self) -> Logger:
+    def __enter__(self) -> "Logger":
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

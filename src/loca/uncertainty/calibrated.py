@@ -1,7 +1,5 @@
 """Bands whose coverage was measured on held-out functions: split conformal prediction for functions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -37,7 +35,7 @@ class Quantiles(Fixed):
     radii: Float[Array, "L d_s"]
 
     @classmethod
-    def of(cls, scores: Float[np.ndarray, "N P d_s"], weights: Float[np.ndarray, "N P"]) -> Quantiles:
+    def of(cls, scores: Float[np.ndarray, "N P d_s"], weights: Float[np.ndarray, "N P"]) -> "Quantiles":
         """Quantiles of all scores, those of a function weighted by its row, in which every function counts 1/(N + 1).
 
         A new function counts as one whose scores are infinite.

@@ -1,7 +1,5 @@
 """Ensembles: several members of one model, which differ where the data does not determine them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,7 +38,7 @@ class Ensemble(Uncertain, Wrapper):
     @classmethod
     def create(
         cls, create: Callable[..., Operator], data: Samples, *, key: Key, size: int = 5, **sizes: Any
-    ) -> Ensemble:
+    ) -> "Ensemble":
         """Untrained members with different initial weights: `Ensemble.create(LOCA.create, data, key=key)`.
 
         **Arguments:**
@@ -53,7 +51,7 @@ class Ensemble(Uncertain, Wrapper):
         return cls.of([create(data, key=each, **sizes) for each in jax.random.split(key, size)])
 
     @classmethod
-    def of(cls, members: Sequence[Operator]) -> Ensemble:
+    def of(cls, members: Sequence[Operator]) -> "Ensemble":
         """An ensemble of operators that differ in learned parameters only."""
         if len(members) < 2:
             raise ValueError(f"an ensemble needs at least two members, got {len(members)}; pass more operators")

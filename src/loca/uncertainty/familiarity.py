@@ -1,7 +1,5 @@
 """Whether an input function is like those that an operator was made for."""
 
-from __future__ import annotations
-
 import dataclasses
 import warnings
 
@@ -49,7 +47,9 @@ class Familiarity(Fixed):
     held: Float[Array, " B"]  # t of held-out functions, sorted
 
     @classmethod
-    def fit(cls, normalization: Normalization, u: PyTree, held: PyTree, encoder: Encoder | None = None) -> Familiarity:
+    def fit(
+        cls, normalization: Normalization, u: PyTree, held: PyTree, encoder: Encoder | None = None
+    ) -> "Familiarity":
         """The score of input functions, and its distribution over others.
 
         **Arguments:**

@@ -1,7 +1,5 @@
 """Networks that predict the mean and the standard deviation of their output."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable
@@ -45,7 +43,7 @@ class Probabilistic(Uncertain, Wrapper):
         key: Key,
         transforms: TransformNames = None,
         **sizes: Any,
-    ) -> Probabilistic:
+    ) -> "Probabilistic":
         """An untrained model: `Probabilistic.create(LOCA.create, data, key=key)`.
 
         **Arguments:**

@@ -3,8 +3,6 @@
 Names and shapes decide which array is input, output, sensors or queries.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import zipfile

@@ -4,8 +4,6 @@
 - PDEBench: Takamoto et al. 2022, github.com/pdebench/PDEBench, in three dialects.
 """
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Data sets in files, read when indexed: what readers return, NetCDF, Zarr, arrays of HDF5, several files as one."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import warnings

@@ -1,7 +1,5 @@
 """Tables in .csv files: numbers of every sample, one row each, or functions, one row for each sample and location."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any
