@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -426,7 +427,5 @@ def _prediction(found: Float[np.ndarray, "N M d_s"], data: Samples, name: str) -
 
 def _children_seconds() -> float:
     """Seconds of all cores that programs started by this process have taken, once they have ended."""
-    import resource
-
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

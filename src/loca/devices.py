@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from loca.parameters import trainable
 from loca.typing import Array, PyTree
 
-__all__ = ["FUNCTIONS", "NODES", "QUERIES", "complete", "constrain", "shard_large"]
+__all__ = ["shard_large"]
 
 
 @dataclasses.dataclass(frozen=True)

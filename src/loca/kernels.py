@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from loca.parameters import Held, Positive, positive
 
-__all__ = ["RBF", "Kernel", "Laplacian", "Matern", "Product", "RationalQuadratic", "Scaled", "Sum"]
+__all__ = ["RBF", "Kernel", "Laplacian", "Matern", "RationalQuadratic", "Scaled"]
 
 
 class Kernel(eqx.Module):

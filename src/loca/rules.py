@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Float
 
 from loca.domains import Domain, grid
@@ -196,13 +197,11 @@ class QuasiMonteCarlo(FixedRule):
 
 def sobol_points(dimension: int, count: int, key: Key, least: int = 1) -> Float[np.ndarray, "count dimension"]:
     """The first points of a scrambled Sobol sequence, at least some; raises unless their number is a power of two."""
-    from scipy.stats import qmc  # slow to import
-
     if count < least or count & (count - 1):
         below = max(least, 1 << max(0, count.bit_length() - 1))
         raise ValueError(f"a Sobol sequence needs a power of two, got count={count}; use {below} or {2 * below}")
     seed = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    return qmc.Sobol(dimension, scramble=True, rng=seed).random(count)
+    return scipy.stats.qmc.Sobol(dimension, scramble=True, rng=seed).random(count)
 
 
 class OwnQueries(Rule):

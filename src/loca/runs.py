@@ -40,7 +40,7 @@ from loca.models import MODELS, Operator, mean_error
 from loca.saving import MODEL_FILE, save
 from loca.training import Logger, Progress, default_optimizer, fit, paper_optimizer, show_training
 
-__all__ = ["ConfigurationError", "RunConfiguration", "RunResult", "execute", "read_configuration"]
+__all__ = ["ConfigurationError", "RunConfiguration", "RunResult", "execute"]
 
 RUN_FILE = "run.json"
 """The file of a run directory with the configuration."""

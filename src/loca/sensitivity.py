@@ -7,12 +7,13 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Float
 
 from loca.data import Identity, Normalization, Queries, Records, Samples, Shared, Variable, as_input, as_numbers
@@ -201,15 +202,6 @@ def normalization_of(operator: Operator, pairs: Samples, directions: int, weight
 BLOCK = 256  # functions at a time
 
 
-@runtime_checkable
-class Distribution(Protocol):
-    """A distribution of a number, such as those of `scipy.stats`."""
-
-    def ppf(self, q: Float[np.ndarray, " n"], /) -> Float[np.ndarray, " n"]:
-        """Quantiles."""
-        ...
-
-
 class SobolIndices(NamedTuple):
     """Shares of the variance of F(u)(y) at every query, for each component of the input.
 
@@ -245,7 +237,7 @@ def sobol(
     inputs: Callable[[Float[Array, " k"]], Input],
     y: Numbers,
     *,
-    distributions: Sequence[Distribution] | None = None,
+    distributions: Sequence[Any] | None = None,
     count: int = 1024,
     key: Key,
 ) -> SobolIndices:
@@ -261,17 +253,15 @@ def sobol(
     - `inputs`: ξ ↦ u, a `loca.inversion.Prior`, such as that of principal components of the training inputs, or a
       function of your own that JAX can map, from k numbers to an input.
     - `y`: queries (P, d_y), or (P,) for one coordinate.
-    - `distributions`: of each component, such as `scipy.stats.uniform(0, 1)`; standard normal unless given, for as many
-      components as `inputs.size`.
+    - `distributions`: of each component, with a method `ppf` for quantiles, such as `scipy.stats.uniform(0, 1)`;
+      standard normal unless given, for as many components as `inputs.size`.
     - `count`: n, a power of two. The operator is evaluated for n (k + 2) functions.
     - `key`: of the random numbers.
     """
-    from scipy.stats import norm  # slow to import
-
     if distributions is None:
         if not isinstance(size := getattr(inputs, "size", None), int):
             raise ValueError("expected a distribution for each component; pass distributions=[scipy.stats.norm(), …]")
-        distributions = [norm()] * size
+        distributions = [scipy.stats.norm()] * size
     k = len(distributions)
     uniform = sobol_points(2 * k, count, key, least=2)
     xi = np.stack([distributions[i % k].ppf(uniform[:, i]) for i in range(2 * k)], axis=1)

@@ -107,7 +107,14 @@ class OperatorRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             raise ValueError(f"expected model to be one of {', '.join(map(repr, (*MODELS, BEST)))}, got {self.model!r}")
         s = channels_last(np.asarray(y, np.float32), self.output_channels, "y", "output_channels")
         self.is_single_ = y.ndim == 1
-        self.locations_ = self._output_locations(s.shape[1])
+        steps = [0.5] if s.shape[1] == 1 else np.linspace(0.0, 1.0, s.shape[1])
+        self.locations_ = as_points(steps if self.locations is None else self.locations)
+        if len(self.locations_) != s.shape[1]:
+            raise ValueError(
+                f"y has {s.shape[1]} values of {self.output_channels} channels per function but there are "
+                f"{len(self.locations_)} locations; pass `locations` with one row per value, and `output_channels` if "
+                "there are several"
+            )
         domain = self.domain
         if domain is None and len(self.locations_) == 1:  # one location has no box
             domain = Box((self.locations_[0] - 0.5).tolist(), (self.locations_[0] + 0.5).tolist())
@@ -175,17 +182,6 @@ class OperatorRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             found.append(np.stack([bars.mean, bars.std])[:, : len(block)])
         mean, std = np.concatenate(found, axis=1)
         return as_rows(mean), as_rows(std)
-
-    def _output_locations(self, count: int) -> Float[np.ndarray, "P d_y"]:
-        if self.locations is None:
-            return as_points([0.5] if count == 1 else np.linspace(0.0, 1.0, count))
-        points = as_points(self.locations)
-        if len(points) != count:
-            raise ValueError(
-                f"y has {count} values of {self.output_channels} channels per function but there are {len(points)} "
-                "locations; pass `locations` with one row per value, and `output_channels` if there are several"
-            )
-        return points
 
 
 def as_points(locations: Any) -> Float[np.ndarray, "P d"]:

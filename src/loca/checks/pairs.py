@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator
 
 import numpy as np
+import scipy
 from jaxtyping import Float
 
 from loca.checks.findings import Finding, rows
@@ -112,8 +113,6 @@ def nearly_in(a: Float[np.ndarray, "N m"], b: Float[np.ndarray, "K m"]) -> np.nd
 
 def check_drift(train: Samples, test: Samples) -> Iterator[Finding]:
     """Two-sample Kolmogorov–Smirnov tests of the mean, the spread and the roughness of functions, by channel."""
-    from scipy.stats import ks_2samp
-
     before, after = (list(channels(part)) for part in (train, test))
     found = []
     for old, new in zip(before, after, strict=True):
@@ -123,7 +122,7 @@ def check_drift(train: Samples, test: Samples) -> Iterator[Finding]:
         level = FALSE_ALARMS / (len(statistics(old)) * len(before))
         limit = critical_distance(len(old.values), len(new.values), level)
         for (name, a), (_, b) in zip(statistics(old).items(), statistics(new).items(), strict=True):
-            distance = ks_2samp(a, b, method="asymp").statistic  # pyright: ignore[reportAttributeAccessIssue]
+            distance = scipy.stats.ks_2samp(a, b, method="asymp").statistic  # pyright: ignore[reportAttributeAccessIssue]
             if distance > max(limit, EFFECT):
                 shift = f"median {np.median(a):.3g} in training, {np.median(b):.3g} in testing"
                 found.append(f"{name} of {old} ({shift}, distance {distance:.2f})")

@@ -28,7 +28,6 @@ from loca.data.transforms import Asinh, Chain, Identity, Log, PerLocation, Trans
 from loca.durable import CorruptDataError
 
 __all__ = [
-    "Asinh",
     "CorruptDataError",
     "Free",
     "Indexed",
@@ -36,20 +35,17 @@ __all__ = [
     "Log",
     "Normalization",
     "Part",
-    "PerLocation",
     "Queries",
     "Records",
     "Samples",
     "Shared",
     "Store",
     "Stream",
-    "Transform",
     "TransformNames",
     "Variable",
     "convert",
     "grid_shape",
     "open",
-    "recommend",
     "samples_to_arrays",
     "write_store",
     "write_vtu",

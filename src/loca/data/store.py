@@ -409,6 +409,8 @@ def write_store(
     - `workers`, `executor`: see `run_tasks`.
     - `progress`: called with the number of completed samples and their total number.
     """
+    import zarr
+
     block = min(max(block, count // MOST_SHARDS), count)
     shards = pieces(range(count), block)
     once, each = samples_to_arrays(example)
@@ -434,7 +436,10 @@ def write_store(
             if progress is not None:
                 progress(done, count)
         digests = np.concatenate([np.load(work.path(str(rows.start))) for rows in shards])
-        return _complete(work, _content_digest(once, digests))
+        data, description = work.path(DATA), {**work.request, "digest": _content_digest(once, digests)}
+        zarr.open_group(data, mode="r+").attrs.put({"loca": description})
+        finish_group(data)
+        return data
 
     path = Path(path)
     create(path, request, lambda path: group_attributes(path).get("loca", {}), build, ignore=("digest", "versions"))
@@ -484,16 +489,6 @@ def write_rows(path: Path, rows: range, values: np.ndarray) -> None:
     spec = {**_tensorstore_spec(path), "store_data_equal_to_fill_value": True}
     array = tensorstore.open(spec, write=True).result()
     array[rows.start : rows.stop].write(values).result()
-
-
-def _complete(work: Resumable, digest: str) -> Path:
-    """Write the description of the complete store, and return its path."""
-    import zarr
-
-    data = work.path(DATA)
-    zarr.open_group(data, mode="r+").attrs.put({"loca": {**work.request, "digest": digest}})
-    finish_group(data)
-    return data
 
 
 def finish_group(path: Path) -> None:

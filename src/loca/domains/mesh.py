@@ -12,6 +12,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Bool, Float, Int
 
 from loca.domains.domain import Domain, grid
@@ -93,13 +94,11 @@ class Mesh(Domain):
         - `points`: locations, in two or three dimensions; they are the vertices.
         - `alpha`: larger values close larger holes.
         """
-        from scipy.spatial import Delaunay, KDTree  # slow to import
-
         locations = np.asarray(points, np.float64)
         count, dimension = locations.shape
-        cells = Delaunay(locations).simplices.astype(np.int64)
+        cells = scipy.spatial.Delaunay(locations).simplices.astype(np.int64)
         neighbors = min(2 * dimension, count - 1)
-        spacing = KDTree(locations).query(locations, k=neighbors + 1)[0][:, -1]
+        spacing = scipy.spatial.KDTree(locations).query(locations, k=neighbors + 1)[0][:, -1]
         cells = cells[circumradii(locations[cells]) <= alpha * spacing[cells].max(axis=1)]
         if alone := count - len(np.unique(cells)):
             raise ValueError(
@@ -190,9 +189,6 @@ class Mesh(Domain):
         So all vertices together have their lumped masses, and the centers of all cells the measures of the cells. A
         location outside of Y has weight zero.
         """
-        from scipy.sparse import coo_array  # slow to import
-        from scipy.spatial import KDTree
-
         cells, measures = np.asarray(self.cells), np.asarray(self.measures, np.float64)
         distance, vertex = self._nearest_vertex(y)
         used = np.isin(vertex, cells)
@@ -200,7 +196,9 @@ class Mesh(Domain):
         matched = np.flatnonzero(used & (distance <= ROUNDING * self._extent()))
         others = np.setdiff1d(np.arange(len(y)), matched)
         numbers = np.repeat(np.arange(len(cells)), cells.shape[1])
-        around = coo_array((np.ones(cells.size), (cells.ravel(), numbers)), (len(self.vertices), len(cells))).tocsr()
+        around = scipy.sparse.coo_array(
+            (np.ones(cells.size), (cells.ravel(), numbers)), (len(self.vertices), len(cells))
+        ).tocsr()
         adjacent = around[vertex[matched]].tocoo()
         inner, inside = containing(self._corners(), y[others], ROUNDING * self._extent())
         places = np.concatenate([matched[adjacent.row], others[inner]])
@@ -212,7 +210,7 @@ class Mesh(Domain):
         empty = np.flatnonzero(counts == 0)
         if len(empty):
             present = np.unique(places)
-            nearest = KDTree(y[present]).query(self._corners()[empty].mean(axis=1))[1]
+            nearest = scipy.spatial.KDTree(y[present]).query(self._corners()[empty].mean(axis=1))[1]
             weights += np.bincount(present[nearest], measures[empty], minlength=len(y))
         return weights / weights.sum()
 
@@ -272,9 +270,7 @@ class Mesh(Domain):
 
     def _nearest_vertex(self, y: Float[np.ndarray, "M d_y"]) -> tuple[Float[np.ndarray, " M"], Int[np.ndarray, " M"]]:
         """The distance to the nearest vertex, and its number."""
-        from scipy.spatial import KDTree
-
-        distances, numbers = KDTree(np.asarray(self.vertices, np.float64)).query(y)
+        distances, numbers = scipy.spatial.KDTree(np.asarray(self.vertices, np.float64)).query(y)
         return np.asarray(distances), np.asarray(numbers)
 
     def _extent(self) -> float:
@@ -298,8 +294,6 @@ def containing(
     Cells are searched by their size, so that the large cells of a graded mesh are not compared with every location
     near the small ones.
     """
-    from scipy.spatial import KDTree  # slow to import
-
     middles = corners.mean(axis=1)
     radii = np.linalg.norm(corners - middles[:, None], axis=-1).max(axis=1)
     # barycentric coordinates are λ(y) = ∇λ y + λ(0)
@@ -310,7 +304,7 @@ def containing(
     found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     octave = np.floor(np.log2(radii / radii.min()))
     for cells in (np.flatnonzero(octave == each) for each in np.unique(octave)):
-        tree = KDTree(middles[cells])
+        tree = scipy.spatial.KDTree(middles[cells])
         for start in range(0, len(y), AT_ONCE):
             near = tree.query_ball_point(y[start : start + AT_ONCE], radii[cells].max() + slack, return_sorted=False)
             counts = np.array([len(each) for each in near])

@@ -7,7 +7,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from loca.data import Indexed, Queries, Records, Samples, Shared, grid_shape
+from loca.data import Free, Queries, Records, Samples, Shared, grid_shape
 from loca.evaluation.report import BANDS, MEASURES, RELIABILITY_LEVELS, Report
 from loca.metrics import (
     crps,
@@ -29,6 +29,7 @@ from loca.models import (
     blocks,
     predict_error_bars,
     standardized_errors,
+    tabulated,
 )
 
 Values = Float[np.ndarray, "N P d_s"]
@@ -236,19 +237,13 @@ def mean_field(data: Samples | Records, batch_size: int = BLOCK) -> Float[np.nda
     total, count = np.zeros((1, 1)), np.zeros((1, 1))
     for samples in blocks(data, min(batch_size, len(data))):
         s = np.asarray(samples.s, np.float64)
-        match samples.y:
-            case Shared():
-                total, count = total + s.sum(axis=0), count + np.full((s.shape[1], 1), float(len(s)))
-            case Indexed(y, index):
-                here, labels = np.zeros((len(y), s.shape[2])), np.zeros((len(y), 1))
-                np.add.at(here, np.asarray(index), s)
-                np.add.at(labels, np.asarray(index), 1.0)
-                total, count = total + here, count + labels
-            case _:
-                raise ValueError(
-                    "every function of this data has its own locations, so there is no mean field; "
-                    "evaluate without a reference, or interpolate to common locations first"
-                )
+        if isinstance(samples.y, Free):
+            raise ValueError(
+                "every function of this data has its own locations, so there is no mean field; "
+                "evaluate without a reference, or interpolate to common locations first"
+            )
+        table, labeled = tabulated(samples.y, s)
+        total, count = total + table.sum(axis=0), count + labeled.sum(axis=0)[:, None]
     if not np.all(count > 0):
         raise ValueError(
             f"{np.sum(count == 0)} of {len(count)} locations have no label in any function; "

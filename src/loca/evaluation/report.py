@@ -1,7 +1,5 @@
 """Metrics by name, and the report of an evaluation: every error, as JSON and as a table."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json
@@ -10,16 +8,18 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Int
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from loca.data import Variable
 from loca.metrics import BAND_EDGES
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 class Measure(NamedTuple):
@@ -77,7 +77,7 @@ class Distribution:
     missing: tuple[int, ...]
 
     @classmethod
-    def of(cls, values: Float[np.ndarray, " N"]) -> Distribution:
+    def of(cls, values: Float[np.ndarray, " N"]) -> "Distribution":
         """The distribution of the values; quartiles by linear interpolation."""
         finite = np.isfinite(values)
         known, missing = values[finite], tuple(np.flatnonzero(~finite).tolist())
@@ -169,13 +169,11 @@ class Report:
 
         NaN if one of the two is the same for all functions, as σ is for many models.
         """
-        from scipy.stats import ConstantInputWarning, spearmanr
-
         if "rmse" not in self.errors or "std" not in self.errors:
             raise ValueError("this needs `rmse` and `std`; evaluate a model that knows its error with both metrics")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConstantInputWarning)
-            found: Any = spearmanr(self.of("std", channel), self.of("rmse", channel))
+            warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
+            found: Any = scipy.stats.spearmanr(self.of("std", channel), self.of("rmse", channel))
         return float(found.statistic)
 
     def unit(self, metric: str, channel: int | str = 0) -> str:
@@ -218,7 +216,7 @@ class Report:
         }
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Report:
+    def from_json(cls, content: Mapping[str, Any]) -> "Report":
         """The report from its JSON; the summary is ignored, because it follows from the errors."""
         found = content.get("format")
         if found != FORMAT:
@@ -246,7 +244,7 @@ class Report:
         Path(path).write_text(json.dumps(self.to_json(), allow_nan=False, ensure_ascii=False), encoding="utf-8")
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Report:
+    def load(cls, path: str | os.PathLike[str]) -> "Report":
         """Read a report that `save` wrote."""
         return cls.from_json(json.loads(Path(path).read_text(encoding="utf-8")))
 
@@ -255,10 +253,6 @@ class Report:
 
         Bands of the RMSE are indented below it, and the errors of a reference field below those of the model.
         """
-        from rich.box import SIMPLE_HEAD
-        from rich.table import Table
-        from rich.text import Text  # brackets in names and units are not markup
-
         weighted = ", weighted" if self.is_weighted else ""
         source = f" of {self.source}" if self.source else ""
         bands = "" if self.level is None else f", {100 * self.level:g} % bands"
@@ -266,6 +260,7 @@ class Report:
         blocks = [list(self._rows(c)) for c in range(len(self.outputs))]
         widths = [max(map(len, each)) for each in zip(heads, *(row for block in blocks for row in block), strict=True)]
         whole = Table.grid()
+        # as text, because brackets in names and units are not markup
         whole.add_row(Text(f"Errors of {len(self)} functions{source}{weighted}{bands}", style="italic"))
         for variable, block in zip(self.outputs, blocks, strict=True):
             whole.add_row("")
@@ -295,8 +290,6 @@ class Report:
             yield ["σ rank corr.", short(order), "", "", "", "", ""]
 
     def __str__(self) -> str:
-        from rich.console import Console
-
         with io.StringIO() as text:
             Console(file=text, width=WIDTH, color_system=None, force_terminal=False, force_jupyter=False).print(self)
             return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
@@ -306,12 +299,12 @@ def _middle(found: Distribution) -> list[str]:
     return [short(value) for value in (found.mean, found.lower_quartile, found.median, found.upper_quartile)]
 
 
-def _to_numbers(values: Float[np.ndarray, ...]) -> Any:
+def _to_numbers(values: Float[np.ndarray, "..."]) -> Any:
     """An array as nested lists, without loss: null for NaN, strings for infinite numbers, which JSON does not have."""
     return json.loads(json.dumps(values.tolist()), parse_constant=lambda word: None if word == "NaN" else word)
 
 
-def _from_numbers(values: Any, shape: tuple[int, ...]) -> Float[np.ndarray, ...]:
+def _from_numbers(values: Any, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
     array = np.asarray(values, np.float64)  # which reads null as NaN, and both strings as infinite numbers
     if array.shape != shape:
         raise ValueError(f"expected numbers of shape {shape} in a report, found {array.shape}; the file was changed")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from loca.comparing import Comparison, mean_of
 from loca.figures.style import INK, line_styles, log_axis, style
 from loca.models import MODELS
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 LEAST = 1e-3
 """Core minutes at which a model without any, such as persistence, is drawn."""
@@ -28,8 +27,6 @@ def comparison(found: Comparison, title: str = "") -> Figure:
     - `found`: what `loca.compare` returned.
     - `title`: above the figure.
     """
-    from matplotlib.figure import Figure
-
     groups = found.groups()
     if not groups:
         raise ValueError("no model has a result to draw; print the comparison for the reasons")
@@ -74,8 +71,6 @@ SIDES = ((0, 5, "center", "bottom"), (0, -5, "center", "top"), (6, 0, "left", "c
 
 def label_points(ax: Axes, points: Mapping[str, tuple[float, float]], colors: Mapping[str, str]) -> None:
     """Write names beside points, on the first side where a name hides neither another one nor a point."""
-    from matplotlib.transforms import Bbox
-
     taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in ax.transData.transform(list(points.values()))]
     for name, point in points.items():
         box = taken[0]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from loca.attention import Channels, Dense, Uncoupled, coupling
 from loca.data import Records, Samples, Variable, as_input
@@ -29,10 +31,6 @@ from loca.models import (
     predict_error_bars,
 )
 from loca.typing import Input, Measurements, MultiInput, Numbers
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 def sheet(samples: Samples | Records, rows: int = 4) -> Figure:

@@ -7,23 +7,24 @@ import math
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax.numpy as jnp
+import matplotlib as mpl
 import numpy as np
+import xarray
 from jaxtyping import Array, Float
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from matplotlib.tri import Triangulation
 
 from loca.data import Samples, Shared, Variable, grid_shape
 from loca.domains import Domain
 from loca.figures.style import ERROR_COLOR, INK, INPUT_COLOR, MISSING, OUTLINE, OUTPUT_COLOR, style, typeset, with_unit
 from loca.typing import Measurements, values_of
-
-if TYPE_CHECKING:
-    import xarray
-    from matplotlib.axes import Axes
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize
-    from matplotlib.figure import Figure
 
 SLICES = 2  # the most values of a leading coordinate, such as time, that are drawn, each in a column of its own
 FEWEST = 4  # smallest number of locations at exactly one time that counts as a slice
@@ -55,8 +56,6 @@ def norm_of(kind: str, values: Float[np.ndarray, "*shape"]) -> Normalize:
 
     Few large errors do not count, see `OUTLIER`; neither do values far below the others on a logarithmic scale.
     """
-    from matplotlib.colors import LogNorm, Normalize
-
     low, high = limits(values)
     finite = values[np.isfinite(values)]
     largest = max(abs(low), abs(high)) or 1.0
@@ -223,8 +222,6 @@ def array_of(
     points: Float[np.ndarray, "K _"], values: Float[np.ndarray, " K"], coordinates: tuple[Variable, ...]
 ) -> xarray.DataArray:
     """One function over the coordinates a and b, which have the labels of the axes."""
-    import xarray
-
     if not coordinates:
         return xarray.DataArray(values[0])
     points = points[:, -len(coordinates) :]
@@ -295,8 +292,6 @@ def draw(quantities: list[Quantity], captions: Sequence[str] | None = None) -> F
 
     `captions` are written to the left of the rows, rotated.
     """
-    from matplotlib.figure import Figure
-
     count = len(quantities[0].functions)
     aspects = [each.aspect for each in quantities]
     headings = ["", *(each.heading for each in quantities)]
@@ -371,9 +366,6 @@ def draw_curve(ax: Axes, quantity: Quantity, row: int) -> None:
 
 def draw_field(ax: Axes, quantity: Quantity, row: int) -> None:
     """Draw values over two coordinates as colors with a color bar below."""
-    import matplotlib as mpl
-    from matplotlib.tri import Triangulation
-
     function = quantity.functions[row]
     across, up = ("b", "a") if quantity.is_geographic else ("a", "b")
     cmap = mpl.colormaps[MAPS[quantity.kind]].with_extremes(bad=MISSING)
@@ -407,9 +399,6 @@ def draw_field(ax: Axes, quantity: Quantity, row: int) -> None:
 
 def add_colorbar(ax: Axes, drawn: ScalarMappable, quantity: Quantity, ends: tuple[float, float]) -> None:
     """Add a horizontal color bar below a panel; arrows at its ends mark values beyond them."""
-    from matplotlib.colors import LogNorm
-    from matplotlib.ticker import MaxNLocator
-
     norm: Any = drawn.norm
     low, high = norm.vmin or 0.0, norm.vmax or 0.0
     slack = 1e-6 * (high - low)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from loca.evaluation import MEASURES, RELIABILITY_LEVELS, Distribution, Report
 from loca.figures.style import INK, line_styles, log_axis, style, with_unit
 from loca.training import History
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 Points = Sequence[Mapping[str, Any]]
 """Records with named numbers, such as `history.to_json()`."""
@@ -41,8 +39,6 @@ def curves(
     - `x`, `y`: the names of the numbers to plot. A y that no record has gets no panel.
     - `x_label`: the label of the x axis, by default the name of x.
     """
-    from matplotlib.figure import Figure
-
     named: dict[str, History | Points] = dict(lines) if isinstance(lines, Mapping) else {"": lines}
     records = {name: line.to_json() if isinstance(line, History) else list(line) for name, line in named.items()}
     wanted = [y] if isinstance(y, str) else list(y)
@@ -79,8 +75,6 @@ def draw_line(ax: Axes, points: Points, x: str, y: str, *, color: str, **options
 
 def _at_each(points: Points, x: str, y: str) -> Any:
     """A table of the median, the least, the largest and the number of the finite values of y at each x."""
-    import pandas
-
     table: Any = pandas.DataFrame([(point.get(x), point.get(y)) for point in points], columns=[x, y], dtype=float)
     return table[np.isfinite(table).all(axis=1)].groupby(x)[y].agg(["median", "min", "max", "size"])
 
@@ -107,8 +101,6 @@ def box_plots(reports: Mapping[str, Report] | Report, metric: str = "relative_l2
     - `reports`: reports by the name of the model, or a single one.
     - `metric`: the name of the error to draw.
     """
-    from matplotlib.figure import Figure
-
     named = {"": reports} if isinstance(reports, Report) else dict(reports)
     if not named:
         raise ValueError("got no reports to draw; pass at least one")
@@ -180,8 +172,6 @@ def reliability(reports: Mapping[str, Report] | Report) -> Figure:
 
     - `reports`: of models that know their error, by name, or a single one.
     """
-    from matplotlib.figure import Figure
-
     named = {"": reports} if isinstance(reports, Report) else dict(reports)
     many = {name: report.reliability for name, report in named.items() if report.reliability}
     if not many:

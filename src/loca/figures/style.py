@@ -6,40 +6,15 @@ import contextlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
-if TYPE_CHECKING:  # importing matplotlib takes as long as importing everything else
-    from matplotlib.axes import Axes
+import matplotlib as mpl
+from matplotlib import ticker
+from matplotlib.axes import Axes
 
-STYLE: dict[Any, Any] = {
-    "font.size": 7.0,
-    "axes.titlesize": 7.5,
-    "axes.labelsize": 7.0,
-    "xtick.labelsize": 6.0,
-    "ytick.labelsize": 6.0,
-    "axes.linewidth": 0.5,
-    "lines.linewidth": 1.0,
-    "lines.markersize": 2.5,
-    "xtick.major.width": 0.5,
-    "ytick.major.width": 0.5,
-    "xtick.major.size": 2.0,
-    "ytick.major.size": 2.0,
-    "axes.titlepad": 4.0,
-    "axes.labelpad": 2.0,
-    "xtick.major.pad": 2.0,
-    "ytick.major.pad": 2.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.formatter.limits": (-3, 4),
-    "axes.formatter.use_mathtext": True,
-    "legend.frameon": False,
-    "legend.fontsize": 6.5,
-    "figure.constrained_layout.h_pad": 0.03,
-    "figure.constrained_layout.w_pad": 0.03,
-    "pdf.fonttype": 42,  # embeds fonts as TrueType, as journals require
-    "savefig.dpi": 300,
-}
-"""Matplotlib settings; sizes are in points for a figure printed at its original size."""
+STYLE = Path(__file__).with_name("loca.mplstyle")
+"""Settings for a figure that is printed at its original size, for `matplotlib.style.use` as well."""
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#666666")
 """The colors of Okabe and Ito (2008), distinct for all kinds of color vision: blue, vermilion, green, …"""
@@ -60,9 +35,7 @@ OUTLINE, MISSING = "#888888", "#dddddd"
 @contextlib.contextmanager
 def style() -> Iterator[None]:
     """Use the style of this part within a `with` block, leaving the global settings of matplotlib unchanged."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(fname=STYLE):
         yield
 
 
@@ -85,8 +58,6 @@ def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 def log_axis(ax: Axes, name: Literal["x", "y"] = "y") -> None:
     """Make an axis logarithmic with few tick labels: 0.02, 0.05, 0.1 over up to two decades, 10⁻² over more."""
-    from matplotlib import ticker
-
     ax.set(**{f"{name}scale": "log"})
     axis, (low, high) = (ax.xaxis, ax.get_xlim()) if name == "x" else (ax.yaxis, ax.get_ylim())
     is_short = high < 200.0 * low

@@ -189,21 +189,15 @@ def own_covariance(operator: Operator, y: Float[Array, "P d_y"], prior: Prior, k
     else:
         each = [np.asarray(predict(inner.member(i), u, Shared(y))) for i in range(inner.size)]
         found = shrunk_covariance((np.stack(each) - np.asarray(bars.mean)).reshape(inner.size * INPUTS, -1))
-    std = np.sqrt(np.mean(np.asarray(bars.std, np.float64) ** 2, axis=0)).ravel()
-    return rescaled(found, std**2)
+    variances, size = np.mean(np.asarray(bars.std, np.float64) ** 2, axis=0).ravel(), np.sqrt(np.diag(found))
+    factor = np.sqrt(variances) / np.where(size > 0.0, size, 1.0)  # the same correlations with these variances
+    return found * np.outer(factor, factor) + np.diag(np.where(size > 0.0, 0.0, variances))
 
 
 def correlated(operator: Operator) -> GaussianOperator | Ensemble | None:
     """The operator, or what it calibrates, if that knows the correlations of its errors over locations and inputs."""
     inner = operator.operator if isinstance(operator, Calibrated) else operator
     return inner if isinstance(inner, GaussianOperator | Ensemble) else None
-
-
-def rescaled(covariance: Float[np.ndarray, "n n"], variances: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n n"]:
-    """The same correlations with other variances."""
-    size = np.sqrt(np.diag(covariance))
-    factor = np.sqrt(variances) / np.where(size > 0.0, size, 1.0)
-    return covariance * np.outer(factor, factor) + np.diag(np.where(size > 0.0, 0.0, variances))
 
 
 def shrunk_covariance(rows: Float[np.ndarray, "N n"]) -> Float[np.ndarray, "n n"]:

@@ -1,7 +1,7 @@
 """Operators: LOCA, DeepONet, FNO, linear baselines, their common interface, and compiled predictions."""
 
 from loca.models.align import Adaptation, adapt, canonical_name, is_numbered, matching_order
-from loca.models.baselines import Proportional, Regression
+from loca.models.baselines import Proportional, Regression, tabulated
 from loca.models.combination import Combination, Combined, combine
 from loca.models.deeponet import DeepONet
 from loca.models.default_encoders import projection

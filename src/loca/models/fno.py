@@ -55,7 +55,17 @@ class FNO(FieldOperator):
         dimension = len(grid.shape)
         modes = (modes,) * dimension if isinstance(modes, int) else tuple(modes)
         self.padding = (padding,) * dimension if isinstance(padding, int) else tuple(padding)
-        check_modes(modes, grid.shape, self.padding)
+        if not len(modes) == len(self.padding) == dimension:
+            raise ValueError(
+                f"modes {modes} and padding {self.padding} need one number for each axis of the grid {grid.shape}"
+            )
+        for axis, (m, n, p) in enumerate(zip(modes, grid.shape, self.padding, strict=True)):
+            most = (n + p) // 2 + (axis == dimension - 1)
+            if not 1 <= m <= most:
+                raise ValueError(
+                    f"axis {axis} of the grid has {n} points and {p} of padding, which resolve {most} frequencies; got "
+                    f"modes={m}: keep at most {most} or pad more"
+                )
         lift_key, project_key, *keys = jax.random.split(key, 2 + depth)
         channels = len(normalization.u_shift) + dimension
         self.normalization = normalization
@@ -158,16 +168,3 @@ class FNO(FieldOperator):
     def interpolation(self, y: Float[Array, "P d_y"]) -> Interpolation:
         """From the grid to the queries."""
         return self.grid.interpolation(y)
-
-
-def check_modes(modes: tuple[int, ...], shape: tuple[int, ...], padding: tuple[int, ...]) -> None:
-    """Raise unless the padded grid has the requested frequencies."""
-    if not len(modes) == len(padding) == len(shape):
-        raise ValueError(f"modes {modes} and padding {padding} need one number for each axis of the grid {shape}")
-    for axis, (m, n, p) in enumerate(zip(modes, shape, padding, strict=True)):
-        most = (n + p) // 2 + (axis == len(modes) - 1)
-        if not 1 <= m <= most:
-            raise ValueError(
-                f"axis {axis} of the grid has {n} points and {p} of padding, which resolve {most} frequencies; got "
-                f"modes={m}: keep at most {most} or pad more"
-            )

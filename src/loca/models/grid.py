@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Float
 
 from loca.data import Interpolation, Samples, grid_axes, multilinear
@@ -111,8 +112,6 @@ def wrapped(
 
 def scattered_interpolation(given: Float[np.ndarray, "m d"], expected: Float[np.ndarray, "m_ d"]) -> Interpolation:
     """Linear interpolation on a Delaunay triangulation; the nearest value outside the convex hull."""
-    from scipy.spatial import Delaunay, KDTree, QhullError
-
     d = given.shape[1]
     if d == 1:
         line = np.argsort(given[:, 0], kind="stable")
@@ -120,8 +119,8 @@ def scattered_interpolation(given: Float[np.ndarray, "m d"], expected: Float[np.
         between = Grid((axis,), (None,)).interpolation(jnp.asarray(expected, jnp.float32))
         return Interpolation(jnp.asarray(line)[between.index], between.weight)
     try:
-        triangles = Delaunay(given)
-    except QhullError:
+        triangles = scipy.spatial.Delaunay(given)
+    except scipy.spatial.QhullError:
         raise ValueError(f"the sensors of the data do not span {d} dimensions") from None
     found = triangles.find_simplex(expected)
     map_of = triangles.transform[found]
@@ -129,7 +128,7 @@ def scattered_interpolation(given: Float[np.ndarray, "m d"], expected: Float[np.
     weight = np.concatenate([part, 1.0 - part.sum(axis=1, keepdims=True)], axis=1)
     index = triangles.simplices[found]
     outside = (found < 0) | ~np.isfinite(weight).all(axis=1)
-    index[outside] = np.asarray(KDTree(given).query(expected[outside])[1])[:, None]
+    index[outside] = np.asarray(scipy.spatial.KDTree(given).query(expected[outside])[1])[:, None]
     weight[outside] = 1.0 / (d + 1)
     return Interpolation(jnp.asarray(index.T), jnp.asarray(weight.T, jnp.float32))
 

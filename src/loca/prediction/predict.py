@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -16,7 +15,6 @@ from loca.data import (
     Samples,
     Shared,
     Store,
-    array_digest,
     arrays_digest,
     coordinates_of,
     finish_group,
@@ -37,7 +35,7 @@ from loca.prediction.tiles import (
     Tiles,
     TileValues,
 )
-from loca.saving import Arrays, describe
+from loca.saving import Arrays, describe, digest_of
 from loca.uncertainty import warn_unfamiliar
 
 if TYPE_CHECKING:
@@ -235,8 +233,5 @@ def model_digest(model: Operator) -> str:
     arrays: Arrays = {}
     structure = describe(model, "", arrays)
     structure["fields"].pop("signature", None)
-    digest = hashlib.sha256(json.dumps(structure, sort_keys=True).encode())
-    for place in sorted(arrays):
-        if not place.startswith("signature."):
-            digest.update(array_digest(np.asarray(arrays[place])).encode())
-    return digest.hexdigest()
+    kept = {place: np.asarray(array) for place, array in arrays.items() if not place.startswith("signature.")}
+    return digest_of(json.dumps(structure, sort_keys=True), kept)

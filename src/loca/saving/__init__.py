@@ -5,6 +5,7 @@ from loca.saving.container import (
     Contents,
     ModelFileError,
     Strict,
+    digest_of,
     first_problem,
     parse,
     read_arrays,

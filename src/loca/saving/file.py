@@ -270,13 +270,18 @@ def _read(path: Path) -> tuple[Header, Contents]:
             pass
         case _:
             raise ModelFileError(f"the model is described as {quoted(document.model)}; expected a class and its fields")
+    domain = None
+    if document.domain is not None:  # a built-in one, which has no arrays
+        domain = Rebuilder({}, classes=(), writer="").build(document.domain)
+        if not isinstance(domain, Domain):
+            raise ModelFileError(f"the domain is described as {quoted(document.domain)}, which is not a domain")
     return Header(
         format=document.format,
         model=name.rpartition(".")[2],
         structure=document.model,
         arrays={place: Entry(str(array.dtype), array.shape) for place, array in contents.arrays.items()},
         parameters=document.parameters,
-        domain=None if document.domain is None else _read_domain(document.domain),
+        domain=domain,
         inputs=tuple(Variable(channel.name, channel.unit) for channel in document.inputs),
         outputs=tuple(Variable(channel.name, channel.unit) for channel in document.outputs),
         provenance=document.provenance,
@@ -285,11 +290,3 @@ def _read(path: Path) -> tuple[Header, Contents]:
         digest=contents.digest,
         size=contents.size,
     ), contents
-
-
-def _read_domain(description: Any) -> Domain:
-    """A built-in domain, which has no arrays."""
-    domain = Rebuilder({}, classes=(), writer="").build(description)
-    if not isinstance(domain, Domain):
-        raise ModelFileError(f"the domain is described as {quoted(description)}, which is not a domain")
-    return domain

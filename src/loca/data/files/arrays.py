@@ -11,6 +11,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import scipy
 import xarray
 
 from loca.data.files.datasets import HDF5Array, Layout, Roles, hdf5, numbered
@@ -66,13 +67,11 @@ def read_npz(path: Path, roles: Roles) -> Layout:
 def read_matlab(path: Path, roles: Roles) -> Layout:
     """The selected arrays of a .mat file; version 7.3 is read row by row, version 5 completely."""
     if not h5py.is_hdf5(path):
-        from scipy import io
-
-        shapes = {name: tuple(shape) for name, shape, _ in io.whosmat(path)}
+        shapes = {name: tuple(shape) for name, shape, _ in scipy.io.whosmat(path)}
 
         def get(name: str, dims: Sequence[str]) -> xarray.Variable:
             _check_size(path, name, shapes[name], 1, path.stat().st_size)
-            array = io.loadmat(path, variable_names=[name])[name]
+            array = scipy.io.loadmat(path, variable_names=[name])[name]
             if array.dtype.kind not in "fiub":
                 raise ValueError(f"{name!r} of {path} is a cell or structure, not an array of numbers")
             return xarray.Variable(dims, array)

@@ -47,7 +47,12 @@ def read_well(path: Path, roles: Roles) -> Layout:
     file = hdf5(path)
     root: Any = file.acquire()
     axes = [str(name) for name in np.atleast_1d(root["dimensions"].attrs["spatial_dims"])]
-    found, coords = _scalars(root), _coordinates(root, axes)
+    found, coords = _scalars(root), {}
+    for name in ("time", *axes):
+        stored = root["dimensions"][name]
+        dims = [dim for dim in _leading(stored) if dim != name]
+        # one that depends on the trajectory cannot have the name of its dimension
+        coords[f"{name}_of_sample" if dims else name] = xarray.Variable([*dims, name], stored[()])
     parameters, evolving, parts = [name for name, v in found.items() if "time" not in v.dims], [], {}
     for order, group in enumerate(ORDERS):
         for name in _listed(root, group):
@@ -64,16 +69,6 @@ def read_well(path: Path, roles: Roles) -> Layout:
 def _leading(stored: Any) -> list[str]:
     flags = (("sample", "sample_varying"), ("time", "time_varying"))
     return [dim for dim, flag in flags if stored.attrs.get(flag, False)]
-
-
-def _coordinates(root: Any, axes: list[str]) -> dict[str, xarray.Variable]:
-    """Times and locations; those that depend on the trajectory cannot have the name of their dimension."""
-    found = {}
-    for name in ("time", *axes):
-        stored = root["dimensions"][name]
-        dims = [dim for dim in _leading(stored) if dim != name]
-        found[f"{name}_of_sample" if dims else name] = xarray.Variable([*dims, name], stored[()])
-    return found
 
 
 def _scalars(root: Any) -> dict[str, xarray.Variable]:
@@ -163,7 +158,12 @@ def read_pdebench(path: Path, roles: Roles) -> Layout:
     file = hdf5(path)
     root: Any = file.acquire()
     if _is_seeded(root):
-        return _read_seeded(file, root)
+        array = SeededArray(file, sorted(root))
+        axes = AXES[: len(array.shape) - 2]
+        found = numbered("data", array.variable(["sample", *axes, "channel"]))
+        coords = {"sample": ("sample", array.seeds), **{axis: (axis, array.grid[axis]) for axis in axes}}
+        dataset, fields = xarray.Dataset(found, coords, dict(root[array.seeds[0]].attrs)), tuple(found)
+        return Layout(dataset, "sample", fields, fields, "t", parts={"data": fields})
     fields = ["tensor"] if "tensor" in root else [name for name in FLUID if name in root]
     steps, *space = root[fields[0]].shape[1:]
     axes = AXES[: 1 + len(space)]
@@ -177,15 +177,6 @@ def read_pdebench(path: Path, roles: Roles) -> Layout:
     if steps == 1:
         return Layout(dataset, "sample", given, tuple(fields))
     return Layout(dataset, "sample", (*fields, *given), tuple(fields), "t")
-
-
-def _read_seeded(file: CachingFileManager, root: Any) -> Layout:
-    array = SeededArray(file, sorted(root))
-    axes = AXES[: len(array.shape) - 2]
-    found = numbered("data", array.variable(["sample", *axes, "channel"]))
-    coords = {"sample": ("sample", array.seeds), **{axis: (axis, array.grid[axis]) for axis in axes}}
-    dataset, fields = xarray.Dataset(found, coords, dict(root[array.seeds[0]].attrs)), tuple(found)
-    return Layout(dataset, "sample", fields, fields, "t", parts={"data": fields})
 
 
 RECOGNIZES = {"well": is_well, "pdebench": is_pdebench}

@@ -100,7 +100,11 @@ class Labeled(Records):
         placed = _with_locations(dataset, [*input_names, *output_names], sample)
         measured = _with_numbers(placed, sample, time)
         before, channels, after = measured, input_names, measured[list(output_names)]
-        self._labels = placed[list(output_names)] if output_names else _sample_coordinates(placed, sample)
+        self._labels = placed[list(output_names)]
+        if not output_names:  # the coordinates of the samples alone, which are numbered if they have none
+            own = {str(name): c.variable for name, c in placed.coords.items() if c.dims == (sample,)}
+            own |= {} if sample in own else {sample: np.arange(placed.sizes[sample])}
+            self._labels = placed.drop_vars(list(placed.variables)).assign_coords(own)
         if input_times is not None and time is not None:
             before, channels = _steps_as_channels(measured, input_names, time, input_times)
         if output_times is not None and time is not None:
@@ -301,13 +305,6 @@ def as_names(names: str | Sequence[str]) -> tuple[str, ...]:
 def as_rows(rows: Rows, count: int) -> slice | np.ndarray:
     """The same rows as a slice or as non-negative numbers; files read consecutive rows in one go."""
     return rows if isinstance(rows, slice) else as_slice(numbered_rows(rows, count))
-
-
-def _sample_coordinates(dataset: xarray.Dataset, sample: str) -> xarray.Dataset:
-    """The coordinates of the samples alone; they are numbered if they have none."""
-    own = {str(name): c.variable for name, c in dataset.coords.items() if c.dims == (sample,)}
-    numbers = {} if sample in own else {sample: np.arange(dataset.sizes[sample])}
-    return dataset.drop_vars(list(dataset.variables)).assign_coords({**own, **numbers})
 
 
 def _check_names(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> None:
