@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from loca.domains import Box
 from loca.encoders.encoder import Encoder, check_positive, check_values
@@ -70,7 +70,15 @@ class Projection(Encoder):
         # A masked location may hold anything, even NaN: replace it before the cosines.
         x = jnp.where(measured.mask[:, None], measured.x, jnp.asarray(self.domain.low))
         values = jnp.where(measured.mask[:, None], measured.u, 0.0)
-        return _least_squares(self.basis(x), values, measured.mask).T.reshape(-1)
+        dot = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
+        b = jnp.where(measured.mask[:, None], self.basis(x), 0.0)
+        weighted = b.T / jnp.maximum(measured.mask.sum(), 1)
+        gram = dot(weighted, b) + RIDGE * jnp.eye(b.shape[1], dtype=b.dtype)
+        factor = jax.scipy.linalg.cho_factor(gram, lower=True)
+        c = jnp.zeros((b.shape[1], values.shape[1]), dtype=values.dtype)
+        for _ in range(PASSES):
+            c = c + jax.scipy.linalg.cho_solve(factor, dot(weighted, values - dot(b, c)))
+        return c.T.reshape(-1)
 
     def basis(self, x: Float[Array, "P d_x"]) -> Float[Array, "P K"]:
         """b(x): the basis functions at the given locations, k in row-major order."""
@@ -98,15 +106,3 @@ class Projection(Encoder):
             )
         self.domain.check(u.x, "x")
         return u
-
-
-def _least_squares(b: Float[Array, "m K"], u: Float[Array, "m d_u"], mask: Bool[Array, " m"]) -> Float[Array, "K d_u"]:
-    dot = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
-    b = jnp.where(mask[:, None], b, 0.0)
-    weighted = b.T / jnp.maximum(mask.sum(), 1)
-    gram = dot(weighted, b) + RIDGE * jnp.eye(b.shape[1], dtype=b.dtype)
-    factor = jax.scipy.linalg.cho_factor(gram, lower=True)
-    c = jnp.zeros((b.shape[1], u.shape[1]), dtype=u.dtype)
-    for _ in range(PASSES):
-        c = c + jax.scipy.linalg.cho_solve(factor, dot(weighted, u - dot(b, c)))
-    return c

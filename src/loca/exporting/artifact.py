@@ -132,26 +132,23 @@ def read_artifact(path: Path) -> Artifact:
     """
     try:
         if path.suffix == ".onnx":
-            return _read_onnx(path.read_bytes())
+            program = path.read_bytes()
+            (document, listed), digest = read_metadata(program, "loca", "arrays")
+            about = _read_about(document)
+            try:
+                arrays = {
+                    name: np.frombuffer(base64.b64decode(x["data"], validate=True), x["dtype"]).reshape(x["shape"])
+                    for name, x in parse(listed).items()
+                }
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                raise ModelFileError("the arrays in the metadata are not valid; export the file again") from error
+            return Artifact(about, program, arrays, digest, len(program))
         contents = read_arrays(path)
         about, arrays = _read_about(contents.document), dict(contents.arrays)
         program = arrays.pop(PROGRAM).tobytes()
         return Artifact(about, program, arrays, contents.digest, contents.size)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
-
-
-def _read_onnx(contents: bytes) -> Artifact:
-    (document, listed), digest = read_metadata(contents, "loca", "arrays")
-    about = _read_about(document)
-    try:
-        arrays = {
-            name: np.frombuffer(base64.b64decode(each["data"], validate=True), each["dtype"]).reshape(each["shape"])
-            for name, each in parse(listed).items()
-        }
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ModelFileError("the arrays in the metadata are not valid; export the file again") from error
-    return Artifact(about, contents, arrays, digest, len(contents))
 
 
 def _read_about(text: str) -> About:

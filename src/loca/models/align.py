@@ -76,11 +76,6 @@ class FieldChange(NamedTuple):
     as_measurements: bool  # whether sensors that all functions share are given to every function as its own
     note: str  # what is done to the sensors, in words
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether the field changes."""
-        return self.as_measurements or not self.channels is self.columns is self.sensors is None
-
     def __call__(
         self, field: Field, x: Float[Array, "_ d_x"] | None, scalars: Float[Array, "_ k"] | None
     ) -> tuple[Field, Float[Array, "_ d_x"] | None]:
@@ -356,7 +351,10 @@ def input_changes(
         raise ValueError(other_form(data, known))
     scalars = None if len(left) == count - total and changed(left - total) is None else left - total
     has_form = isinstance(data.u, MultiInput) == known.is_several
-    in_place = all(change.source == i and not change.is_needed for i, change in enumerate(changes))
+    in_place = all(
+        each.source == i and each.channels is each.columns is each.sensors is None and not each.as_measurements
+        for i, each in enumerate(changes)
+    )
     return () if has_form and in_place and scalars is None else tuple(changes), scalars
 
 

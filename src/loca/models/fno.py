@@ -110,7 +110,7 @@ class FNO(FieldOperator):
         )
 
     def encode(self, u: Input) -> Float[Array, "*grid c"]:
-        sensors = self.grid.sensor_shape
+        sensors = self.grid.shape[self.grid.num_repeated :]
         field, scalars = u, 0
         known = self.signature
         if isinstance(u, MultiInput) and known is not None and known.is_several and len(known.fields) == 1:

@@ -49,11 +49,6 @@ class Grid(Fixed):
         """Number of points along each axis."""
         return tuple(len(axis) for axis in self.axes)
 
-    @property
-    def sensor_shape(self) -> tuple[int, ...]:
-        """Number of points along the axes that the input has."""
-        return self.shape[self.num_repeated :]
-
     def coordinates(self) -> Float[Array, "*grid d_y"]:
         """The coordinates of every point, with each axis mapped to [0, 1], or to [0, 1) if it is periodic."""
         unit = [(axis - axis[0]) / extent(axis, period) for axis, period in zip(self.axes, self.periods, strict=True)]

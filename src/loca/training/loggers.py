@@ -54,7 +54,11 @@ class Logger:
         """Write all rows that the record lacks."""
         if self._record is None:
             self._logs.mkdir(parents=True, exist_ok=True)
-            rows = _read_rows(self._rows)
+            self._rows.touch()
+            content = self._rows.read_bytes()
+            whole = content[: content.rfind(b"\n") + 1]  # without a last line that was cut off
+            os.truncate(self._rows, len(whole))
+            rows = [json.loads(line) for line in whole.splitlines()]
             self._record = self._open(self._logs, self._description, rows)
             self._last = max((int(row["step"]) for row in rows if "step" in row), default=-1)
         for step, scalars in progress.rows(after=self._last):
@@ -75,16 +79,6 @@ class Logger:
     def _append(self, row: Row) -> None:
         with self._rows.open("a") as file:
             file.write(json.dumps(row) + "\n")
-
-
-def _read_rows(path: Path) -> list[Row]:
-    """The rows of a file with one JSON object per line; remove a last line that was cut off."""
-    if not path.exists():
-        return []
-    content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    os.truncate(path, len(whole))
-    return [json.loads(line) for line in whole.splitlines()]
 
 
 def _tensorboard(logs: Path, description: Mapping[str, Any], rows: Sequence[Row]) -> Record:
