@@ -40,13 +40,15 @@ def imports(tree: ast.AST, path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
 
 
 def door_names(door: Path) -> set[str]:
-    """The names of a part's `__init__.py`: in `__all__` for users, only imported for other parts."""
+    """The names of a part's `__init__.py`: in `__all__` for users, only imported or defined for other parts."""
     names = set()
     for node in ast.parse(door.read_text()).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             names |= set(ast.literal_eval(node.value))
-        elif isinstance(node, ast.ImportFrom):
+        elif isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"loca.{door.parent.name}."):
             names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
     return names
 
 

@@ -3,9 +3,8 @@
 Besides the figures, this part exports the building blocks with which other parts draw figures of their own.
 """
 
-from loca.figures.comparison import comparison
 from loca.figures.fields import attention, draw_predictions, error_bars, fields, posterior, sheet
-from loca.figures.plots import box_plots, curves, draw_boxes, draw_line, reliability
+from loca.figures.plots import box_plots, comparison, curves, draw_boxes, draw_line, reliability
 from loca.figures.style import INK, line_styles, log_axis, style
 
 __all__ = [

@@ -2,8 +2,7 @@
 
 from loca.inversion.design import Acquisition, Design, acquire, design
 from loca.inversion.errors import surrogate_covariance
-from loca.inversion.invert import invert
-from loca.inversion.posterior import Diagnostics, Posterior
+from loca.inversion.invert import Diagnostics, Posterior, invert
 from loca.inversion.prior import InversionWarning, Prior
 
 __all__ = [
