@@ -119,7 +119,7 @@ def check_outliers(channels: Sequence[ChannelValues]) -> Iterator[Finding]:
 
 
 def check_transforms(samples: Samples) -> Iterator[Finding]:
-    """Variables that models learn better after a transform, by the rules of `loca.data.recommend`."""
+    """Variables that models learn better after a transform, by the rules of `transforms="auto"`."""
     for side, variable, transform, reason in recommend(samples):
         if reason:
             message = (

@@ -326,12 +326,13 @@ def labeled(
 
     axes = grid_axes(y) if y.ndim == 2 else None
     if axes is not None:
-        dims = tuple(each.name for each in coordinates)
+        dims, shape = tuple(each.name for each in coordinates), tuple(map(len, axes))
         places = {each.name: (each.name, axis, each.attributes) for each, axis in zip(coordinates, axes, strict=True)}
     else:
-        dims, along = ("query",), ("sample", "query")[3 - y.ndim :]
+        dims, shape = ("query",), s.shape[1:2]
+        along = dims if y.ndim == 2 else ("sample", *dims)
         places = {each.name: (along, y[..., i], each.attributes) for i, each in enumerate(coordinates)}
-    values = s.reshape(len(s), *map(len, axes or s[0, :, :1].T), len(outputs))
+    values = s.reshape(len(s), *shape, len(outputs))
     fields = {each.name: (("sample", *dims), values[..., i], each.attributes) for i, each in enumerate(outputs)}
     return xarray.Dataset(fields, {"sample": numbers, **places})
 
