@@ -15,8 +15,7 @@ import numpy as np
 import scipy
 from jaxtyping import Array, Bool, Float, Int
 
-from loca.domains.domain import Domain, grid
-from loca.domains.flat import Box
+from loca.domains.domain import Box, Domain, grid
 from loca.domains.sphere import edges_between
 
 ROUNDING = 1e-6

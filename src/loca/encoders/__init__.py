@@ -1,7 +1,6 @@
 """𝒟: from an input function to a vector."""
 
-from loca.encoders.encoder import Encoder, Joined, Sensors, Standardized
-from loca.encoders.principal import PrincipalComponents
+from loca.encoders.encoder import Encoder, Joined, PrincipalComponents, Sensors, Standardized
 from loca.encoders.projection import Projection
 from loca.encoders.scattering import Scattering1D, Scattering2D
 
