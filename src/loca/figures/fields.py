@@ -1,7 +1,5 @@
 """Figures of functions: data, predictions with their errors and error bars, attention weights, and posteriors."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Functions in panels, one function per row and one quantity per column: numbers, curves, fields, clouds, maps."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

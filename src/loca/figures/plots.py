@@ -1,7 +1,5 @@
 """Plots of losses and errors over steps and core minutes, of the errors of all functions, and of coverage."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,15 +1,13 @@
 """The style of all figures: sized for print, legible in gray and with color-blindness; one color for each model."""
 
-from __future__ import annotations
-
-import contextlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
-import matplotlib as mpl
+import matplotlib.style
 from matplotlib import ticker
 from matplotlib.axes import Axes
 
@@ -32,11 +30,9 @@ INK = "#333333"
 OUTLINE, MISSING = "#888888", "#dddddd"
 
 
-@contextlib.contextmanager
-def style() -> Iterator[None]:
+def style() -> AbstractContextManager[None]:
     """Use the style of this part within a `with` block, leaving the global settings of matplotlib unchanged."""
-    with mpl.rc_context(fname=STYLE):
-        yield
+    return matplotlib.style.context(STYLE)
 
 
 def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
