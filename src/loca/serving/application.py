@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import gc
 import hmac
 import os
@@ -53,9 +52,6 @@ REQUESTS = Counter("loca_requests_total", "Requests by model and HTTP status", [
 TIMES = Histogram("loca_request_seconds", "Response time", ["model"])
 
 
-Endpoint = Callable[[Request], Awaitable[Response]]
-
-
 class Settings(BaseModel):
     """What a server serves, to whom, and what a request may cost.
 
@@ -83,18 +79,6 @@ class Settings(BaseModel):
     max_queries: int = 2**14
     max_queue: int = 1024
     timeout: float = 10.0
-
-
-def read_tokens(path: Path) -> list[bytes]:
-    """The tokens in a file, one per line; lines that start with # are comments."""
-    lines = [line.strip().encode() for line in path.read_text(encoding="utf-8").splitlines()]
-    tokens = [line for line in lines if line and not line.startswith(b"#")]
-    if not tokens or min(map(len, tokens)) < 16:
-        raise ValueError(
-            f"{path} must hold one token of at least 16 characters per line; make one with "
-            '`python -c "import secrets; print(secrets.token_urlsafe(32))"`'
-        )
-    return tokens
 
 
 class Server:
@@ -136,25 +120,31 @@ class Server:
         self.is_ending = True
 
     def refresh_tokens(self) -> None:
-        """Read the file of tokens; those before stay if it has none."""
-        if self.settings.tokens is not None:
-            self.tokens = read_tokens(self.settings.tokens)
+        """Read the file of tokens, one per line; those before stay if it has none. Lines with # are comments."""
+        if (path := self.settings.tokens) is None:
+            return
+        lines = [line.strip().encode() for line in path.read_text(encoding="utf-8").splitlines()]
+        tokens = [line for line in lines if line and not line.startswith(b"#")]
+        if not tokens or min(map(len, tokens)) < 16:
+            how = "such as those of `openssl rand -hex 32`"
+            raise ValueError(f"{path} must hold one token of at least 16 characters per line, {how}")
+        self.tokens = tokens
 
     def accepts(self, authorization: bytes) -> bool:
         """Whether a header has a known token; the time does not depend on how much of it is right."""
-        if not self.tokens:
-            return True
         scheme, _, token = authorization.partition(b" ")
         matches = [hmac.compare_digest(token.strip(), known) for known in self.tokens]
-        return scheme.lower() == b"bearer" and any(matches)
+        return not self.tokens or (scheme.lower() == b"bearer" and any(matches))
 
-    def endpoint(self, answer: Callable[[Request], Any], *, is_open: bool = False) -> Endpoint:
+    def endpoint(
+        self, answer: Callable[[Request], Any], *, is_open: bool = False
+    ) -> Callable[[Request], Awaitable[Response]]:
         """An endpoint for requests that have a token; `answer` returns a response or JSON. Responses are counted."""
 
         async def respond(request: Request) -> Response:
             start = time.perf_counter()
             try:
-                if not is_open and not self.accepts(request.headers.get("authorization", "").encode("latin-1")):
+                if not is_open and not self.accepts(dict(request.scope["headers"]).get(b"authorization", b"")):
                     reason = "a valid token is required: `Authorization: Bearer TOKEN`"
                     raise HTTPException(401, reason, {"www-authenticate": "Bearer"})
                 found = answer(request)
@@ -170,9 +160,8 @@ class Server:
             if self.is_ending:
                 response.headers["connection"] = "close"
             model = request.scope.get("loca.model", "")
-            requests, times = counters(model, response.status_code)
-            requests.inc()
-            times.observe(time.perf_counter() - start)
+            REQUESTS.labels(model, response.status_code).inc()
+            TIMES.labels(model).observe(time.perf_counter() - start)
             return response
 
         return respond
@@ -190,13 +179,13 @@ class Server:
             body += chunk
             if len(body) > limits.max_body:
                 raise HTTPException(413, f"the body has more than {limits.max_body} bytes, the limit")
-        length = request.headers.get("inference-header-content-length")
-        given = parse_request(bytes(body), length, model.inputs, model.outputs, limits.max_values)
-        if len(given.inputs.get("y", ())) > limits.max_queries:
+        length = dict(request.scope["headers"]).get(b"inference-header-content-length")
+        name, inputs, outputs = parse_request(bytes(body), length, model.inputs, model.outputs, limits.max_values)
+        if len(inputs.get("y", ())) > limits.max_queries:
             raise HTTPException(413, f"more than {limits.max_queries} queries, the limit")
-        work = model.work(given.inputs, frozenset(given.outputs), limits.max_values)
-        results = await self.batcher.run(model, work)
-        return write_response(given, {"model_name": model.name, "model_version": str(model.version)}, results)
+        results = await self.batcher.run(model, model.work(inputs, frozenset(outputs), limits.max_values))
+        about = {"model_name": model.name, "model_version": str(model.version)}
+        return write_response(about if name is None else {"id": name, **about}, outputs, results)
 
     def ready(self, request: Request) -> Response:
         """Whether requests should be sent here: not while the server ends."""
@@ -206,13 +195,7 @@ class Server:
     def metadata(self, request: Request) -> dict[str, Any]:
         """The metadata of a model."""
         model = self.find_model(request)
-        return model.metadata(self.repository.versions(model.name))
-
-
-@functools.cache
-def counters(model: str, status: int) -> tuple[Counter, Histogram]:
-    """The metrics of requests for a model with a status."""
-    return REQUESTS.labels(model, status), TIMES.labels(model)
+        return model.metadata(sorted(number for name, number in self.repository.models if name == model.name))
 
 
 async def watch(refresh: Callable[[], None]) -> None:
@@ -273,14 +256,12 @@ def create_application(settings: Settings | None = None) -> ASGIApp:
     found.router.redirect_slashes = False
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        answer: ASGIApp = found
         # the router and the middleware of Starlette would take as long as all else that a request needs
-        path = INFER.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
-        if path is None:
-            await found(scope, receive, send)
-        else:
+        if scope["type"] == "http" and scope["method"] == "POST" and (path := INFER.fullmatch(scope["path"])):
             scope["path_params"] = path.groupdict()
-            response = await infer(Request(scope, receive, send))
-            await response(scope, receive, send)
+            answer = await infer(Request(scope, receive, send))
+        await answer(scope, receive, send)
 
     return application
 

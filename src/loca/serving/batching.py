@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,21 +12,15 @@ from prometheus_client import Histogram
 from starlette.exceptions import HTTPException
 
 from loca.serving.model import SIZES, ServedModel, Work
+from loca.serving.protocol import is_finite
 
 QUIET = 2
 """Passes of the event loop from the bytes of a request to its job."""
 
 BATCHES = Histogram("loca_batch_functions", "Functions run together", buckets=(1, 2, 4, 8, 16, 32, 64, 256))
 
-
-@dataclasses.dataclass(eq=False, slots=True)
-class Job:
-    """Work for a model, and its results when they are there. Jobs with equal keys can be run together."""
-
-    model: ServedModel
-    work: Work
-    key: object
-    results: asyncio.Future[dict[str, np.ndarray]]
+Results = dict[str, np.ndarray]
+Job = tuple[Work, asyncio.Future[Results]]
 
 
 class Batcher:
@@ -44,27 +37,28 @@ class Batcher:
 
     def __init__(self, max_queue: int, timeout: float):
         self.max_queue, self.timeout, self.waiting = max_queue, timeout, 0
-        self._queue: list[Job] = []
+        self._queues: dict[tuple[ServedModel, object], list[Job]] = {}  # jobs that can be run together
         self._task: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "models")
 
-    async def run(self, model: ServedModel, work: Work) -> dict[str, np.ndarray]:
+    async def run(self, model: ServedModel, work: Work) -> Results:
         """The results of some work; raise `HTTPException` if too much is waiting. It may be cancelled at any time."""
         if self.waiting and self.waiting + work.functions > self.max_queue:
             reason = f"{self.waiting} functions are waiting and at most {self.max_queue} may; try again later"
             raise HTTPException(429, reason, {"retry-after": "1"})
         loop = asyncio.get_running_loop()
-        job = Job(model, work, (id(model), work.key), loop.create_future())
-        self._queue.append(job)
+        results = loop.create_future()
+        timer = loop.call_later(self.timeout, settle, results, TimeoutError())
+        self._queues.setdefault((model, work.key), []).append((work, results))
         self.waiting += work.functions
         if self._task is None:
             self._task = loop.create_task(self._run_all())
         try:
-            async with asyncio.timeout(self.timeout):
-                return await job.results
+            return await results
         except TimeoutError:
             raise HTTPException(408, f"no result within {self.timeout:g} s; try again later, or send less") from None
         finally:
+            timer.cancel()
             self.waiting -= work.functions
 
     async def _run_all(self) -> None:
@@ -73,42 +67,50 @@ class Batcher:
         A batch begins when two passes of the event loop bring no more jobs. So clients that send their next requests as
         soon as they have their responses are in one batch, and not in two that take turns.
         """
-        while self._queue:
-            known, quiet = 0, 0
-            while quiet < QUIET and len(self._queue) < SIZES[-1]:
-                quiet, known = quiet + 1 if len(self._queue) == known else 0, len(self._queue)
+        while self._queues:
+            known = quiet = count = 0
+            while quiet < QUIET and count < SIZES[-1]:
+                count = sum(map(len, self._queues.values()))
+                quiet, known = quiet + 1 if count == known else 0, count
                 await asyncio.sleep(0)
-            key = self._queue[0].key  # every model takes its turn in the order in which jobs arrived
-            jobs = [job for job in self._queue if job.key == key][: SIZES[-1]]
-            self._queue = [job for job in self._queue if job not in jobs]
-            if waiting := [job for job in jobs if not job.results.done()]:  # others were cancelled
-                await self._run(waiting)
+            place = next(iter(self._queues))  # every model takes its turn
+            jobs = self._queues.pop(place)
+            if len(jobs) > SIZES[-1]:
+                self._queues[place] = jobs[SIZES[-1] :]
+            if waiting := [job for job in jobs[: SIZES[-1]] if not job[1].done()]:  # others were cancelled
+                await self._run(place[0], waiting)
         self._task = None
 
-    async def _run(self, jobs: Sequence[Job]) -> None:
+    async def _run(self, model: ServedModel, jobs: Sequence[Job]) -> None:
         """Run jobs together and hand out their rows; an error belongs to these jobs and not to the task."""
-        works = [job.work for job in jobs]
+        works = [work for work, _ in jobs]
         counts = [work.functions for work in works]
         try:
-            results = await asyncio.get_running_loop().run_in_executor(self._thread, jobs[0].model.run, works)
+            results = await asyncio.get_running_loop().run_in_executor(self._thread, model.run, works)
             BATCHES.observe(sum(counts))
             outcomes = shares(counts, results)
         except Exception as error:  # noqa: BLE001 (whatever it is, the clients of these jobs wait for it)
             outcomes = [error] * len(jobs)
-        for job, outcome in zip(jobs, outcomes, strict=True):
-            if job.results.done():
-                continue
-            if isinstance(outcome, Exception):
-                job.results.set_exception(outcome)
-            else:
-                job.results.set_result(outcome)
+        for (_, waiting), outcome in zip(jobs, outcomes, strict=True):
+            settle(waiting, outcome)
 
 
-def shares(counts: Sequence[int], results: dict[str, np.ndarray]) -> list[dict[str, np.ndarray] | Exception]:
+def settle(results: asyncio.Future[Results], outcome: Results | Exception) -> None:
+    """Give a job its results or an error, unless nobody waits for them."""
+    if results.done():
+        return
+    if isinstance(outcome, Exception):
+        results.set_exception(outcome)
+    else:
+        results.set_result(outcome)
+
+
+def shares(counts: Sequence[int], results: Results) -> list[Results | Exception]:
     """The rows of each job with a number of functions, or an error if they are not finite."""
-    found: list[dict[str, np.ndarray] | Exception] = []
+    found: list[Results | Exception] = []
+    are_all_finite = all(map(is_finite, results.values()))
     for start, count in zip(itertools.accumulate(counts, initial=0), counts, strict=False):
         mine = {name: values[start : start + count] for name, values in results.items()}
-        is_finite = all(np.isfinite(values).all() for values in mine.values())
-        found.append(mine if is_finite else HTTPException(422, "the prediction for these inputs is not finite"))
+        is_mine = are_all_finite or all(map(is_finite, mine.values()))
+        found.append(mine if is_mine else HTTPException(422, "the prediction for these inputs is not finite"))
     return found

@@ -155,14 +155,11 @@ class ServedModel:
             raise HTTPException(413, f"the response would have {total} values, at most {max_values} are allowed")
         if self._has_domain:
             try:
-                self.operator.normalization.check_input(self._joined(work.arrays), self.operator.inputs)
+                u = jax.tree.unflatten(self._structure, work.arrays)
+                self.operator.normalization.check_input(u, self.operator.inputs)
             except ValueError as error:  # such as the logarithm of a negative number
                 raise HTTPException(400, str(error)) from None
         return work
-
-    def _joined(self, arrays: Sequence[np.ndarray]) -> Any:
-        """The input functions of the operator from their tensors."""
-        return jax.tree.unflatten(self._structure, arrays)
 
     def run(self, works: Sequence[Work]) -> dict[str, np.ndarray]:
         """The results of works with equal keys, in pieces of at most as many functions as programs are compiled for."""
@@ -179,7 +176,8 @@ class ServedModel:
         found: dict[str, Any] = {}
         radius = self._radius if wanted.intersection(BARS[1:]) else None
         is_fast = y is None and radius is None
-        u = self._joined([padded(array, SIZES if is_fast and wanted == {"s"} else FEW_SIZES) for array in arrays])
+        sizes = SIZES if is_fast and wanted == {"s"} else FEW_SIZES
+        u: Any = jax.tree.unflatten(self._structure, [padded(array, sizes) for array in arrays])
         if is_fast and "s" in wanted:
             found["s"] = self._predict(self._leaves, u)
         elif wanted.intersection(BARS):
@@ -265,8 +263,15 @@ class Repository:
         found = find_models(self.paths, is_start=is_start)
         for place, file in found.items():
             try:
-                if fingerprint_of(file) != self._seen.get(place):
-                    self._load(place, file)
+                status = file.stat()  # before the file is read, so that one that is replaced meanwhile is loaded again
+                seen = status.st_mtime_ns, status.st_size, status.st_ino
+                if seen != self._seen.get(place):
+                    self._seen[place] = seen
+                    operator = load(file, classes=self.classes)
+                    model = ServedModel(*place, operator, inspect(file), self.at, self.level)
+                    model.compile()
+                    self.models = {**self.models, place: model}  # requests see the old models or the new ones
+                    LOG.info("loaded version %d of %s from %s", *place[::-1], file)
             except Exception as error:
                 if is_start:
                     raise
@@ -276,30 +281,12 @@ class Repository:
             self._seen.pop(place, None)
             LOG.info("removed version %d of %s", *place[::-1])
 
-    def _load(self, place: tuple[str, int], file: Path) -> None:
-        self._seen[place] = fingerprint_of(file)  # a file that is replaced meanwhile is loaded at the next look
-        operator = load(file, classes=self.classes)
-        model = ServedModel(*place, operator, inspect(file), self.at, self.level)
-        model.compile()
-        self.models = {**self.models, place: model}  # requests see the old models or the new ones
-        LOG.info("loaded version %d of %s from %s", *place[::-1], file)
-
-    def versions(self, name: str) -> list[int]:
-        """All versions of a model, sorted."""
-        return sorted(version for known, version in self.models if known == name)
-
     def get(self, name: str, version: str | None = None) -> ServedModel:
         """A version of a model, the latest unless given; raise `HTTPException` if it does not exist."""
         models = self.models
         known = [number for other, number in models if other == name and version in (None, str(number))]
         if not known:
-            which = f"model {name[:100]!r}" if version is None else f"version {version[:20]!r} of model {name[:100]!r}"
+            which = "" if version is None else f"version {version[:20]!r} of "
             listed = ", ".join(sorted({name for name, _ in models}))
-            raise HTTPException(404, f"there is no {which}; the models are {listed}")
+            raise HTTPException(404, f"there is no {which}model {name[:100]!r}; the models are {listed}")
         return models[name, max(known)]
-
-
-def fingerprint_of(file: Path) -> tuple[int, ...]:
-    """What changes when a file is replaced or written to."""
-    status = file.stat()
-    return status.st_mtime_ns, status.st_size, status.st_ino
