@@ -141,7 +141,7 @@ BAD = {
     "memory": (
         {"inputs": [{**ONE, "parameters": {"shared_memory_region": "/a"}}]},
         400,
-        "Input should be null",
+        "Input should be None",
     ),
     "body": (b" " * 100001, 413, "more than 100000 bytes"),
 }

@@ -78,7 +78,8 @@ def parse_json(text: bytes) -> InferRequest:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the body"
-        raise HTTPException(400, f"{where}: {first['msg']}") from None
+        reason = "Input should be an object" if first["type"] == "model_type" else first["msg"]
+        raise HTTPException(400, f"{where}: {reason}") from None
 
 
 def parse_request(
