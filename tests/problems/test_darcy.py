@@ -3,10 +3,12 @@
 import jax
 import numpy as np
 import pytest
+import scipy.sparse.csgraph
+import scipy.sparse.linalg
 import skfem
 from skfem.helpers import dot, grad
 
-from loca.problems import Darcy
+from loca.problems import Darcy, five_point
 from loca.problems.darcy import DarcyFlow, flow
 
 
@@ -78,3 +80,39 @@ def test_more_permeable_everywhere_means_less_pressure_in_proportion():
 def test_permeability_must_be_positive():
     with pytest.raises(ValueError, match="must be positive, but its smallest value is -1"):
         flow(8).solve(np.full((1, 64), -1.0))
+
+
+def sparse_solution(u: np.ndarray) -> np.ndarray:
+    """The same differences of fluxes as a sparse matrix, from the differences between all neighbors."""
+    n = len(u)
+    number, weights = np.arange(n * n).reshape(n, n), []
+    for one, other in ((number[1:], number[:-1]), (number[:, 1:], number[:, :-1])):
+        weights.append((one.ravel(), other.ravel(), 0.5 * (u.ravel()[one] + u.ravel()[other]).ravel()))
+    i, j, w = map(np.concatenate, zip(*weights, strict=True))
+    graph = scipy.sparse.coo_array((w, (i, j)), shape=(n * n, n * n))
+    laplacian = scipy.sparse.csgraph.laplacian((graph + graph.T).tocsr()) * (n - 1) ** 2
+    inside = number[1:-1, 1:-1].ravel()
+    s = np.zeros(n * n)
+    s[inside] = scipy.sparse.linalg.spsolve(laplacian.tocsr()[inside][:, inside].tocsc(), np.ones(len(inside)))
+    return s.reshape(n, n)
+
+
+def test_the_two_valued_flow_solves_the_differences_of_fluxes():
+    problem = Darcy(resolution=29, preset="piecewise", fine=57)
+    u, s = (each.reshape(2, 29, 29) for each in problem.pairs(jax.random.key(0), range(2)))
+    assert set(np.unique(u)) == {3.0, 12.0}
+    fine = np.random.default_rng(0).choice([3.0, 12.0], size=(31, 31))
+    np.testing.assert_allclose(five_point.solve(fine), sparse_solution(fine), atol=1e-12)
+    own = Darcy(resolution=31, preset="piecewise", fine=31).solve(fine.reshape(1, -1))
+    np.testing.assert_array_equal(own[0].reshape(31, 31), five_point.solve(fine))
+    few, _ = (each.reshape(29, 29) for each in problem.pairs(jax.random.key(0), [1]))
+    np.testing.assert_array_equal(few, u[1])  # whatever is computed with it
+    assert (s[:, 0] == 0.0).all()
+    assert (s[:, 1:-1, 1:-1] > 0.0).all()
+
+
+def test_the_measure_of_the_two_valued_flow_is_its_own():
+    with pytest.raises(ValueError, match="divides fine − 1 = 420, got 32"):
+        Darcy(resolution=32, preset="piecewise")
+    with pytest.raises(ValueError, match="has its own modes"):
+        Darcy(resolution=29, preset="piecewise", rate=5.0)

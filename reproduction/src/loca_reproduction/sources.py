@@ -181,7 +181,8 @@ def problem_key(problem: Problem) -> list[Any]:
             return ["antiderivative", problem.length, problem.variance, problem.sensors, problem.queries]
         case Darcy():
             measure = [problem.amplitude, problem.rate, problem.exponent, problem.modes]
-            return ["darcy", problem.resolution, problem.preset, *measure, "neumann"]
+            solved = [problem.fine] if problem.preset == "piecewise" else ["neumann"]
+            return ["darcy", problem.resolution, problem.preset, *measure, *solved]
         case MechanicalMNIST():
             loads = [problem.input_load, problem.output_load]
             return ["mechanical-mnist", problem.split, *loads, problem.refinement, str(problem.digits)]

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 
 from loca.data import Variable
 from loca.domains import Box, grid
+from loca.problems import five_point
 from loca.problems.problem import Problem, generators
 from loca.typing import Key
 from loca.workers import one_thread
@@ -20,8 +21,11 @@ from loca.workers import one_thread
 Source = Callable[[Float[np.ndarray, "*k"], Float[np.ndarray, "*k"]], Float[np.ndarray, "*k"]]
 """A function of (x₁, x₂)."""
 
-PRESETS = {"literal": None, "easy": 3}
+PRESETS = {"literal": None, "easy": 3, "piecewise": None}
 """Eigenfunctions per axis in the paper's formula, all of them, and those with which LOCA reaches the paper's error."""
+
+HIGH, LOW = 12.0, 3.0
+"""The two values of piecewise constant permeabilities."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,12 +40,17 @@ class Darcy(Problem):
     (`reproduction/studies/darcy_easy.py`). The paper does not specify the sign of the equation, cos x₁ (it writes
     cos x) and the Neumann eigenfunctions; these are choices.
 
+    The preset `"piecewise"` is the two-valued flow on which many neural operators are compared: f = 1, s = 0 on the
+    whole boundary, u = 12 where u₀ ≥ 0 and 3 elsewhere, τ = 3, α = 2, u₀ without its mean. It is solved by five-point
+    differences on a fine grid, from which the nodes of the `resolution`, such as 29 or 85, are taken.
+
     **Arguments:**
 
     - `resolution`: number of nodes along each axis.
-    - `preset`: `"literal"` or `"easy"`, the default of `modes`.
+    - `preset`: `"literal"`, `"easy"` or `"piecewise"`.
     - `modes`: number of eigenfunctions per axis; in the literal preset as many as the grid has nodes.
-    - `amplitude`, `rate`, `exponent`: a, τ and α.
+    - `amplitude`, `rate`, `exponent`: a, τ and α; the preset `"piecewise"` has its own.
+    - `fine`: number of nodes along each axis of the fine grid of the preset `"piecewise"`.
     """
 
     citation: ClassVar[str] = "Kissas et al., Learning Operators with Coupled Attention, JMLR 23 (2022), Darcy flow"
@@ -55,10 +64,20 @@ class Darcy(Problem):
     amplitude: float = 7.0**1.5
     rate: float = 7.0
     exponent: float = 1.5
+    fine: int = 421
 
     def __post_init__(self):
         if self.preset not in PRESETS:
             raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {self.preset!r}")
+        if self.preset != "piecewise":
+            return
+        if (self.modes, self.amplitude, self.rate, self.exponent) != (None, Darcy.amplitude, Darcy.rate, Darcy.exponent):
+            raise ValueError("the preset 'piecewise' has its own modes, amplitude, rate and exponent; pass none")
+        if self.resolution < 3 or (self.fine - 1) % (self.resolution - 1):
+            raise ValueError(
+                f"the nodes must be among those of the fine grid: expected a resolution of at least 3 such that "
+                f"resolution − 1 divides fine − 1 = {self.fine - 1}, got {self.resolution}"
+            )
 
     @property
     def domain(self) -> Box:
@@ -71,10 +90,15 @@ class Darcy(Problem):
     @property
     def field(self) -> MaternField:
         """The distribution of u₀."""
+        if self.preset == "piecewise":
+            return MaternField(1.0, 3.0, 2.0, self.fine)
         modes = self.modes or PRESETS[self.preset] or self.resolution
         return MaternField(self.amplitude, self.rate, self.exponent, modes)
 
     def pairs(self, key: Key, rows: Sequence[int]) -> tuple[Float[np.ndarray, "B m 1"], Float[np.ndarray, "B M 1"]]:
+        if self.preset == "piecewise":
+            u, s = zip(*map(self._piecewise, generators(key, rows)), strict=True)
+            return np.stack(u)[..., None], np.stack(s)[..., None]
         field, axis = self.field, self._axis
         u0 = np.stack([field.evaluate(field.draw(generator), axis, axis) for generator in generators(key, rows)])
         u = np.exp(u0 * np.cos(axis)[:, None]).reshape(len(u0), -1)
@@ -82,7 +106,18 @@ class Darcy(Problem):
 
     def solve(self, u: Float[np.ndarray, "N M"]) -> Float[np.ndarray, "N M"]:
         """The pressures of permeabilities of your own, both at the locations `y`."""
+        if self.preset == "piecewise":
+            k = self.resolution
+            return np.stack([five_point.solve(each.reshape(k, k)).ravel() for each in u])
         return flow(self.resolution).solve(u)
+
+    def _piecewise(self, generator: np.random.Generator) -> tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]:
+        """u and s at the nodes, both from the fine grid."""
+        coefficients, fine = self.field.draw(generator), np.linspace(0.0, 1.0, self.fine)
+        coefficients[0, 0] = 0.0
+        u = np.where(self.field.evaluate(coefficients, fine, fine) >= 0.0, HIGH, LOW)
+        every = (self.fine - 1) // (self.resolution - 1)
+        return u[::every, ::every].ravel(), five_point.solve(u)[::every, ::every].ravel()
 
     @property
     def _axis(self) -> Float[np.ndarray, " k"]:
