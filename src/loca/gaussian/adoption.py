@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import jax
@@ -13,11 +14,11 @@ from loca.encoders import Encoder
 from loca.gaussian.equation import PreparedData, Ranks
 from loca.gaussian.hyperparameters import Hyperparameters
 from loca.gaussian.operator import GaussianOperator
-from loca.gaussian.trials import ACCURACY, Fold
+from loca.gaussian.trials import ACCURACY
 from loca.symmetries import Evidence, Symmetries, SymmetryReport, detect
 
-FUNCTIONS, HELD, LABELS, RANKS = 300, 200, 128, Ranks(600, 400)
-"""Functions, held-out functions, labels of each and features of the solves that find symmetries, at most."""
+FUNCTIONS, LABELS, RANKS = 600, 128, Ranks(600, 400)
+"""Functions, labels of each and features of the solves that find symmetries, at most."""
 
 
 def is_auto(symmetries: str | Sequence[str]) -> bool:
@@ -26,26 +27,28 @@ def is_auto(symmetries: str | Sequence[str]) -> bool:
 
 
 def adopt(
-    symmetries: str | Sequence[str], fold: Fold, hyper: Hyperparameters, encoder: Encoder | None, work: Resumable | None
-) -> tuple[Symmetries, SymmetryReport]:
-    """The symmetries with these names, or with "auto" those that hold on a fold, and the evidence."""
+    symmetries: str | Sequence[str], data: Samples, hyper: Hyperparameters, encoder: Encoder | None,
+    work: Resumable | None,
+) -> tuple[Symmetries, SymmetryReport]:  # fmt: skip
+    """The symmetries with these names, or with "auto" those that are found, and the evidence."""
     if not is_auto(symmetries):
-        found = Symmetries.of(symmetries, fold.train)
+        found = Symmetries.of(symmetries, data)
         return found, SymmetryReport(tuple(Evidence(name, adopted=True) for name in found.names))
 
-    def solve(data: Samples) -> GaussianOperator:
+    def solve(data: Samples, noise: float | None) -> GaussianOperator:
         ranks = Ranks(min(RANKS.inputs, len(data)), RANKS.locations)
-        return PreparedData.fit(data, hyper.transforms, encoder).solve(hyper, ranks, ACCURACY)[0]
+        known = {variable.name for variable in (*data.inputs, *data.outputs)}
+        transforms = tuple(each for each in hyper.transforms if each[0] in known)
+        own = hyper if noise is None else dataclasses.replace(hyper, noise=noise, nugget=0.0)
+        return PreparedData.fit(data, transforms, encoder).solve(own, ranks, ACCURACY)[0]
 
     def compute() -> SymmetryReport:
-        train, held = (
-            part.take(jnp.arange(min(most, len(part)))) for part, most in ((fold.train, FUNCTIONS), (fold.held, HELD))
-        )
-        if not isinstance(train.y, Shared) and train.y.count > LABELS:
-            train = train.observe(jax.random.key(0), LABELS)
-        return detect(train, held, solve)
+        part = data.take(jnp.arange(min(FUNCTIONS, len(data))))
+        if not isinstance(part.y, Shared) and part.y.count > LABELS:
+            part = part.observe(jax.random.key(0), LABELS)
+        return detect(part, solve)
 
     report = compute() if work is None else SymmetryReport.from_json(
         work.once("symmetries", lambda: compute().as_json())
     )  # fmt: skip
-    return Symmetries.of(report.adopted, fold.train), report
+    return Symmetries.of(report.adopted, data), report

@@ -21,7 +21,7 @@ from jax.sharding import Mesh
 from loca.data import Free, Records, Samples, Shared, check_finite, data_digest
 from loca.durable import Resumable, write_atomically
 from loca.encoders import Encoder
-from loca.gaussian.adoption import adopt, is_auto
+from loca.gaussian.adoption import adopt
 from loca.gaussian.equation import Accuracy, PreparedData, Ranks, take
 from loca.gaussian.features import grid_axes
 from loca.gaussian.hyperparameters import Hyperparameters
@@ -167,8 +167,8 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
     - `ranks`: the number of features of inputs and of locations. More are more accurate and slower. By default at most
       (2048, 1024), and fewer for much data, so that an iteration takes about a second on two cores.
     - `encoder`: of the inputs; by default their principal components.
-    - `symmetries`: names such as `["reflect x", "scale"]`, or `"auto"` for those that lower the error on held-out
-      functions; see `loca.symmetries`.
+    - `symmetries`: names such as `["reflect x", "scale"]`, or `"auto"` for those that hold and lower the error; see
+      `loca.symmetries`.
     - `seed`: determines which functions are held out, and which are landmarks.
     - `directory`: where the trials of the search are stored. If the process is killed, the same call resumes.
     - `mesh`: devices that share the functions of the last solve.
@@ -209,8 +209,7 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
                     write_atomically(work.directory / "trials.jsonl", lambda file: file.writelines(rows))
         own, tried = Symmetries(), None
         if symmetries is not None:
-            fold = folds(example, validation)[0] if is_auto(symmetries) else Fold(example, example)
-            own, tried = adopt(symmetries, fold, best, encoder, work)
+            own, tried = adopt(symmetries, example, best, encoder, work)
         begun = time.perf_counter()
         images, count = own.augment(example), len(data) * max(1, len(own.group))
         chosen = Ranks(*ranks or affordable(RANKS, images, count, OPERATIONS))

@@ -71,7 +71,12 @@ class Darcy(Problem):
             raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {self.preset!r}")
         if self.preset != "piecewise":
             return
-        if (self.modes, self.amplitude, self.rate, self.exponent) != (None, Darcy.amplitude, Darcy.rate, Darcy.exponent):
+        if (self.modes, self.amplitude, self.rate, self.exponent) != (
+            None,
+            Darcy.amplitude,
+            Darcy.rate,
+            Darcy.exponent,
+        ):
             raise ValueError("the preset 'piecewise' has its own modes, amplitude, rate and exponent; pass none")
         if self.resolution < 3 or (self.fine - 1) % (self.resolution - 1):
             raise ValueError(

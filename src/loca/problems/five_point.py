@@ -37,7 +37,7 @@ def solve(u: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
         return found
 
     def precondition(r: np.ndarray) -> np.ndarray:
-        return scipy.fft.idstn(scipy.fft.dstn(r, type=1) / eigenvalues, type=1)
+        return np.asarray(scipy.fft.idstn(np.asarray(scipy.fft.dstn(r, type=1)) / eigenvalues, type=1))
 
     s = np.zeros_like(own)
     r = np.ones_like(own)
