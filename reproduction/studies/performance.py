@@ -34,10 +34,10 @@ PARTS: dict[str, Callable[[], Any]] = {
 
 def measure() -> None:
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    results |= {"hardware": hardware(), "jax": jax.__version__}
     for name, part in PARTS.items():
         if name not in results:
-            results[name] = {"commit": commit(), "load": round(os.getloadavg()[0], 2), "found": part()}
+            machine = {"hardware": hardware(), "cores": len(os.sched_getaffinity(0)), "jax": jax.__version__}
+            results[name] = machine | {"commit": commit(), "load": round(os.getloadavg()[0], 2), "found": part()}
             RESULTS.write_text(json.dumps(results, indent=1) + "\n")
             print(name, json.dumps(results[name]["found"])[:200], flush=True)
 
