@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib.collections import QuadMesh
-from matplotlib.colors import to_hex
+from matplotlib.colors import rgb_to_hsv, to_hex, to_rgb
 
 from loca.attention import Uncoupled
 from loca.data import Variable
@@ -209,6 +209,10 @@ def test_every_model_has_one_color_everywhere():
     assert curves({"FNO": [{"step": 1, "loss": 2.0}]}).axes[0].lines[0].get_color() == color
     assert to_hex(box_plots({"FNO": report(0)}).axes[0].patches[0].get_facecolor()) == color.lower()
     assert line_styles([str(i) for i in range(40)])["39"]
+    solved, calibrated = (line_styles(["Gaussian", f"Gaussian{end}"])[f"Gaussian{end}"] for end in ("", ", calibrated"))
+    hues = [rgb_to_hsv(to_rgb(look["color"]))[0] for look in (solved, calibrated)]
+    assert hues == pytest.approx([hues[0]] * 2, abs=0.01)
+    assert all(solved[part] != calibrated[part] for part in solved)
 
 
 def test_boxes_are_above_the_names_of_their_models():

@@ -38,18 +38,28 @@ def style() -> AbstractContextManager[None]:
 def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """`color` and `linestyle` for each name, the same in all figures for names that contain that of a model.
 
-    Other names, and the second of two runs of the same model, get those that are free.
+    Up to three names that begin with the same model, as "LOCA" and "LOCA, own kernel", have its color in darker and
+    darker shades. Other names, and further ones of the same model, get those that are free.
     """
-    names, places = list(names), dict[str, int]()
-    for name in sorted(names, key=len):  # "FNO" before "FNO of another package"
-        known = (i for i, model in enumerate(MODELS) if model in name.lower() and i not in places.values())
-        if (place := next(known, None)) is not None:
-            places[name] = place
-    free = (i for i in itertools.count() if i not in places.values())
+    names, places = list(dict.fromkeys(names)), dict[str, tuple[int, int]]()
+    for name in sorted(names, key=len):  # "FNO" before "FNO, own kernel"
+        for place, model in enumerate(MODELS):
+            shades = range(3 if name.lower().startswith(model) else 1) if model in name.lower() else ()
+            if unused := [(place, shade) for shade in shades if (place, shade) not in places.values()]:
+                places[name] = unused[0]
+                break
+    free = (i for i in itertools.count() if (i, 0) not in places.values())
     for name in names:
         if name not in places:
-            places[name] = next(free)
-    return {name: {"color": PALETTE[places[name] % 7], "linestyle": DASHES[places[name] % 4]} for name in names}
+            places[name] = next(free), 0
+    return {name: _look(*places[name]) for name in names}
+
+
+def _look(place: int, shade: int) -> dict[str, Any]:
+    from matplotlib.colors import to_hex, to_rgb
+
+    red, green, blue = (part * (1.0, 0.65, 0.4)[shade] for part in to_rgb(PALETTE[place % 7]))
+    return {"color": to_hex((red, green, blue)).upper(), "linestyle": DASHES[(place + shade) % 4]}
 
 
 def log_axis(ax: Axes, name: Literal["x", "y"] = "y") -> None:
