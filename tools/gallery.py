@@ -68,7 +68,7 @@ def core_seconds() -> float:
 
 def run(script: Path) -> None:
     """Execute a script as a notebook, and write its page."""
-    name = name_of(script)
+    name, (title, question) = name_of(script), opening(script)
     notebook = jupytext.read(script)
     notebook.cells.insert(1, nbformat.v4.new_code_cell(SETUP))
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
@@ -89,11 +89,10 @@ def run(script: Path) -> None:
         target.write_bytes(resources["outputs"][picture])
         with Image.open(target) as image:
             width = round(SCALE * image.width)
-        body = body.replace(f"![png]({picture})", f'![Result]({target.name}){{ width="{width}" }}')
+        body = body.replace(f"![png]({picture})", f'![{title}]({target.name}){{ width="{width}" }}')
     body = re.sub(r"<pre[^>]*></pre>", "", body)  # what a progress bar leaves behind
     body = re.sub(r"\n{3,}", "\n\n", body).strip()
     about = f"*{seconds:.0f} s of one core.* [Notebook]({name}.ipynb) · [Script]({SOURCE}/{script.name})"
-    title, question = opening(script)
     body = body.replace(f"# {title}\n", f"# {title}\n\n{about}\n", 1)
     (PAGES / f"{name}.md").write_text(f'---\ndescription: "{question}"\nhide: [toc]\n---\n\n{body}\n')
     print(f"{name}: {seconds:.0f} s of one core")

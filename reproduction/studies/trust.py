@@ -47,7 +47,8 @@ def main():
     operator, calibrated, new = case(Darcy(resolution=16, preset="easy"), 120, 32)
     reports = {"solved": loca.evaluate(operator, new), "calibrated": loca.evaluate(calibrated, new)}
     found["darcy"] = {name: numbers(report) for name, report in reports.items()}
-    loca.figures.reliability(reports).savefig(out / "uncertainty_reliability.png", dpi=150)
+    named = {f"Gaussian operator, {name}": report for name, report in reports.items()}
+    loca.figures.reliability(named).savefig(out / "uncertainty_reliability.png", dpi=150)
     loca.figures.error_bars(calibrated, new, rows=2).savefig(out / "uncertainty_fields.png", dpi=150)
 
     operator, calibrated, new = case(Antiderivative(length=0.5), 40, 4)

@@ -26,12 +26,12 @@ test error was known. All models have the same data, normalization and optimizer
 the same few, on validation functions; test functions choose nothing. The tables have steps, batch sizes and minutes
 (the median over seeds); `comparison.py` in that folder explains how they were fixed. Errors are relative L2 errors over
 complete fields: means over test functions, ± one standard deviation over seeds. Where sizes differ from the paper's,
-the table shows them. Figures call smooth inputs of Darcy flow "easy" and rough ones "literal". R6 and R7 read MNIST
-from the file that LOCA_MNIST names, R8 its records from the directory LOCA_DATA.
+the table shows them. R6 and R7 read MNIST from the file that LOCA_MNIST names, R8 its records from the
+directory LOCA_DATA.
 """
 
 INPUTS = {"easy": "smooth inputs", "literal": "rough inputs"}
-"""What the page calls the two measures of inputs of Darcy flow."""
+"""What the page and the figures call the two measures of inputs of Darcy flow."""
 
 
 def reproductions() -> list[Reproduction]:
@@ -73,6 +73,8 @@ def main() -> None:
     FIGURES.mkdir(exist_ok=True)
     for each in found:
         for name, figure in each.figures().items():
+            for ax in figure.axes:
+                ax.title.set_text(INPUTS.get(ax.get_title(), ax.get_title()))
             figure.savefig(FIGURES / f"{each.claim.name}-{name}.png", dpi=200)
     PAGE.write_text(page(found))
 

@@ -326,6 +326,8 @@ def draw(quantities: list[Quantity], captions: Sequence[str] | None = None) -> F
 def title_of(quantity: Quantity, width: float, is_first: bool) -> str:
     """The heading, the slice, and the wrapped name with its unit, for a panel of this width in inches."""
     above = ", ".join(filter(None, (quantity.heading if is_first else "", quantity.caption)))
+    if len(above) * LETTER > width:
+        above = above.replace(", ", "\n")
     unit = quantity.unit.replace(" ", "\N{NO-BREAK SPACE}")
     name = f"{quantity.name} ({unit})" if unit else quantity.name
     lines = textwrap.wrap(name, max(8, int(width / LETTER)), break_long_words=False, break_on_hyphens=False)
@@ -407,4 +409,4 @@ def add_colorbar(ax: Axes, drawn: ScalarMappable, quantity: Quantity, ends: tupl
     if isinstance(drawn.norm, LogNorm):
         bar.minorticks_off()
     else:
-        bar.locator = MaxNLocator(nbins=3, steps=[1, 2, 5, 10])
+        bar.locator = MaxNLocator(nbins=3, steps=[1, 2, 4, 5, 10])

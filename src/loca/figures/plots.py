@@ -226,7 +226,7 @@ def comparison(found: Comparison, title: str = "") -> Figure:
         minutes = max(LEAST, mean_of(group, "core_seconds") / 60.0)
         lines.setdefault(model, []).append((minutes, sum(errors) / len(errors), min(errors), max(errors)))
     looks = line_styles(name for name in lines if name != MODELS["mean-field"].title)
-    ends = dict[str, tuple[float, float]]()
+    ends = dict[str, tuple[float, float, float, float]]()
     with style():
         figure = Figure(figsize=(4.2, 2.8), layout="constrained")
         ax = figure.subplots()
@@ -242,7 +242,7 @@ def comparison(found: Comparison, title: str = "") -> Figure:
                 [each - m for m, each in zip(y, high, strict=True)],
             ]
             ax.errorbar(x, y, yerr=bars, marker="o", markersize=4.5, capsize=2.0, color=color)
-            ends[model] = x[-1], y[-1]
+            ends[model] = x[-1], y[-1], low[-1], high[-1]
             if model == found.best:
                 ax.plot(x[-1], y[-1], marker="o", markersize=9.0, markerfacecolor="none", color=color)
         ax.margins(x=0.15, y=0.1)
@@ -259,12 +259,16 @@ SIDES = ((0, 5, "center", "bottom"), (0, -5, "center", "top"), (6, 0, "left", "c
 """Where the name of a point may be: above, below, to the right, to the left; offsets in points, and alignments."""
 
 
-def label_points(ax: Axes, points: Mapping[str, tuple[float, float]], colors: Mapping[str, str]) -> None:
-    """Write names beside points, on the first side where a name hides neither another one nor a point."""
-    taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in ax.transData.transform(list(points.values()))]
-    for name, point in points.items():
+def label_points(ax: Axes, bars: Mapping[str, tuple[float, float, float, float]], colors: Mapping[str, str]) -> None:
+    """Write names beside points (x, y, low, high), on the first side where a name hides neither another nor a bar."""
+    from matplotlib.transforms import Bbox
+
+    corners = [ax.transData.transform([(x, low), (x, high)]) for x, _, low, high in bars.values()]
+    taken = [Bbox([bottom - 4, top + 4]) for bottom, top in corners]
+    for name, (x, y, low, high) in bars.items():
         box = taken[0]
         for dx, dy, ha, va in SIDES:
+            point = x, {"bottom": high, "top": low, "center": y}[va]
             text = ax.annotate(
                 name, point, xytext=(dx, dy), textcoords="offset points", ha=ha, va=va, color=colors[name]
             )

@@ -19,7 +19,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#6
 
 DASHES = ("-", "--", ":", "-.")  # line styles, so that lines are distinct without color
 
-MODELS = ("loca", "deeponet", "fno", "gaussian", "ridge", "ensemble")
+MODELS = ("loca", "deeponet", "fno", "gaussian", "ridge", "ensemble", "mean field")
 """The models with a fixed color and line style: those at the same place in `PALETTE` and `DASHES`."""
 
 INPUT_COLOR, OUTPUT_COLOR, ERROR_COLOR = PALETTE[:3]
@@ -38,16 +38,14 @@ def style() -> AbstractContextManager[None]:
 def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """`color` and `linestyle` for each name, the same in all figures for names that contain that of a model.
 
-    Up to three names that begin with the same model, as "LOCA" and "LOCA, own kernel", have its color in darker and
-    darker shades. Other names, and further ones of the same model, get those that are free.
+    Up to three names that contain the same model, as "LOCA" and "LOCA, own kernel", have its color in darker and darker
+    shades. Other names, and further ones of the same model, get those that are free.
     """
     names, places = list(dict.fromkeys(names)), dict[str, tuple[int, int]]()
-    for name in sorted(names, key=len):  # "FNO" before "FNO, own kernel"
-        for place, model in enumerate(MODELS):
-            shades = range(3 if name.lower().startswith(model) else 1) if model in name.lower() else ()
-            if unused := [(place, shade) for shade in shades if (place, shade) not in places.values()]:
-                places[name] = unused[0]
-                break
+    for name in sorted(names, key=len):  # "FNO" before "FNO of another package"
+        known = ((place, shade) for place, model in enumerate(MODELS) if model in name.lower() for shade in range(3))
+        if unused := [look for look in known if look not in places.values()]:
+            places[name] = unused[0]
     free = (i for i in itertools.count() if (i, 0) not in places.values())
     for name in names:
         if name not in places:

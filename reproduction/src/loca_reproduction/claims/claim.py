@@ -127,7 +127,8 @@ class Reproduction:
     def page(self) -> str:
         """A Markdown section: what the paper says, the rule, what was measured, and the verdict."""
         header, *rows = self.table()
-        lines = [header, ["---"] * len(header), *rows]
+        numeric = [all(re.match(r"-?\d|$", cell) for cell in column) for column in zip(*rows, strict=True)]
+        lines = [header, ["---:" if each else "---" for each in numeric], *rows]
         minutes = sum(self.made["seconds"].values()) / 60.0
         command = self.made["command"].replace("loca reproduce", "loca-reproduce")  # of records made before
         time = f", {minutes:.1f} minutes of training" if minutes >= 0.1 else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -188,18 +189,21 @@ def boxes(results: Results, metric: str = "relative_l2", models: Sequence[str] |
     groups = list(dict.fromkeys((row.condition, row.test) for row in results.rows))
     outputs = results.rows[0].report.outputs
     with style():
-        width = (0.3 if len(outputs) > 1 else 0.75) * len(names) * len(outputs) * len(groups)
-        figure = Figure(figsize=(0.6 + width, 2.4), layout="constrained")
-        axes = figure.subplots(1, len(groups), squeeze=False, sharey=True)[0]
+        width = (0.3 if len(outputs) > 1 else 0.75) * len(names) * len(outputs)
+        columns = min(len(groups), max(1, int(7.6 // width)))  # letters of a wider figure would be too small on a page
+        rows = math.ceil(len(groups) / columns)
+        figure = Figure(figsize=(0.6 + width * columns, 0.4 + 2.0 * rows), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False, sharey=True)
         reports = {}
-        for ax, (condition, test) in zip(axes, groups, strict=True):
+        for ax, (condition, test) in zip(axes.flat, groups, strict=True):
             reports = {name: results.pooled(condition=condition, test=test, model=name) for name in names}
             draw_boxes(ax, reports, metric, list(range(len(outputs))))
             varied = [condition] * (len(results.kinds("condition")) > 1) + [test] * (len(results.kinds("test")) > 1)
             ax.set_title(", ".join(varied))
-        axes[0].set_ylabel(MEASURES[metric].title)
+        for ax in axes[:, 0]:
+            ax.set_ylabel(MEASURES[metric].title)
         if len(outputs) > 1:
-            figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(names))
+            figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=len(names))
         figure.draw_without_rendering()
     return figure
 
