@@ -185,7 +185,7 @@ def execute_run(configuration: RunConfiguration, directory: Path) -> None:
         typer.echo(str(ChoiceReport.load(directory / REPORT_FILE)))
     if result.report is not None:
         Console().print(result.report)
-    typer.echo(f"{directory / MODEL_FILE}: mean relative L2 error on validation data {result.validation:.4f}")
+    typer.echo(f"{directory / MODEL_FILE}: mean relative L2 error on validation data {result.validation:.3g}")
 
 
 def check_nothing_else(source: str | None, tables: dict[str, Any]) -> None:
