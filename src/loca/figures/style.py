@@ -10,6 +10,7 @@ from typing import Any, Literal
 import matplotlib.style
 from matplotlib import ticker
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
 
 STYLE = Path(__file__).with_name("loca.mplstyle")
 """Settings for a figure that is printed at its original size, for `matplotlib.style.use` as well."""
@@ -54,8 +55,6 @@ def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def _look(place: int, shade: int) -> dict[str, Any]:
-    from matplotlib.colors import to_hex, to_rgb
-
     red, green, blue = (part * (1.0, 0.65, 0.4)[shade] for part in to_rgb(PALETTE[place % 7]))
     return {"color": to_hex((red, green, blue)).upper(), "linestyle": DASHES[(place + shade) % 4]}
 
