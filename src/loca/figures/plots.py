@@ -261,8 +261,6 @@ SIDES = ((0, 5, "center", "bottom"), (0, -5, "center", "top"), (6, 0, "left", "c
 
 def label_points(ax: Axes, bars: Mapping[str, tuple[float, float, float, float]], colors: Mapping[str, str]) -> None:
     """Write names beside points (x, y, low, high), on the first side where a name hides neither another nor a bar."""
-    from matplotlib.transforms import Bbox
-
     corners = [ax.transData.transform([(x, low), (x, high)]) for x, _, low, high in bars.values()]
     taken = [Bbox([bottom - 4, top + 4]) for bottom, top in corners]
     for name, (x, y, low, high) in bars.items():
