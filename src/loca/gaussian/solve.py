@@ -216,7 +216,7 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
         stored = None
         if not isinstance(data, Samples):
             stored = own.augment(data), Path(stack.enter_context(tempfile.TemporaryDirectory(dir=directory)))
-        operator, found = PreparedData.fit(images, best.transforms, encoder).solve(
+        operator, found = PreparedData.fit(images, *best.of_codes, encoder).solve(
             best, chosen, ACCURACY, stored=stored, report=_show_iteration if show else None, mesh=mesh
         )
     if show:
@@ -245,8 +245,8 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
 def _compared(fold: Fold, hyper: Hyperparameters, encoder: Encoder | None, own: Symmetries) -> Comparison:
     """A comparison with all training functions of a fold and their images."""
     if not own.names:
-        return fold.comparison(hyper.transforms, encoder, len(fold.train))
-    return Comparison(PreparedData.fit(own.augment(fold.train), hyper.transforms, encoder), fold.held)
+        return fold.comparison(hyper.of_codes, encoder, len(fold.train))
+    return Comparison(PreparedData.fit(own.augment(fold.train), *hyper.of_codes, encoder), fold.held)
 
 
 def folds(data: Samples, validation: Samples | None) -> list[Fold]:
