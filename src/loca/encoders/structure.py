@@ -85,8 +85,7 @@ class StructureTensor(Encoder):
     def fit(cls, u: Float[Array, "N m d_u"], shape: Sequence[int], periodic: Sequence[bool]) -> StructureTensor:
         """The structure tensor of functions on a grid, in units of its size for these functions."""
         plain = cls(tuple(shape), tuple(periodic), u.shape[-1], jnp.ones(len(SCALES), u.dtype))
-        squares = jax.lax.map(lambda each: jnp.mean(plain(each).reshape(len(SCALES), -1) ** 2, axis=1), u)
-        sizes = jnp.sqrt(jnp.mean(squares, axis=0))
+        sizes = jnp.sqrt(mean_squares(plain, u))
         return cls(plain.shape, plain.periodic, plain.channels, jnp.where(sizes > 0.0, sizes, 1.0))
 
     @property
@@ -120,6 +119,12 @@ class StructureTensor(Encoder):
             return (g[0] ** 2)[None]
         pairs = [(g[i], g[j]) for j in axes for i in range(j)]
         return jnp.stack([part for a, b in pairs for part in (a**2 - b**2, 2.0 * a * b)])
+
+
+@eqx.filter_jit
+def mean_squares(tensor: StructureTensor, u: Float[Array, "N m d_u"]) -> Float[Array, " scales"]:
+    """Of the products at each scale."""
+    return jnp.mean(jax.lax.map(lambda v: jnp.mean(tensor(v).reshape(len(SCALES), -1) ** 2, axis=1), u), axis=0)
 
 
 class Beside(Encoder):
