@@ -129,7 +129,7 @@ def test_a_combination_is_a_row_with_its_members(closed, monkeypatch, parts):
     assert set(combination.settings["weights"]) == {"a", "b"}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_verdict_agrees_with_choose(compared, parts):
     _, report = loca.choose(parts[0], minutes=0.15, validation=parts[1])
     assert compared[0].best == report.winner.model

@@ -58,7 +58,7 @@ def test_it_is_evaluated_and_predicts_to_a_file(trained, data, tmp_path):
     np.testing.assert_allclose(written.s1, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_command_line_takes_it(trained, data, tmp_path):
     _, path, classes = trained
     named = [word for cls in classes for word in ("--class", f"outside:{cls.__name__}")]

@@ -115,7 +115,7 @@ def test_mean_and_variance_are_those_of_the_full_covariance(domain, hyper, x64):
 EASY = dataclasses.replace(HYPER, length=8.0, noise=1e-8, location_lengths=(1.0, 1.0))
 
 
-@pytest.mark.parametrize("form", [Shared, Free])
+@pytest.mark.parametrize("form", [Shared, pytest.param(Free, marks=pytest.mark.full)])
 def test_single_precision_is_as_good_as_double(form):
     """With long lengths and little noise, where nearly all of the prior variance cancels."""
     data = example(functions=40, channels=1)
@@ -181,7 +181,7 @@ def test_draws_have_the_posterior_covariance(hyper, x64):
 
 
 @pytest.mark.parametrize("hyper", [HYPER, NUGGET], ids=["noise", "nugget"])
-@pytest.mark.parametrize("count", [25, 9])
+@pytest.mark.parametrize("count", [pytest.param(25, marks=pytest.mark.full), 9])
 def test_in_numpy_the_solution_is_the_same(hyper, count, x64, monkeypatch):
     every = example()
     prepared = prepare(every if count == every.y.count else every.observe(jax.random.key(0), count))

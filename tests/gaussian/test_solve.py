@@ -272,7 +272,7 @@ def test_a_directory_of_other_data_is_refused(tmp_path):
         solve(functions(20, 1), hyperparameters=HYPER, ranks=FEW, directory=tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_devices_share_the_functions_with_one_sum_per_iteration():
     program = Path(__file__).with_name("mesh_solve.py")
     more = ["--all"] if os.environ.get("LOCA_FULL") else []

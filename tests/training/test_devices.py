@@ -101,7 +101,7 @@ print(json.dumps(told))
 RESUMED = ["mixed", *(["in parts", *"1248"] if os.environ.get("LOCA_FULL") else [])]
 """What a run resumes on: devices along one axis, eight along three ("mixed"), or four with split parameters."""
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +115,7 @@ def told(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("count", ["mixed", *(pytest.param(n, marks=pytest.mark.full) for n in ("in parts", *"1248"))])
+@pytest.mark.parametrize("count", ["mixed", "in parts", *"1248"])
 def test_saved_on_two_devices_it_resumes_on_any_number(told, count):
     assert "stopped at step 100" in told["stopped"]
     assert told[count]["devices"] == [{"mixed": 8, "in parts": 4}.get(count) or int(count)]
@@ -130,14 +129,12 @@ def test_every_run_is_compiled_once(told):
     assert set(told["compiled"]) == {1}
 
 
-@pytest.mark.full
 def test_parameters_and_moments_in_parts_stay_so(told):
     """On four devices each has a little more than a quarter: what is small stays whole."""
     whole, in_parts = (told["steps"][how]["bytes"] for how in ("whole", "in parts"))
     assert 0.25 * whole < in_parts < 0.35 * whole
 
 
-@pytest.mark.full
 def test_only_the_gradient_goes_between_devices(told):
     """And parameters that lie in parts; which functions are in a batch every device finds out by itself."""
     assert told["steps"]["whole"]["collectives"] == {"all-reduce": 1}

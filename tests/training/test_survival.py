@@ -173,7 +173,7 @@ def test_the_directory_tells_what_happened_and_knows_its_run(model, data, tmp_pa
         fit(model, data, seed=1, **arguments)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_at_once_are_refused(model, data, tmp_path):
     said = []
 
