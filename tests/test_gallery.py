@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted((ROOT / "examples/gallery").glob("*.py"))
 PAGES = ROOT / "docs/gallery"
-IN_GATE = ("unlike",)
+IN_GATE = ("surrogate", "unlike", "which_input_matters")
 
 
 def name_of(script):
