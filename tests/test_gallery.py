@@ -39,7 +39,7 @@ def test_script_has_a_page_with_a_picture_and_a_notebook(script):
     name, title = name_of(script), script.read_text().partition("# # ")[2].partition("\n")[0]
     page = (PAGES / f"{name}.md").read_text()
     assert f"# {title}\n" in page
-    assert f"![Result]({name}_" in page
+    assert f"]({name}_0.png)" in page
     for picture in PAGES.glob(f"{name}_*.png"):
         assert picture.name in page
     cells = json.loads((PAGES / f"{name}.ipynb").read_text())["cells"]
