@@ -364,14 +364,16 @@ def test_models_after_the_gaussian_operator_get_what_it_found(monkeypatch):
     monkeypatch.setattr(
         choosing, "solve", lambda data, **options: (given.append(options["symmetries"]) or ridge, report)
     )
-    monkeypatch.setattr(choosing, "fit", lambda model, data, **options: (given.append(len(data)) or model, history))
-    monkeypatch.setattr(choosing, "steps_within", lambda model, task, recipe: 60)
+    monkeypatch.setattr(
+        choosing, "fit", lambda model, data, **options: (given.append(options["symmetries"]) or model, history)
+    )
+    monkeypatch.setattr(choosing, "steps_within", lambda model, task: 60)
     task = choosing.Task("", data, data, {}, 1.0, 0, False, None, symmetries=["auto"])
     _, settings = choosing.gaussian(task)
     train = choosing.Trained(lambda data, **options: Regression.fit(data, components=0))
-    operator, _ = train(task._replace(symmetries=settings["symmetries"]))
-    assert isinstance(operator, Symmetric)
-    choosing._refit(operator, settings, data, 0, False)
-    assert given == [["auto"], 8, ["reflect y1"]]
+    operator, trained = train(task._replace(symmetries=settings["symmetries"]))
+    assert trained["symmetries"] == ["reflect y1"]
+    choosing._refit(Symmetries.of(["reflect y1"], data).wrap(operator), settings, data, 0, False)
+    assert given == [["auto"], ["reflect y1"], ["reflect y1"]]
     run = {"data": {"path": "data.nc"}, "symmetries": "reflect x: (u v),scale -1"}
     assert check_configuration(run, "").symmetries == ("reflect x: (u v)", "scale -1")

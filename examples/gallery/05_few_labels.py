@@ -29,9 +29,7 @@ counts = [4, 16, 100]
 errors = {"Gaussian operator": [], "LOCA": [], "ridge regression": []}
 for count in counts:
     train = full.observe(jax.random.key(2), count)
-    network = loca.LOCA.create(
-        train, key=jax.random.key(3), num_features=50, lift_size=50, linear=True, transforms=transforms
-    )
+    network = loca.LOCA.create(train, key=jax.random.key(3), num_features=50, lift_size=50, transforms=transforms)
     models = {
         "Gaussian operator": loca.solve(train, hyperparameters=report.hyperparameters)[0],
         "LOCA": loca.fit(network, train, steps=400, progress=False)[0],

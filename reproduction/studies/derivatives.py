@@ -55,7 +55,7 @@ def errors(model, held, du, ds):
 
 
 def network(data):
-    return loca.LOCA.create(data, key=jax.random.key(SEED + 9), transforms=LOG, linear=True)
+    return loca.LOCA.create(data, key=jax.random.key(SEED + 9), transforms=LOG)
 
 
 def main():

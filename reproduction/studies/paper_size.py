@@ -67,6 +67,7 @@ def train(name: str, training: Training, precision: str, directory: Path) -> dic
             functions.train,
             steps=training.steps,
             optimizer=optimizer,
+            loss=loca.losses.mean_squared,
             batch_size=setting.batch_size,
             validate=functions.validation,
             every=training.steps // 20,

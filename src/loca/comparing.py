@@ -25,7 +25,10 @@ from loca.choosing import (
     COMBINATION,
     COMPETITORS,
     FEWEST_COMBINED,
+    MAPS,
+    ChoiceEntry,
     Compete,
+    Competition,
     Task,
     Trained,
     hold_out,
@@ -252,7 +255,8 @@ def _entries(
         for budget in minutes if isinstance(compete, Trained) else (0.0,):
             given = task._replace(model=name, seconds=60.0 * budget)
             key = json_digest([name, task.seed, budget])
-            found = work.once(key, functools.partial(_measure, compete, given, test, model_file(work, key)))
+            maps = {name: each for (name, _), each in entries.items() if name in MAPS and each.error is not None}
+            found = work.once(key, functools.partial(_measure, compete, given, test, maps, work, key))
             entries[name, budget] = entry = ComparisonEntry(**found)
             yield entry
             transforms = found["settings"].get("hyperparameters", {}).get("transforms")
@@ -285,16 +289,27 @@ def model_file(work: Resumable, key: str) -> Path:
     return work.path(f"{key}.safetensors")
 
 
-def _measure(compete: Compete, task: Task, test: Samples, path: Path) -> dict[str, Any]:
-    """Fit a model, keep it, and measure it; the entry as JSON content."""
+def _measure(
+    compete: Compete, task: Task, test: Samples, maps: Mapping[str, ComparisonEntry], work: Resumable, key: str
+) -> dict[str, Any]:
+    """Fit a model, alone or around a map, keep it, and measure it; the entry as JSON content."""
     begun = time.process_time()
     operators: list[Operator] = []
-    chosen = run(compete, task, operators)
+    if isinstance(compete, Trained):
+        competition = Competition(task._replace(show=False))
+        for name, each in maps.items():
+            competition.entries[name] = ChoiceEntry(name, each.validation, settings=each.settings)
+            competition.operators[name] = load(model_file(work, json_digest([name, each.seed, each.minutes])))
+        competition.train({task.model: compete}, task.seconds)
+        chosen = competition.entries[task.model]
+        operators += [competition.operators[task.model]] if chosen.error is not None else []
+    else:
+        chosen = run(compete, task, operators)
     entry = ComparisonEntry(
         task.model, task.seed, task.seconds / 60.0, core_seconds=time.process_time() - begun, reason=chosen.reason
     )
     for operator in operators:
-        save(operator, path, data=task.train)
+        save(operator, model_file(work, key), data=task.train)
         entry = _measured(entry, operator, task, test, chosen.error, chosen.settings)
     return dataclasses.asdict(entry)
 

@@ -140,14 +140,14 @@ class TrainingConfiguration(Table):
 
     steps: Count = 20_000
     """The number of training steps."""
-    batch_size: Count = 100
-    """Functions per step."""
+    batch_size: Count | None = None
+    """Functions per step; as in `fit` unless given."""
     optimizer: Literal["default", "paper"] = "default"
     """The optimizer, with its learning rates."""
     rate: Number | None = None
     """The highest learning rate; that of the optimizer unless given."""
-    loss: Literal["mean_squared", "relative_l2"] = "mean_squared"
-    """What training minimizes."""
+    loss: Literal["mean_squared", "relative_l2"] | None = None
+    """What training minimizes; as in `fit` unless given."""
     weights: Literal["equal", "area"] = "equal"
     """How much each location counts: all equally, or in proportion to its area, for data on a sphere."""
     precision: Literal["float32", "bfloat16"] = "float32"

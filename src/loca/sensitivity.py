@@ -18,7 +18,8 @@ from jaxtyping import Array, Float
 
 from loca.data import Identity, Normalization, Queries, Records, Samples, Shared, Variable, as_input, as_numbers
 from loca.domains import warn_outside
-from loca.models import Adaptation, Operator, Predictor, Signature, Wrapper
+from loca.losses import mean_squared
+from loca.models import Adaptation, Operator, Predictor, Recipe, Signature, Wrapper
 from loca.parameters import count
 from loca.rules import sobol_points
 from loca.typing import Input, Key, MultiInput, Numbers, has_own_sensors, values_of, with_values
@@ -46,6 +47,10 @@ class Tangent(Wrapper):
     operator: Operator
     directions: int = eqx.field(static=True)
     is_several: bool = eqx.field(static=True)
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.operator.recipe._replace(loss=mean_squared)
 
     def encode(self, u: Input) -> Float[Array, "copies ..."]:
         """The code of u, and its derivatives in all directions."""

@@ -55,8 +55,8 @@ class OperatorRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
       a row of `X` is (u₁(x₁), u₂(x₁), u₁(x₂), …).
     - `options`: of the model by name, such as `{"num_features": 50}` for `LOCA.create`, `{"components": 40}` for
       `Regression.fit`, `{"ranks": (500, 100)}` for `loca.solve`, or `{"minutes": 1.0}` for `loca.choose`.
-    - `steps`, `batch_size`, `rate`: of models that are trained: number of steps, functions per step at most, and
-      highest learning rate.
+    - `steps`, `batch_size`, `rate`: of models that are trained: number of steps, functions per step at most, by default
+      as in `loca.fit`, and highest learning rate.
     - `seed`: of initial weights and batches. The same seed gives the same model.
     """
 
@@ -78,7 +78,7 @@ class OperatorRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         output_channels: int = 1,
         options: dict[str, Any] | None = None,
         steps: int = 2000,
-        batch_size: int = 100,
+        batch_size: int | None = None,
         rate: float = 4e-3,
         seed: int = 0,
     ):
@@ -139,7 +139,7 @@ class OperatorRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 data,
                 steps=self.steps,
                 optimizer=default_optimizer(self.steps, self.rate),
-                batch_size=min(self.batch_size, len(data)),
+                batch_size=None if self.batch_size is None else min(self.batch_size, len(data)),
                 seed=self.seed,
             )
         else:

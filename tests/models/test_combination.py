@@ -1,5 +1,7 @@
 """Combinations: convex weights, mixtures of members that differ in everything, saved and exported as one model."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import loca
 from commands import command, words
 from loca.data import Free, Indexed, Samples, Shared
 from loca.exporting import compare
-from loca.models import Combination, Regression, combine, mean_error
+from loca.models import Combination, Regression, around, combine, mean_error
 from loca.models.combination import convex_weights
 
 X = np.linspace(0.0, 1.0, 8, dtype=np.float32)[:, None]
@@ -65,6 +67,19 @@ def test_a_combination_is_the_mean_in_units_of_the_data(members, model):
         variance += jnp.array([0.3, 0.8]) * (second - mean) ** 2
         np.testing.assert_allclose(found.std, jnp.sqrt(variance), rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(model.at(points)(test.u[0]), model(test.u[0], points), rtol=1e-5)
+
+
+def test_a_sum_has_the_error_bars_of_its_members(members):
+    """Those of a Gaussian operator beside a map without any, whatever its weight."""
+    gaussian, test = members["Gaussian"], data(2, 5)
+    found = around(members["ridge"], gaussian, None, data(1))
+    half = dataclasses.replace(found, weights=((1.0, 1.0), (0.5, 0.5)))
+    expected = gaussian.predict_error_bars(test.u, test.y)
+    for operator, factor in ((found, 1.0), (half, 0.5)):
+        bars = operator.predict_error_bars(test.u, test.y)
+        ridge = members["ridge"].predict(test.u, test.y)
+        np.testing.assert_allclose(bars.mean, ridge + factor * expected.mean, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(bars.std, factor * expected.std, rtol=1e-3, atol=1e-5)
 
 
 def test_it_refuses_what_a_member_refuses(model):

@@ -307,6 +307,15 @@ def test_sensors_must_form_a_grid():
         Grid.of(Samples(data.u, X[:, 1:], data.s, x=X, domain=Torus.unit(1)))
 
 
+def test_numbers_of_sensors_are_no_coordinates():
+    """Five parameters at 0 … 4 are no grid for a curve over [0, 2]; pixels at 0 … 4 are one for points between them."""
+    u, t = jnp.ones((2, 5)), jnp.linspace(0.0, 2.0, 9)
+    with pytest.raises(ValueError, match="which numbers them, but the queries are from 0 to 2"):
+        Grid.of(Samples(u, t, jnp.ones((2, 9)), x=jnp.arange(5.0)))
+    assert Grid.of(Samples(u, 2.0 * t, jnp.ones((2, 9)), x=jnp.arange(5.0))).shape == (5,)
+    assert Grid.of(Samples(u, t[::4], jnp.ones((2, 3)), x=jnp.arange(5.0))).shape == (5,)
+
+
 def test_inputs_and_queries_must_be_on_the_grid():
     data = make_data()
     model = FNO.create(data, modes=(2, 3), width=4, depth=2, key=KEY)

@@ -1,7 +1,5 @@
 """LOCA: what the paper promises of it, and what the errata ask for."""
 
-import dataclasses
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -132,19 +130,6 @@ def test_many_queries_in_blocks_equal_the_whole(getkey, monkeypatch):
         monkeypatch.setattr(operator, "BLOCK", block)
         in_blocks = eqx.filter_jit(lambda loca, u, y: loca.predict(u, Shared(y)))  # another program for each
         assert jnp.allclose(in_blocks(loca, samples.u, y), whole, rtol=1e-5)
-
-
-def test_a_linear_path_adds_a_product_with_the_codes(getkey):
-    """Zero before training, it changes nothing; then v = f(𝒟(u)) + Wᵀ𝒟(u)."""
-    samples = data(getkey())
-    plain, linear = model(samples), model(samples, linear=True)
-    assert linear.linear.shape == (16, 14)
-    codes_and_features = eqx.filter_jit(lambda operator, u: (operator.encode(u), operator.features(u)))
-    codes, v = codes_and_features(plain, samples.u[0])
-    np.testing.assert_array_equal(codes_and_features(linear, samples.u[0])[1], v)
-    w = jax.random.normal(getkey(), (16, 14))
-    found = codes_and_features(dataclasses.replace(linear, linear=w), samples.u[0])[1]
-    np.testing.assert_allclose(found, v + (np.asarray(codes) @ np.asarray(w)).reshape(2, 7), rtol=1e-5, atol=1e-5)
 
 
 def test_sensors_anywhere_and_different_for_every_function(getkey):

@@ -22,7 +22,7 @@ from loca.domains import Box, Domain, Mesh, Sphere, Torus
 from loca.encoders import Encoder, Projection, Scattering1D, Scattering2D, Sensors
 from loca.gaussian import Hyperparameters, solve
 from loca.kernels import RBF, Kernel, Laplacian, Matern, RationalQuadratic
-from loca.models import FNO, LOCA, Combination, DeepONet, Operator, Proportional, Regression
+from loca.models import FNO, LOCA, Combination, DeepONet, Operator, Proportional, Regression, Sum
 from loca.nets import MLP
 from loca.parameters import Held, count
 from loca.positions import Harmonic, Position
@@ -117,10 +117,10 @@ def symmetric(kind) -> tuple[Operator, loca.Samples]:
 GAUSSIAN = Hyperparameters(location_lengths=(0.5, 0.5))
 
 
-def combination():
+def combination(kind=Combination):
     data = samples(BOX)
     members = {"ridge": Regression.fit(data, components=2), "mean": Regression.fit(data, components=0)}
-    return Combination.of(members, np.array([[0.25, 0.5], [0.75, 0.5]]), data), data
+    return kind.of(members, np.array([[0.25, 0.5], [0.75, 0.5]]), data), data
 
 
 MODELS = {
@@ -158,6 +158,7 @@ MODELS = {
     "Probabilistic": lambda: uncertain(loca.Probabilistic),
     "Calibrated": calibrated_draw,
     "Combination": combination,
+    "Sum": lambda: combination(Sum),
     "Tangent": with_derivatives,
     "Symmetric": lambda: symmetric(Symmetric),
     "Homogeneous": lambda: symmetric(Homogeneous),

@@ -157,6 +157,7 @@ class Run:
                 data.train,
                 steps=self.steps,
                 optimizer=loca.training.default_optimizer(self.steps, rate=self.rate),
+                loss=loca.losses.mean_squared,
                 batch_size=min(self.batch_size, len(data.train)),
                 seed=self.seed,
                 every=self.steps,

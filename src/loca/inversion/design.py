@@ -208,10 +208,9 @@ def covariance(
     codes, queries, inner = encode_functions(operator, u), Shared(y), correlated(operator)
     variances = jnp.einsum("npc,p->n", operator.spread(codes, queries) ** 2, weights)
     if isinstance(inner, GaussianOperator):
-        found = inner.input_covariance(encode_functions(inner, u), y, weights)
+        found = inner.input_covariance(codes, y, weights)
     else:
         assert isinstance(inner, Ensemble)
-        codes = encode_functions(inner, u)
         each = jnp.stack([inner.member(i).respond(codes, queries) for i in range(inner.size)])
         rows = (each - jnp.mean(each, axis=0)) * jnp.sqrt(weights)[:, None]
         rows = jnp.moveaxis(rows, 1, 0).reshape(len(codes), -1)

@@ -11,7 +11,6 @@ from jaxtyping import Array, Bool, Float
 from loca.data import Records, Samples, Shared, as_numbers, shared_array
 from loca.gaussian import GaussianOperator
 from loca.inversion.prior import Prior, loaded
-from loca.local import Corrected
 from loca.models import Operator, Uncertain, interpolation_between, predict, predict_error_bars
 from loca.typing import Input, Key, Numbers
 from loca.uncertainty import Calibrated, Ensemble
@@ -196,10 +195,8 @@ def own_covariance(operator: Operator, y: Float[Array, "P d_y"], prior: Prior, k
 
 
 def correlated(operator: Operator) -> GaussianOperator | Ensemble | None:
-    """The operator, or what it calibrates or corrects, if that knows how its errors are correlated."""
-    inner = operator
-    while isinstance(inner, Calibrated | Corrected):
-        inner = inner.operator
+    """The operator, or what it calibrates, if that knows the correlations of its errors over locations and inputs."""
+    inner = operator.operator if isinstance(operator, Calibrated) else operator
     return inner if isinstance(inner, GaussianOperator | Ensemble) else None
 
 

@@ -6,13 +6,13 @@ from typing import Any, Literal, NamedTuple
 from loca.data import Samples
 from loca.models.align import Adaptation, adapt, canonical_name, is_numbered, matching_order
 from loca.models.baselines import Proportional, Regression, tabulated
-from loca.models.combination import Combination, Combined, combine
+from loca.models.combination import Combination, Combined, Sum, around, combine
 from loca.models.deeponet import DeepONet
 from loca.models.default_encoders import projection
 from loca.models.fno import FNO
 from loca.models.grid import Grid, interpolation_between
 from loca.models.loca import LOCA
-from loca.models.operator import Halves, Operator, SeparableOperator, Wrapper, count_sensors, interpolate, widened
+from loca.models.operator import Halves, Operator, Recipe, SeparableOperator, Wrapper, count_sensors, widened
 from loca.models.predictor import (
     Predictor,
     TilePredictor,

@@ -1,11 +1,12 @@
-"""Combinations: weighted means of different operators, with weights that are best on validation functions."""
+"""Weighted sums of different operators, and means with weights that are best on validation functions."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -30,41 +31,41 @@ NORMAL_QUANTILE = 1.6449
 """Of the absolute value of a standard normal variable: 90 % are below."""
 
 
-class Combination(Uncertain):
-    """F = Σ wₖ Fₖ with wₖ ≥ 0 and Σ wₖ = 1 for each channel: a weighted mean of operators, in the units of the data.
+Kind = TypeVar("Kind", bound="Sum")
 
-    Its error has the variance a Σ wₖ ((Fₖ − F)² + σₖ²): members differ where they err, and σₖ is that of members which
-    know it. `calibrate` gives it bands with a guarantee, as any operator.
 
-    Build one with `combine`.
+class Sum(Operator):
+    """F = Σ wₖ Fₖ for each channel: a weighted sum of operators, in the units of the data.
+
+    `fit(..., around=...)` returns one of a map and a network.
 
     **Arguments:**
 
     - `normalization`: of inputs as that of a member, of outputs without transforms.
     - `operators`, `names`: the members.
     - `weights`: w, one row per member and one number per channel.
-    - `amplitude`: a for each channel.
     - `shapes`: those of the encoded inputs of the members.
     """
 
     normalization: Normalization
     operators: tuple[Operator, ...]
-    amplitude: Float[Array, " d_s"]
     names: tuple[str, ...] = eqx.field(static=True)
     weights: tuple[tuple[float, ...], ...] = eqx.field(static=True)
     shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
     @classmethod
-    def of(cls, operators: Mapping[str, Operator], weights: Float[np.ndarray, "K d_s"], data: Samples) -> Combination:
-        """The combination with given weights; scales are those of some data."""
+    def of(
+        cls: type[Kind], operators: Mapping[str, Operator], weights: Float[np.ndarray, "K d_s"], data: Samples
+    ) -> Kind:
+        """The sum with given weights; scales are those of some data."""
         return cls(
-            _normalization(list(operators.values()), data), tuple(operators.values()), jnp.ones(data.output_size),
-            tuple(operators), tuple(map(tuple, np.asarray(weights, np.float64).tolist())),
-            _shapes(operators, data), signature=next(iter(operators.values())).signature,
+            _normalization(list(operators.values()), data), tuple(operators.values()), tuple(operators),
+            tuple(map(tuple, np.asarray(weights, np.float64).tolist())), _shapes(operators, data),
+            signature=next(iter(operators.values())).signature,
         )  # fmt: skip
 
-    def with_members(self, operators: Mapping[str, Operator], data: Samples) -> Combination:
-        """The same combination of other operators, such as those that were fitted to more functions."""
+    def with_members(self: Kind, operators: Mapping[str, Operator], data: Samples) -> Kind:
+        """The same sum of other operators, such as those that were fitted to more functions."""
         changed = {"operators": tuple(operators.values()), "shapes": _shapes(operators, data)}
         return dataclasses.replace(self, names=tuple(operators), **changed)
 
@@ -80,6 +81,42 @@ class Combination(Uncertain):
         s = sum(w * restore(operator.respond(own, queries)) for operator, own, restore, w in members)
         return self.normalization.at(queries).standardize(jnp.asarray(s))
 
+    def _members(self, codes: Float[Array, "N d"], queries: Queries) -> Iterator[tuple[Operator, Array, Any, Array]]:
+        """Each member with its encoded inputs, the function that restores units, and its weights."""
+        parts = jnp.split(codes, np.cumsum([math.prod(shape) for shape in self.shapes])[:-1].tolist(), axis=1)
+        for operator, part, shape, w in zip(self.operators, parts, self.shapes, self.weights, strict=True):
+            restore = operator.normalization.at(queries).restore
+            yield operator, part.reshape(codes.shape[0], *shape), restore, jnp.asarray(w)
+
+
+class UncertainSum(Sum, Uncertain):
+    """A sum with the error bars of the members that have them, taken for independent: σ² = Σ (wₖ σₖ)²."""
+
+    def spread(self, codes: Float[Array, "N d"], queries: Queries) -> Float[Array, "N P d_s"]:
+        variance = jnp.zeros(())
+        for operator, own, restore, w in self._members(codes, queries):
+            if isinstance(operator, Uncertain):
+                found = operator.respond(own, queries), operator.spread(own, queries)
+                variance += (w * jax.jvp(restore, found[:1], found[1:])[1]) ** 2
+        return jnp.sqrt(variance) / self.normalization.s_scale
+
+
+class Combination(Sum, Uncertain):
+    """F = Σ wₖ Fₖ with wₖ ≥ 0 and Σ wₖ = 1 for each channel: a weighted mean of operators.
+
+    Its error has the variance a Σ wₖ ((Fₖ − F)² + σₖ²): members differ where they err, and σₖ is that of members which
+    know it. `calibrate` gives it bands with a guarantee, as any operator.
+
+    Build one with `combine`.
+
+    **Arguments:**
+
+    - `normalization`, `operators`, `names`, `weights`, `shapes`: those of `Sum`.
+    - `amplitude`: a for each channel.
+    """
+
+    amplitude: Float[Array, " d_s"] | float = 1.0
+
     def spread(self, codes: Float[Array, "N d"], queries: Queries) -> Float[Array, "N P d_s"]:
         mean = self.normalization.at(queries).restore(self.respond(codes, queries))
         variance = jnp.zeros_like(mean)
@@ -89,13 +126,6 @@ class Combination(Uncertain):
             s, sigma = jax.jvp(restore, (s,), (sigma,))
             variance = variance + w * ((s - mean) ** 2 + sigma**2)
         return jnp.sqrt(self.amplitude * variance) / self.normalization.s_scale
-
-    def _members(self, codes: Float[Array, "N d"], queries: Queries) -> Iterator[tuple[Operator, Array, Any, Array]]:
-        """Each member with its encoded inputs, the function that restores units, and its weights."""
-        parts = jnp.split(codes, np.cumsum([math.prod(shape) for shape in self.shapes])[:-1].tolist(), axis=1)
-        for operator, part, shape, w in zip(self.operators, parts, self.shapes, self.weights, strict=True):
-            restore = operator.normalization.at(queries).restore
-            yield operator, part.reshape(codes.shape[0], *shape), restore, jnp.asarray(w)
 
 
 class Combined(NamedTuple):
@@ -120,14 +150,12 @@ def combine(operators: Mapping[str, Operator], validation: Samples) -> Combined:
         raise ValueError(
             f"a combination needs at least two operators and two functions, got {len(operators)} and {len(validation)}"
         )
-    products, counts = _products(operators, validation)
-    weights, errors = [], []
-    for of_channel, is_counted in zip(np.moveaxis(products, 1, 0), counts.T, strict=True):
-        weights.append(convex_weights(of_channel[is_counted]))
-        for start in range(2):
-            others, these = (np.flatnonzero(is_counted)[i::2] for i in (1 - start, start))
-            errors.append(_errors(of_channel[these], convex_weights(of_channel[others])))
-    weights = np.stack(weights, axis=1)
+    channels = _products(operators, validation)
+    errors = [
+        _errors(each[start::2], convex_weights(each[1 - start :: 2]))
+        for each, start in itertools.product(channels, (0, 1))
+    ]
+    weights = np.stack(list(map(convex_weights, channels)), axis=1)
     kept = weights.max(axis=1) > 0.0
     chosen = {name: operator for (name, operator), keep in zip(operators.items(), kept, strict=True) if keep}
     operator = Combination.of(chosen, weights[kept], validation)
@@ -136,6 +164,18 @@ def combine(operators: Mapping[str, Operator], validation: Samples) -> Combined:
     scores = standardized_errors(operator, few.u, few.y, few.s, 1e-9)
     amplitude = (jnp.quantile(scores, 0.9, axis=(0, 1)) / NORMAL_QUANTILE) ** 2
     return Combined(dataclasses.replace(operator, amplitude=amplitude), float(np.mean(np.concatenate(errors))))
+
+
+def around(base: Operator, network: Operator, validation: Samples | None, data: Samples) -> Sum:
+    """B + γ N, with the γ of each channel in [0, 1] that is best on validation functions; γ = 1 without them."""
+    members, ones = {"map": base, type(network).__name__: network}, np.ones((2, data.output_size))
+    kind = UncertainSum if any(isinstance(each, Uncertain) for each in members.values()) else Sum
+    whole = kind.of(members, ones, data)
+    if validation is None:
+        return whole
+    # B + γ N is the mean of B and B + N with the weights 1 − γ and γ
+    products = _products({"map": base, "both": whole}, validation)
+    return kind.of(members, np.stack([ones[0], [convex_weights(each)[1] for each in products]]), data)
 
 
 def convex_weights(products: Float[np.ndarray, "N K K"]) -> Float[np.ndarray, " K"]:
@@ -165,8 +205,8 @@ def _errors(products: Float[np.ndarray, "N K K"], w: Float[np.ndarray, " K"]) ->
     return np.sqrt(np.maximum(np.einsum("k,nkl,l->n", w, products, w), 0.0))
 
 
-def _products(operators: Mapping[str, Operator], data: Samples) -> tuple[Float[np.ndarray, "N d_s K K"], np.ndarray]:
-    """⟨eₖ, eₗ⟩/‖s‖² for the errors of all pairs of operators on every function, and whether ‖s‖ is not zero."""
+def _products(operators: Mapping[str, Operator], data: Samples) -> list[Float[np.ndarray, "_ K K"]]:
+    """⟨eₖ, eₗ⟩/‖s‖² for the errors of all pairs of operators, for each channel on functions that are not zero."""
     found, counted = [], []
     adapted = [(operator, adapt(operator, data)) for operator in operators.values()]
     predict = [Predictor(operator, own.y, min(BLOCK, len(data))) for operator, own in adapted]
@@ -175,7 +215,8 @@ def _products(operators: Mapping[str, Operator], data: Samples) -> tuple[Float[n
         e, size = np.stack(errors, dtype=np.float64), np.sum(np.asarray(parts[0].s, np.float64) ** 2, axis=1)
         counted.append(size > 0.0)
         found.append(np.einsum("knpc,lnpc->nckl", e, e) / np.where(size > 0.0, size, 1.0)[:, :, None, None])
-    return np.concatenate(found), np.concatenate(counted)
+    products, counts = np.concatenate(found), np.concatenate(counted)
+    return [products[counts[:, c], c] for c in range(counts.shape[1])]
 
 
 def _shapes(operators: Mapping[str, Operator], data: Samples) -> tuple[tuple[int, ...], ...]:

@@ -10,8 +10,9 @@ from jax.export import is_symbolic_dim
 from jaxtyping import Array, Float
 
 from loca.data import Free, Indexed, Interpolation, Normalization, Queries, Samples, TransformNames
+from loca.losses import relative_l2
 from loca.models.grid import Grid, SpectralLayer, at_every_point
-from loca.models.operator import FieldOperator
+from loca.models.operator import FieldOperator, Recipe
 from loca.models.signature import Signature
 from loca.nets import MLP
 from loca.typing import Input, Key, Measurements, MultiInput, values_of
@@ -85,7 +86,7 @@ class FNO(FieldOperator):
         modes: int | Sequence[int] | None = None,
         width: int = 32,
         depth: int = 4,
-        padding: int | Sequence[int] = 0,
+        padding: int | Sequence[int] | None = None,
         transforms: TransformNames = None,
     ) -> "FNO":
         """A model for training data whose sensors form a grid.
@@ -97,10 +98,13 @@ class FNO(FieldOperator):
         - `modes`: frequencies m kept along each axis, one number for all axes or one for each; by default 12, or all.
         - `width`: number of hidden channels w.
         - `depth`: T, the number of spectral layers.
-        - `padding`: zeros appended along each axis, for functions that are not periodic.
+        - `padding`: zeros appended along each axis, for functions that are not periodic; by default a quarter of the
+          points of each axis without a period.
         - `transforms`: of variables, by name, or "auto"; see `loca.data.TransformNames`.
         """
         grid = Grid.of(data)
+        if padding is None:
+            padding = [0 if period else n // 4 for n, period in zip(grid.shape, grid.periods, strict=True)]
         if modes is None:
             last = len(grid.shape) - 1
             modes = [max(1, min(MODES, n // 2 + (axis == last))) for axis, n in enumerate(grid.shape)]
@@ -108,6 +112,10 @@ class FNO(FieldOperator):
         return cls(
             normalization, grid, modes=modes, width=width, depth=depth, padding=padding, signature=signature, key=key
         )
+
+    @property
+    def recipe(self) -> Recipe:
+        return Recipe(20, relative_l2)
 
     def encode(self, u: Input) -> Float[Array, "*grid c"]:
         sensors = self.grid.shape[self.grid.num_repeated :]

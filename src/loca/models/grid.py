@@ -40,6 +40,12 @@ class Grid(Fixed):
                 f"the sensors of this data are {len(inner)}-dimensional but its queries only {data.domain.dimension}-"
                 "dimensional, and an FNO predicts on the grid of its sensors; use LOCA, where the two are independent"
             )
+        for axis, column in zip(inner, np.asarray(data.y.points).T[num_repeated:], strict=True):
+            if is_numbering(axis, column):
+                raise ValueError(
+                    f"the {len(axis)} sensors along an axis are at 0, 1, 2, …, which numbers them, but the queries are "
+                    f"from {column.min():.4g} to {column.max():.4g}; an FNO needs the same coordinates for both, x=..."
+                )
         outer = [np.unique(column) for column in np.asarray(data.y.points).T[:num_repeated]]
         axes = tuple(jnp.asarray(axis) for axis in (*outer, *inner))
         return cls(axes, data.domain.periods, num_repeated)
@@ -57,6 +63,13 @@ class Grid(Fixed):
     def interpolation(self, y: Float[Array, "P d_y"]) -> Interpolation:
         """Multilinear interpolation at the queries; constant beyond the ends of an axis."""
         return multilinear(self.axes, self.periods, y)
+
+
+def is_numbering(axis: Float[np.ndarray, " k"], queries: Float[np.ndarray, " P"]) -> bool:
+    """Whether an axis is 0, 1, 2, … and queries have another range: numbers of sensors, rather than coordinates."""
+    numbers = np.arange(len(axis))
+    is_other = max(abs(queries.min()), abs(queries.max() - numbers[-1])) > 1.0 and not np.isin(queries, numbers).all()
+    return len(axis) > 1 and bool(is_other and (np.asarray(axis) == numbers).all())
 
 
 def extent(axis: Float[Array, " k"], period: float | None) -> Float[Array, ""]:

@@ -16,15 +16,12 @@ from loca.models.operator import SeparableOperator
 from loca.models.signature import Signature
 from loca.nets import MLP
 from loca.positions import Position, position_on
-from loca.products import matmul
 from loca.rules import Rule, rule_on
 from loca.typing import Key, PyTree
 
 
 class LOCA(SeparableOperator):
     """F(u)(y) = Σᵢ softmax( ∫_Y κ(y, y′) g(y′) dy′ )ᵢ ⊙ vᵢ(u), v = f∘𝒟.
-
-    With a linear path, v = f∘𝒟 + Wᵀ𝒟: what is linear in the codes then need not be learned by f.
 
     Build one from data with `create`, which infers sizes and domain, or from parts, each of which can be replaced.
     """
@@ -39,7 +36,6 @@ class LOCA(SeparableOperator):
     rule: Rule  # ∫_Y
     attention: Attention  # how g̃ is evaluated
     output_size: int = eqx.field(static=True)  # d_s
-    linear: Float[Array, "d n_out"] | None = None  # W, the linear path
 
     @classmethod
     def create(
@@ -57,7 +53,6 @@ class LOCA(SeparableOperator):
         lift_widths: Sequence[int] = (100, 100),
         proposal_widths: Sequence[int] = (100, 100),
         feature_widths: Sequence[int] = (100, 100),
-        linear: bool = False,
         transforms: TransformNames = None,
     ) -> "LOCA":
         """A model for training data; parts that are not given are chosen to fit the data.
@@ -76,8 +71,6 @@ class LOCA(SeparableOperator):
         - `num_features`: n.
         - `lift_size`: l.
         - `lift_widths`, `proposal_widths`, `feature_widths`: hidden layers of q, g and f.
-        - `linear`: whether there is a linear path, W, which is zero before training. The paper has none; it lowers the
-            error where the operator is partly linear.
         - `transforms`: of variables, by name, or "auto"; see `loca.data.TransformNames`.
         """
         normalization = Normalization.fit(data, transforms)
@@ -96,7 +89,6 @@ class LOCA(SeparableOperator):
             rule=rule if rule is not None else rule_on(data.domain),
             attention=attention if attention is not None else Dense(),
             output_size=data.output_size,
-            linear=jnp.zeros((encoder.size, outputs)) if linear else None,
             signature=Signature.of(data),
         )
 
@@ -121,8 +113,7 @@ class LOCA(SeparableOperator):
         return tuple(jax.nn.softmax(g_s, axis=-1) for g_s in g_tilde)
 
     def read(self, codes: Float[Array, "*N d"]) -> Float[Array, "*N d_s n"]:
-        v = self.f(codes) if self.linear is None else self.f(codes) + matmul(codes, self.linear)
-        return v.reshape(*codes.shape[:-1], self.output_size, -1)
+        return self.f(codes).reshape(*codes.shape[:-1], self.output_size, -1)
 
     @property
     def is_pointwise(self) -> bool:

@@ -31,6 +31,7 @@ from loca.data import (
 )
 from loca.domains import Domain, warn_outside
 from loca.encoders import Encoder
+from loca.losses import mean_squared
 from loca.models.signature import Signature
 from loca.typing import (
     Input,
@@ -82,6 +83,13 @@ class Halves(NamedTuple):
     block: int | None = None  # the number of queries that `of_queries` takes at once; None for any number
 
 
+class Recipe(NamedTuple):
+    """How an operator is trained unless `fit` is told otherwise."""
+
+    batch_size: int = 100
+    loss: Callable[..., Float[Array, ""]] = mean_squared
+
+
 class Function(eqx.Module):
     """A module that `jax.jit` and other transformations accept as a function.
 
@@ -130,6 +138,11 @@ class Operator(Function):
     def wrap_optimizer(self, optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
         """The optimizer that trains this operator; unless overridden, the one that `fit` is given."""
         return optimizer
+
+    @property
+    def recipe(self) -> Recipe:
+        """How `fit` trains this operator unless it is told otherwise."""
+        return Recipe()
 
     @property
     def domain(self) -> Domain | None:
@@ -306,6 +319,10 @@ class Wrapper(Operator):
     operator: eqx.AbstractVar[Operator]
 
     @property
+    def recipe(self) -> Recipe:
+        return self.operator.recipe
+
+    @property
     def is_pointwise(self) -> bool:
         return self.operator.is_pointwise
 
@@ -336,7 +353,11 @@ class FieldOperator(Operator):
         """From the locations of the operator to the queries."""
 
     def respond(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
-        return interpolate(self.interpolation(queries.points), queries, self.fields(codes))
+        near = self.interpolation(queries.points)
+        index, weight = (jax.vmap(queries.gather)(part) for part in (near.index, near.weight))
+        own = None if index.ndim == 2 else 1  # each function has its own queries
+        interpolate = jax.vmap(lambda index, weight, field: Interpolation(index, weight)(field), (own, own, 0))
+        return interpolate(index, weight, self.fields(codes))
 
     def halves(self, y: Float[Array, "P d_y"]) -> Halves:
         return Halves(self._fields_of_many, self._at, self._interpolate)
@@ -352,15 +373,6 @@ class FieldOperator(Operator):
     ) -> Float[Array, "N P d_s"]:
         interpolation, outputs = at
         return outputs.restore(jax.vmap(interpolation)(fields))
-
-
-def interpolate(near: Interpolation, queries: Queries, fields: Float[Array, "N *grid d_s"]) -> Float[Array, "N P d_s"]:
-    """The fields of N functions at their queries, by an interpolation to all stored locations."""
-    index, weight = (jax.vmap(queries.gather)(part) for part in (near.index, near.weight))
-    own = None if index.ndim == 2 else 1  # each function has its own queries
-    return jax.vmap(lambda index, weight, field: Interpolation(index, weight)(field), (own, own, 0))(
-        index, weight, fields
-    )
 
 
 def unchanged(y: Float[Array, "P d_y"]) -> Float[Array, "P d_y"]:

@@ -31,8 +31,8 @@ import numpy as np
 from loca.saving.container import TYPES, Arrays, ModelFileError, quoted
 
 PARTS = (
-    *("attention", "data", "domains", "encoders", "gaussian", "kernels", "local", "models", "nets", "parameters"),
-    *("positions", "rules", "sensitivity", "symmetries", "uncertainty"),
+    *("attention", "data", "domains", "encoders", "gaussian", "kernels", "models", "nets", "parameters", "positions"),
+    *("rules", "sensitivity", "symmetries", "uncertainty"),
 )
 """The parts of the package that models are made of."""
 
@@ -217,6 +217,8 @@ class Rebuilder:
         if not (isinstance(cls, type) and issubclass(cls, eqx.Module)):
             self.refuse("class", name, place)
         fields = [field.name for field in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]
+        # an earlier version may have had parts that this model did not use
+        described = {field: value for field, value in described.items() if field in fields or value is not None}
         if set(described) != set(fields):
             raise ModelFileError(
                 f"{quoted(place)} is a {name} with the fields {quoted(list(described))}, but a {name} has the fields "

@@ -1,6 +1,7 @@
 """The training run: from an operator and data to a trained operator."""
 
 import contextlib
+import dataclasses
 import functools
 import math
 import os
@@ -21,9 +22,9 @@ from jaxtyping import Array, Float, Int
 from loca.data import Normalization, Part, Records, Samples, batch_rows, check_finite, not_finite
 from loca.devices import FUNCTIONS, ProcessGroup, ShardingRule, local_copy, place, replicated
 from loca.gaussian import is_auto, solve
-from loca.losses import mean_squared
 from loca.metrics import relative_l2
-from loca.models import Adaptation, Operator, adapt, predict_encoded, shard
+from loca.models import Adaptation, Operator, Predictor, adapt, blocks, predict_encoded, shard
+from loca.models import around as corrected
 from loca.symmetries import Symmetries
 from loca.training.checkpoints import Checkpoints, RunDirectory, fingerprint, stop_requests
 from loca.training.history import Callback, History, HistoryWriter, Progress, show_training
@@ -43,6 +44,9 @@ from loca.training.steps import (
 EXAMPLES = 500
 """Functions from which symmetries are found, and of a stream those from which a scale is measured."""
 
+FOLDS, BLOCK = 5, 100
+"""Parts of the functions, each of which is predicted by a map fitted to the others, and functions predicted at once."""
+
 DISPATCH_SECONDS = 0.5
 """Approximate time that the device works before control returns to Python: short enough for a progress bar and
 Ctrl-C, long enough to cost nothing."""
@@ -54,7 +58,7 @@ def fit(
     *,
     steps: int = 20_000,
     optimizer: optax.GradientTransformation | None = None,
-    loss: Loss = mean_squared,
+    loss: Loss | None = None,
     batch_size: int | None = None,
     seed: int = 0,
     weights: Float[Array | np.ndarray, " M"] | None = None,
@@ -68,6 +72,7 @@ def fit(
     mesh: Mesh | None = None,
     parameters: ShardingRule = replicated,
     symmetries: str | Sequence[str] | None = None,
+    around: Callable[[Samples], Operator] | None = None,
 ) -> tuple[Operator, History]:
     """Minimize the loss over the data; return the trained operator and the history of the run.
 
@@ -83,8 +88,9 @@ def fit(
     - `data`: pairs (u, s) in memory or in a file.
     - `steps`: number of steps.
     - `optimizer`: an Optax transformation; `default_optimizer(steps)` unless given; the paper's is `paper_optimizer()`.
-    - `loss`: a function of standardized outputs, after their transforms, from `loca.losses` or your own.
-    - `batch_size`: number of functions per step; 100 unless given, or all functions if there are fewer.
+    - `loss`: a function of standardized outputs, after their transforms, from `loca.losses` or your own; by default
+      that of `model.recipe`.
+    - `batch_size`: number of functions per step; by default that of `model.recipe`, or all if there are fewer.
     - `seed`: determines the order of the functions.
     - `weights`: one weight per location in `data.y.points`, for the loss and the validation error; for example
       `loca.domains.area_weights(data.domain, data.y.points)`.
@@ -110,10 +116,16 @@ def fit(
     - `symmetries`: names such as `["reflect x", "scale"]`, or `"auto"` for those with which a Gaussian operator is
       better on held-out functions; see `loca.symmetries`. The model is trained with all images of the functions, and
       its predictions are averaged over the group.
+    - `around`: fits a map to functions in closed form, such as `loca.models.Proportional.fit`. The model learns what
+      that map leaves over, B + γ N, with predictions for each fifth of the functions from a map fitted to the others;
+      γ is chosen on `validate`, from 0 to 1. Losses and validation errors of the history are those of what is left.
     """
     if symmetries is not None:
         return _fit_with_symmetries(**locals())
-    batch_size = min(100, len(data)) if batch_size is None else batch_size
+    if around is not None:
+        return _fit_around(**locals())
+    batch_size = min(model.recipe.batch_size, len(data)) if batch_size is None else batch_size
+    loss = model.recipe.loss if loss is None else loss
     every = max(1, min(1000, steps // 20)) if every is None else every
     mesh = None if mesh is None else shard(model, mesh).mesh  # with all axes
     _check(data, validate, steps, every, batch_size, mesh)
@@ -183,7 +195,8 @@ def _fit_with_symmetries(
     model: Operator, data: Samples | Records, symmetries: str | Sequence[str], **options: Any
 ) -> tuple[Operator, History]:
     """Find the symmetries, and train with all images of the functions."""
-    data, validate, directory = adapt(model, data), options["validate"], options["directory"]
+    adaptation, validate, directory = Adaptation.of(model, data), options["validate"], options["directory"]
+    data, options["weights"] = adaptation.apply(data), adaptation.weights(options["weights"])
     example = data if isinstance(data, Samples) else data.load(slice(EXAMPLES))
     if is_auto(symmetries):
         some = example.take(jnp.arange(min(EXAMPLES, len(example))))
@@ -192,18 +205,51 @@ def _fit_with_symmetries(
         symmetries = () if found.symmetries is None else found.symmetries.adopted
     own = Symmetries.of(symmetries, example)
     if own.scale is not None:  # what the model sees has another size
-        before = model.normalization
-        named = [*zip(model.inputs, before.u_transforms), *zip(model.outputs, before.s_transforms)]  # noqa: B905
-        transforms = {variable.name: transform.name for variable, transform in named}
-        normalization = Normalization.fit(own.standardize(example), transforms)
-        model = jax.tree.map(
-            lambda part: normalization if isinstance(part, Normalization) else part,
-            model,
-            is_leaf=lambda part: isinstance(part, Normalization),
-        )
+        model = _normalized_for(own.standardize(example), model)
     options["validate"] = None if validate is None else own.standardize(adapt(model, validate))
-    trained, history = fit(model, own.augment(data), **options)
+    train = fit if options["around"] is None else functools.partial(_fit_around, copies=max(1, len(own.group)))
+    trained, history = train(model, own.augment(data), **options)
     return own.wrap(trained), history
+
+
+def _fit_around(
+    model: Operator, data: Samples | Records, around: Callable[[Samples], Operator], copies: int = 1, **options: Any
+) -> tuple[Operator, History]:
+    """Train the model on what a map leaves over; images of one function, of which there are `copies`, stay together."""
+    if not isinstance(data, Samples) or len(data) < 2 * copies:
+        raise ValueError("a map around the model needs at least two functions in memory: records.load()")
+    adaptation, validate = Adaptation.of(model, data), options["validate"]
+    data, options["weights"] = adaptation.apply(data), adaptation.weights(options["weights"])
+    base, fold = around(data), np.arange(len(data)) // copies % FOLDS
+    left = np.zeros(data.s.shape, data.s.dtype)
+    for rows in (np.flatnonzero(fold == k) for k in range(fold.max() + 1)):
+        others = data.take(jnp.asarray(np.setdiff1d(np.arange(len(data)), rows)))
+        left[rows] = left_over(around(others), data.take(jnp.asarray(rows))).s
+    remaining = dataclasses.replace(data, s=jnp.asarray(left))
+    if validate is not None:
+        validate = adapt(model, validate)
+        options["validate"] = left_over(base, validate)
+    network, history = fit(_normalized_for(remaining, model), remaining, **options)
+    return corrected(base, network, validate, data), history
+
+
+def left_over(operator: Operator, data: Samples) -> Samples:
+    """The pairs (u, s − F(u))."""
+    predict = Predictor(operator, data.y, min(BLOCK, len(data)))
+    s = np.concatenate([np.asarray(part.s) - predict(part.u, part.y) for part in blocks(data, BLOCK)])
+    return dataclasses.replace(data, s=jnp.asarray(s))
+
+
+def _normalized_for(data: Samples, model: Operator) -> Operator:
+    """The model with its transforms, and scales from other data."""
+    before = model.normalization
+    named = [*zip(model.inputs, before.u_transforms), *zip(model.outputs, before.s_transforms)]  # noqa: B905
+    normalization = Normalization.fit(data, {variable.name: each.name for variable, each in named})
+    return jax.tree.map(
+        lambda part: normalization if isinstance(part, Normalization) else part,
+        model,
+        is_leaf=lambda part: isinstance(part, Normalization),
+    )
 
 
 def _check(

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from loca.data import Normalization, Queries, Samples, TransformNames
 from loca.losses import mean_squared
-from loca.models import Operator, Signature, Uncertain, Wrapper
+from loca.models import Operator, Recipe, Signature, Uncertain, Wrapper
 from loca.typing import Key
 
 Values = Float[Array, "N P d_s"]
@@ -57,6 +57,10 @@ class Probabilistic(Uncertain, Wrapper):
         doubled = dataclasses.replace(data, s=jnp.concatenate([data.s, data.s], -1), outputs=[*data.outputs, *logs])
         network = create(doubled, key=key, transforms=transforms, **sizes)
         return cls(Normalization.fit(data, transforms), network, signature=Signature.of(data))
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.operator.recipe._replace(loss=mean_squared)
 
     def respond(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
         return self._halves(codes, queries)[0]

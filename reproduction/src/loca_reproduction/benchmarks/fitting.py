@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from loca.data import Shared
+from loca.losses import mean_squared
 from loca.training import Encoded, Progress, fit, paper_optimizer
 from loca_reproduction.benchmarks.step import STEP_SETTINGS, RepeatedStep, bare_step, median_ratio, random_functions
 
@@ -59,6 +60,7 @@ def measure_fit(name: str, *, seconds: float = 65.0, turns: int = 3, every: int 
                 train,
                 steps=steps,
                 optimizer=paper_optimizer(),
+                loss=mean_squared,
                 batch_size=setting.batch_size,
                 validate=test,
                 every=every,

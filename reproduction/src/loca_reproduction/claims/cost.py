@@ -11,6 +11,7 @@ import numpy as np
 
 from loca.data import Samples
 from loca.figures import curves
+from loca.losses import mean_squared
 from loca.training import fit, paper_optimizer
 from loca_reproduction.benchmarks.scale import measure_step, slope
 from loca_reproduction.claims.claim import Claim, Finding, Preset, Verdict
@@ -92,6 +93,7 @@ def seconds_per_step(name: str, model: str, steps: int) -> float:
         every=steps,
         batch_size=len(samples),
         optimizer=paper_optimizer(),
+        loss=mean_squared,
         recover=False,
     )
     return (history.moments[1].seconds - history.moments[0].seconds) / steps
