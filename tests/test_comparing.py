@@ -61,6 +61,19 @@ def closed(monkeypatch):
     monkeypatch.setattr(loca.comparing, "COMPETITORS", fast)
 
 
+def test_rows_with_symmetries_stand_beside_those_without(parts, tmp_path, monkeypatch):
+    """Those without are not fitted again."""
+    models = dict(list(loca.comparing.COMPETITORS.items())[:3:2])  # the mean field and the Gaussian operator
+    monkeypatch.setattr(loca.comparing, "COMPETITORS", models)
+    train, validation, test = parts
+    plain = loca.compare(train, test, validation=validation, directory=tmp_path)
+    found = loca.compare(train, test, validation=validation, directory=tmp_path, symmetries=["reflect y"])
+    assert [each.model for each in found.entries] == [*models, f"{list(models)[1]}, symmetric", "combination"]
+    assert found.entries[:2] == plain.entries[:2]
+    assert found.entries[2].settings["symmetries"] == ["reflect y"]
+    assert found.entries[2].error < found.entries[1].error
+
+
 def test_every_model_has_a_result_or_a_reason(compared):
     found, train, test, _ = compared
     assert [each.model for each in found.entries] == [

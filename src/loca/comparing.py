@@ -31,6 +31,7 @@ from loca.choosing import (
     Competition,
     Task,
     Trained,
+    gaussian,
     hold_out,
     megabytes,
     num_solved,
@@ -182,6 +183,7 @@ def compare(
     seeds: int = 1,
     validation: Samples | None = None,
     labels: int | None = None,
+    symmetries: str | Sequence[str] | None = None,
     others: Mapping[str, Sequence[str]] | None = None,
     directory: str | os.PathLike[str] | None = None,
     about: Mapping[str, str] | None = None,
@@ -204,6 +206,8 @@ def compare(
     - `validation`: functions to choose settings on; by default a part of `train`, as in `choose`.
     - `labels`: the number of output values per function to fit models to; by default all. Validation and test functions
       keep all.
+    - `symmetries`: names, or `"auto"` for those that are found; see `loca.symmetries`. The Gaussian operator and every
+      trained model are fitted a second time with them, as "FNO, symmetric".
     - `others`: programs that fit models of other packages, by name. A program is called with its arguments, the name of
       an `.npz` file to read and the name of one to write; see docs/compare.md.
     - `directory`: keeps every result, so that the same call resumes if the process is killed.
@@ -217,6 +221,7 @@ def compare(
             f"expected minutes > 0, at least one seed and at least 4 functions, got minutes={tuple(minutes)}, "
             f"seeds={seeds} and {len(train)} functions"
         )
+    known = [symmetries] if isinstance(symmetries, str) else symmetries
     request: dict[str, Any] = {"labels": labels}
     for name, samples in (("data", train), ("test", test), ("validation", validation)):
         if samples is not None:
@@ -231,9 +236,8 @@ def compare(
         for seed in range(seeds):
             fitted, judged = (train, validation) if validation is not None else hold_out(train, seed)
             fitted = fitted if labels is None else fitted.observe(jax.random.key(seed), labels)
-            for entry in _entries(
-                Task("", fitted, judged, {}, 0.0, seed, show, None), test, minutes, others or {}, work
-            ):
+            task = Task("", fitted, judged, {}, 0.0, seed, show, None, symmetries=known)
+            for entry in _entries(task, test, minutes, others or {}, work):
                 if show:
                     print(*([] if entries else [HEADER]), _line([entry]), sep="\n", file=sys.stderr)  # noqa: T201
                 entries.append(entry)
@@ -250,23 +254,33 @@ def _entries(
     if (error := _persistence(test)) is not None:
         validation = _persistence(task.validation)
         yield ComparisonEntry("persistence", task.seed, error=error, validation=validation, milliseconds=0.0)
-    entries: dict[tuple[str, float], ComparisonEntry] = {}
-    for name, compete in COMPETITORS.items():
+    entries, files = dict[tuple[str, float], ComparisonEntry](), dict[tuple[str, float], Path]()
+    known, models = task.symmetries, [(name, compete, False) for name, compete in COMPETITORS.items()]
+    if known:
+        able = [each for each in models if isinstance(each[1], Trained) or each[1] is gaussian]
+        models += [(f"{name}, symmetric", compete, True) for name, compete, _ in able]
+    for name, compete, is_symmetric in models:
+        if is_symmetric and not known:
+            break  # none were found
+        task = task._replace(symmetries=known if is_symmetric else None)
         for budget in minutes if isinstance(compete, Trained) else (0.0,):
             given = task._replace(model=name, seconds=60.0 * budget)
-            key = json_digest([name, task.seed, budget])
-            maps = {name: each for (name, _), each in entries.items() if name in MAPS and each.error is not None}
-            found = work.once(key, functools.partial(_measure, compete, given, test, maps, work, key))
+            key = key_of(given, budget)
+            files[name, budget] = path = model_file(work, key)
+            fitted = [each for each in entries if each[0] in MAPS and entries[each].error is not None]
+            maps = {each[0]: (entries[each], files[each]) for each in fitted}
+            found = work.once(key, functools.partial(_measure, compete, given, test, maps, path))
             entries[name, budget] = entry = ComparisonEntry(**found)
             yield entry
             transforms = found["settings"].get("hyperparameters", {}).get("transforms")
             task = task if transforms is None else task._replace(transforms=transforms)
+            known = found["settings"].get("symmetries", known)
     for budget in minutes:
-        results = {name: each for (name, other), each in entries.items() if other in (0.0, budget)}
-        members = {name: each for name, each in results.items() if each.error is not None}
+        results = {key: each for key, each in entries.items() if key[1] in (0.0, budget) and each.error is not None}
+        members = {key[0]: (each, files[key]) for key, each in results.items()}
         given = task._replace(model=COMBINATION, seconds=60.0 * budget)
-        key = json_digest([COMBINATION, task.seed, budget])
-        yield ComparisonEntry(**work.once(key, functools.partial(_measure_combination, members, given, test, work)))
+        measure = functools.partial(_measure_combination, members, given, test)
+        yield ComparisonEntry(**work.once(key_of(given, budget), measure))
     for (name, command), budget in itertools.product(others.items(), minutes):
         given = task._replace(model=name, seconds=60.0 * budget)
         key = json_digest([name, task.seed, budget, [str(part) for part in command]])
@@ -284,22 +298,28 @@ def _persistence(data: Samples) -> float | None:
     return float(jnp.mean(relative_l2(data.u, data.s)))
 
 
+def key_of(task: Task, budget: float) -> str:
+    """The key of a result."""
+    given = [list(task.symmetries)] if task.symmetries else []
+    return json_digest([task.model, task.seed, budget, *given])
+
+
 def model_file(work: Resumable, key: str) -> Path:
     """Where a fitted model is kept, for combinations."""
     return work.path(f"{key}.safetensors")
 
 
 def _measure(
-    compete: Compete, task: Task, test: Samples, maps: Mapping[str, ComparisonEntry], work: Resumable, key: str
+    compete: Compete, task: Task, test: Samples, maps: Mapping[str, tuple[ComparisonEntry, Path]], path: Path
 ) -> dict[str, Any]:
     """Fit a model, alone or around a map, keep it, and measure it; the entry as JSON content."""
     begun = time.process_time()
     operators: list[Operator] = []
     if isinstance(compete, Trained):
         competition = Competition(task._replace(show=False))
-        for name, each in maps.items():
+        for name, (each, place) in maps.items():
             competition.entries[name] = ChoiceEntry(name, each.validation, settings=each.settings)
-            competition.operators[name] = load(model_file(work, json_digest([name, each.seed, each.minutes])))
+            competition.operators[name] = load(place)
         competition.train({task.model: compete}, task.seconds)
         chosen = competition.entries[task.model]
         operators += [competition.operators[task.model]] if chosen.error is not None else []
@@ -309,13 +329,13 @@ def _measure(
         task.model, task.seed, task.seconds / 60.0, core_seconds=time.process_time() - begun, reason=chosen.reason
     )
     for operator in operators:
-        save(operator, model_file(work, key), data=task.train)
+        save(operator, path, data=task.train)
         entry = _measured(entry, operator, task, test, chosen.error, chosen.settings)
     return dataclasses.asdict(entry)
 
 
 def _measure_combination(
-    members: Mapping[str, ComparisonEntry], task: Task, test: Samples, work: Resumable
+    members: Mapping[str, tuple[ComparisonEntry, Path]], task: Task, test: Samples
 ) -> dict[str, Any]:
     """Combine fitted models, and measure the result; the entry as JSON content."""
     begun = time.process_time()
@@ -324,13 +344,12 @@ def _measure_combination(
         reason = f"not adopted: it needs two models and {FEWEST_COMBINED} validation functions"
         return dataclasses.asdict(dataclasses.replace(entry, reason=reason))
     try:
-        keys = {name: json_digest([name, each.seed, each.minutes]) for name, each in members.items()}
-        combined = combine({name: load(model_file(work, key)) for name, key in keys.items()}, task.validation)
+        combined = combine({name: load(path) for name, (_, path) in members.items()}, task.validation)
     except (ValueError, OSError) as problem:
         return dataclasses.asdict(dataclasses.replace(entry, reason=f"failed: {problem}".partition("\n")[0]))
-    seconds = time.process_time() - begun + sum(each.core_seconds for each in members.values())
+    seconds = time.process_time() - begun + sum(each.core_seconds for each, _ in members.values())
     entry = dataclasses.replace(entry, core_seconds=seconds)
-    if reason := why_not(combined, [each.validation or 0.0 for each in members.values()]):
+    if reason := why_not(combined, [each.validation or 0.0 for each, _ in members.values()]):
         return dataclasses.asdict(dataclasses.replace(entry, reason=reason))
     settings = settings_of(combined.operator)
     return dataclasses.asdict(_measured(entry, combined.operator, task, test, combined.error, settings))

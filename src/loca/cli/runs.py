@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from loca.cli.arguments import Data, Files, Model, SeedOption, SetOption, Training, check_directory, load
-from loca.configuration import RunConfiguration, option_of, read_configuration
+from loca.configuration import RunConfiguration, option_of, read_configuration, split_names
 
 SourceArgument = Annotated[
     str | None,
@@ -102,6 +102,7 @@ def compare(
         str, typer.Option(metavar="NUMBER,...", help="The time of each trained model; several give a curve.")
     ] = "1",
     seeds: Annotated[int, typer.Option(min=1, help="How often every model is fitted.")] = 1,
+    symmetries: SymmetriesOption = None,
     count: Annotated[int | None, typer.Option(min=4, help="The number of functions of DATA; all without it.")] = None,
     seed: SeedOption = 0,
     arguments: SetOption = None,
@@ -141,6 +142,7 @@ def compare(
         seeds=seeds,
         validation=validated,
         labels=labels,
+        symmetries=split_names(symmetries),
         others=programs,
         directory=out,
         about={"data": data},
