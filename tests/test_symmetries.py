@@ -15,6 +15,7 @@ from loca.data import Free, Indexed, Normalization, Samples, Shared
 from loca.domains import Box, Sphere, Torus, grid
 from loca.exporting import Program
 from loca.gaussian import Hyperparameters, solve
+from loca.inversion import acquire
 from loca.models import Regression, at_queries, predict, predict_error_bars
 from loca.models.predictor import predict_fixed
 from loca.saving import load, save
@@ -250,6 +251,9 @@ def test_the_posterior_of_a_gaussian_process_given_all_images_is_equivariant():
         np.testing.assert_allclose(inner(g.input(u), g.locations(y)), g.output(inner(u, y)), atol=1e-5)
         np.testing.assert_allclose(found(u, y), inner(u, y), atol=1e-5)
         np.testing.assert_allclose(found.std(u, y), inner.std(u, y), atol=1e-5)
+        candidates = curves(6, 1).u
+        rows = [acquire(each, candidates, count=2, y=data.y.y).rows for each in (found, inner)]
+        np.testing.assert_array_equal(*rows)  # errors of the average are those of the posterior
         plain, _ = solve(data, hyperparameters=HYPER, ranks=(100, 100))
         assert np.abs(plain(g.input(u), g.locations(y)) - g.output(plain(u, y))).max() > 1e-3
     assert [row.name for row in report.symmetries.tried] == ["reflect y1", "odd"]
@@ -352,6 +356,8 @@ def test_training_sees_all_images_and_returns_the_average():
     by_hand, _ = fit(model, own.augment(data), **options)
     expected = predict(own.wrap(by_hand), data.u, data.y)
     np.testing.assert_allclose(predict(trained, data.u, data.y), expected, rtol=1e-5, atol=1e-7)
+    _, history = fit(model, data, symmetries="auto", **options)
+    assert "at least 24 functions" in str(history.symmetries)
 
 
 def test_models_after_the_gaussian_operator_get_what_it_found(monkeypatch):

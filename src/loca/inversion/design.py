@@ -171,7 +171,8 @@ def acquire(
 
     **Arguments:**
 
-    - `operator`: knows its error: a `GaussianOperator`, an `Ensemble`, or one of them after `calibrate`.
+    - `operator`: knows its error: a `GaussianOperator`, also with symmetries, an `Ensemble`, or one of them after
+      `calibrate`.
     - `candidates`: input functions that could be simulated; `Samples` may have outputs, which are ignored.
     - `count`: the number of inputs to choose; none is chosen twice.
     - `y`: where errors count; by default some of the locations of the training data, weighted by area.
@@ -186,7 +187,7 @@ def acquire(
     if correlated(operator) is None or not isinstance(operator, Uncertain):
         raise ValueError(
             f"{type(operator).__name__} does not know how its errors for different inputs are correlated; pass a "
-            "Gaussian operator from `loca.solve`, or an `Ensemble`"
+            "Gaussian operator from `loca.solve` without the symmetry 'scale', or an `Ensemble`"
         )
     known = operator.signature
     if y is not None:

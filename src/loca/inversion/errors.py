@@ -12,6 +12,7 @@ from loca.data import Records, Samples, Shared, as_numbers, shared_array
 from loca.gaussian import GaussianOperator
 from loca.inversion.prior import Prior, loaded
 from loca.models import Operator, Uncertain, interpolation_between, predict, predict_error_bars
+from loca.symmetries import Symmetric
 from loca.typing import Input, Key, Numbers
 from loca.uncertainty import Calibrated, Ensemble
 
@@ -195,8 +196,13 @@ def own_covariance(operator: Operator, y: Float[Array, "P d_y"], prior: Prior, k
 
 
 def correlated(operator: Operator) -> GaussianOperator | Ensemble | None:
-    """The operator, or what it calibrates, if that knows the correlations of its errors over locations and inputs."""
-    inner = operator.operator if isinstance(operator, Calibrated) else operator
+    """The operator, or what it calibrates or averages, if that knows the correlations of its errors.
+
+    The average of a Gaussian operator over a group has the same errors: it was solved for with all images.
+    """
+    inner = operator
+    while isinstance(inner, Calibrated | Symmetric):
+        inner = inner.operator
     return inner if isinstance(inner, GaussianOperator | Ensemble) else None
 
 

@@ -198,18 +198,20 @@ def _fit_with_symmetries(
     adaptation, validate, directory = Adaptation.of(model, data), options["validate"], options["directory"]
     data, options["weights"] = adaptation.apply(data), adaptation.weights(options["weights"])
     example = data if isinstance(data, Samples) else data.load(slice(EXAMPLES))
+    report = None
     if is_auto(symmetries):
         some = example.take(jnp.arange(min(EXAMPLES, len(example))))
         work = None if directory is None else Path(directory) / "symmetries"
         _, found = solve(some, symmetries="auto", seed=options["seed"], directory=work, progress=False)
-        symmetries = () if found.symmetries is None else found.symmetries.adopted
+        report = found.symmetries
+        symmetries = () if report is None else report.adopted
     own = Symmetries.of(symmetries, example)
     if own.scale is not None:  # what the model sees has another size
         model = _normalized_for(own.standardize(example), model)
     options["validate"] = None if validate is None else own.standardize(adapt(model, validate))
     train = fit if options["around"] is None else functools.partial(_fit_around, copies=max(1, len(own.group)))
     trained, history = train(model, own.augment(data), **options)
-    return own.wrap(trained), history
+    return own.wrap(trained), dataclasses.replace(history, symmetries=report)
 
 
 def _fit_around(

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from loca.symmetries import SymmetryReport
+
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
@@ -32,9 +34,10 @@ class Moment:
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """The moments of a run, in order."""
+    """The moments of a run, in order, and the evidence for symmetries if these were to be found."""
 
     moments: tuple[Moment, ...] = ()
+    symmetries: SymmetryReport | None = None
 
     def __iter__(self) -> Iterator[Moment]:
         return iter(self.moments)
