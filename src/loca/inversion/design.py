@@ -209,7 +209,7 @@ def covariance(
     codes, queries, inner = encode_functions(operator, u), Shared(y), correlated(operator)
     variances = jnp.einsum("npc,p->n", operator.spread(codes, queries) ** 2, weights)
     if isinstance(inner, GaussianOperator):
-        found = inner.input_covariance(codes, y, weights)
+        found = inner.input_covariance(encode_functions(inner, u), y, weights)
     else:
         assert isinstance(inner, Ensemble)
         each = jnp.stack([inner.member(i).respond(codes, queries) for i in range(inner.size)])
