@@ -120,6 +120,7 @@ def test(name: str, seed: int, data: RunData, rows: Rows) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--case", choices=CASES, action="append")
+    parser.add_argument("--run", action="append", help="such as 'fno, symmetries'; repeatable; all unless given")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--test", action="store_true")
     asked, rows = parser.parse_args(), Rows(RESULTS)
@@ -129,7 +130,7 @@ def main() -> None:
             data = CASES[name].source.load(seed, CACHE)
             for run in RUNS[name]:
                 key = {"case": name, "run": str(run), "seed": seed}
-                if key in rows:
+                if key in rows or (asked.run and str(run) not in asked.run):
                     continue
                 begun = time.process_time()
                 operator = fitted(run, CASES[name], data, seed)

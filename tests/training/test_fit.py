@@ -15,7 +15,7 @@ from loca.encoders import Sensors
 from loca.losses import mean_squared
 from loca.losses import relative_l2 as relative_l2_loss
 from loca.metrics import relative_l2
-from loca.models import LOCA
+from loca.models import LOCA, DeepONet
 from loca.problems import Antiderivative, generate
 from loca.training import (
     BrokenLossError,
@@ -33,6 +33,7 @@ from loca.training import (
     trained,
 )
 from loca.training.steps import InMemoryLoop, StepConfig, StreamingLoop
+from loca.uncertainty import Ensemble
 
 PROBLEM = Antiderivative(length=0.3, sensors=40, queries=20)
 
@@ -62,6 +63,18 @@ def distance(one, other) -> float:
         jax.tree.leaves(eqx.filter(one, eqx.is_array)), jax.tree.leaves(eqx.filter(other, eqx.is_array)), strict=True
     )
     return max(float(jnp.abs(a - b).max()) for a, b in pairs)
+
+
+def test_every_class_of_model_has_a_recipe(model, data):
+    """Of batches and loss; those that are given replace it, and operators around a network have its own."""
+    network = DeepONet.create(data, key=jax.random.key(1), num_features=4, branch_widths=(8,), trunk_widths=(8,))
+    _, own = fit(network, data, steps=2, every=1)
+    _, given = fit(network, data, steps=2, every=1, batch_size=20, loss=relative_l2_loss)
+    assert [moment.loss for moment in own] == [moment.loss for moment in given]
+    _, other = fit(network, data, steps=2, every=1, loss=mean_squared)
+    assert other.moments[0].loss != own.moments[0].loss
+    assert model.recipe == (100, mean_squared)
+    assert Ensemble.of([network, network]).recipe == network.recipe
 
 
 @pytest.mark.slow

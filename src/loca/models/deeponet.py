@@ -9,8 +9,9 @@ from jaxtyping import Array, Float
 from loca.attention import Channels
 from loca.data import Normalization, Samples, TransformNames
 from loca.encoders import Encoder
+from loca.losses import relative_l2
 from loca.models.default_encoders import default_encoder
-from loca.models.operator import SeparableOperator
+from loca.models.operator import Recipe, SeparableOperator
 from loca.models.signature import Signature
 from loca.nets import MLP
 from loca.positions import Position, position_on
@@ -70,6 +71,10 @@ class DeepONet(SeparableOperator):
             bias=jnp.zeros(data.output_size),
             signature=Signature.of(data),
         )
+
+    @property
+    def recipe(self) -> Recipe:
+        return Recipe(20, relative_l2)
 
     def basis(self, y: Float[Array, "P d_y"], nodes: PyTree) -> Channels:
         channels = jnp.split(self.trunk(self.e(y)), len(self.bias), axis=-1)
