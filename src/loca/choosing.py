@@ -22,6 +22,7 @@ import numpy as np
 from loca.data import Samples, check_finite, data_digest
 from loca.durable import Resumable, write_atomically, write_json
 from loca.gaussian import GaussianOperator, Hyperparameters, is_auto, solve, transforms_to_try
+from loca.local import Corrected, is_on_grid
 from loca.models import (
     MODELS,
     Combination,
@@ -404,6 +405,8 @@ def num_solved(operator: Operator) -> int:
     """The number of values that were trained or solved for."""
     while isinstance(operator, Symmetric | Homogeneous):
         operator = operator.operator
+    if isinstance(operator, Corrected):
+        return num_solved(operator.operator) + operator.rule.weights.size
     match operator:
         case Regression():
             return operator.responses.size + operator.components.size
@@ -430,6 +433,9 @@ less."""
 
 MARGIN = 0.9
 """The part of its time that a model is planned to train for: the speed of a machine varies."""
+
+CORRECTED = 100
+"""Functions, at least, with which a local correction is tried."""
 
 FEWEST_STEPS = 50
 """A model with time for fewer steps is not trained: they teach it nothing."""
@@ -542,13 +548,17 @@ def fit_ridge(train: Samples, validation: Samples, *, transforms: bool = False) 
 
 
 def gaussian(task: Task) -> tuple[Operator, dict[str, Any]]:
-    """The Gaussian operator; validation functions choose its hyperparameters."""
+    """The Gaussian operator, with a local correction on grids; validation functions choose its hyperparameters."""
     options = {"seed": task.seed, "directory": task.directory, "progress": task.show}
-    operator, report = solve(task.train, validation=task.validation, symmetries=task.symmetries, **options)
+    correct = len(task.train) >= CORRECTED and is_on_grid(task.train)
+    names = task.symmetries
+    operator, report = solve(task.train, validation=task.validation, symmetries=names, correct=correct, **options)
     hyperparameters = json.loads(json.dumps(dataclasses.asdict(report.hyperparameters)))
     settings = {"hyperparameters": hyperparameters, "refit_seconds": report.solve_seconds}
     if report.symmetries is not None:
         settings |= {"symmetries": list(report.symmetries.adopted), "evidence": report.symmetries.as_json()}
+    if report.correction is not None:
+        settings |= {"correct": report.correction.adopted, "correction": report.correction._asdict()}
     return operator, settings
 
 
@@ -565,7 +575,8 @@ def _refit(operator: Operator, settings: dict[str, Any], train: Samples, seed: i
             return Proportional.fit(train)
         case _ if "hyperparameters" in settings:
             hyperparameters, names = Hyperparameters.of(settings["hyperparameters"]), settings.get("symmetries") or None
-            return solve(train, hyperparameters=hyperparameters, symmetries=names, seed=seed, progress=show)[0]
+            known = {"hyperparameters": hyperparameters, "symmetries": names, "correct": settings.get("correct", False)}
+            return solve(train, **known, seed=seed, progress=show)[0]
     return operator
 
 

@@ -3,8 +3,10 @@
 from loca.encoders.encoder import Encoder, Joined, PrincipalComponents, Sensors, Standardized
 from loca.encoders.projection import Projection
 from loca.encoders.scattering import Scattering1D, Scattering2D
+from loca.encoders.structure import LEAST, LONGEST, Beside, StructureTensor, along, curvature, slope, smoothing
 
 __all__ = [
+    "Beside",
     "Encoder",
     "Joined",
     "PrincipalComponents",
@@ -13,4 +15,5 @@ __all__ = [
     "Scattering2D",
     "Sensors",
     "Standardized",
+    "StructureTensor",
 ]

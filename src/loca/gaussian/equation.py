@@ -25,9 +25,10 @@ from loca.data import (
     Samples,
     Shared,
     check_finite,
+    grid_shape,
 )
 from loca.domains import area_weights
-from loca.encoders import Encoder, Joined, PrincipalComponents
+from loca.encoders import LEAST, LONGEST, Beside, Encoder, Joined, PrincipalComponents, StructureTensor
 from loca.gaussian.dense import DenseLabels
 from loca.gaussian.features import (
     InputFeatures,
@@ -47,6 +48,12 @@ from loca.typing import Input, Measurements, MultiInput, PyTree
 
 COMPONENTS = 256
 """Principal components of the inputs, at most."""
+
+STRUCTURES = 200
+"""The same of their structure tensor."""
+
+EXAMPLES = 1000
+"""Functions from which these are found, at most."""
 
 SMALLEST = 1e-4
 """Components of codes below this fraction of the largest are weighted as if they had this size."""
@@ -110,11 +117,15 @@ class PreparedData:
 
     @classmethod
     def fit(
-        cls, data: Samples, transforms: tuple[tuple[str, str], ...], encoder: Encoder | None = None
-    ) -> PreparedData:
-        """Fit the transforms, and the principal components unless an encoder is given."""
+        cls, data: Samples, transforms: tuple[tuple[str, str], ...], structure: float = 0.0,
+        encoder: Encoder | None = None,
+    ) -> PreparedData:  # fmt: skip
+        """Fit the transforms, and unless an encoder is given the principal components.
+
+        Those of the structure tensor have the weight `structure`.
+        """
         normalization = Normalization.fit(data, dict(transforms))
-        return cls(data, normalization, encoder or _principal_components(data, normalization))
+        return cls(data, normalization, encoder or _principal_components(data, normalization, structure))
 
     def first(self, count: int) -> PreparedData:
         """The first functions, with the same normalization and encoder."""
@@ -240,8 +251,12 @@ def codes_of(encoder: Encoder, u: Input) -> Float[np.ndarray, "N d"]:
     if isinstance(encoder, Joined) and isinstance(u, MultiInput):
         codes = [codes_of(*each) for each in zip(encoder.encoders, u.fields, strict=True)]
         return np.concatenate([*codes, *([] if u.scalars is None else [np.asarray(u.scalars, np.float64)])], axis=1)
-    if isinstance(encoder, PrincipalComponents) and encoder.encoder is None and isinstance(u, Array):
-        values, components = (np.asarray(each, np.float64) for each in (u, encoder.components))
+    if isinstance(encoder, Beside):
+        codes = (w * codes_of(each, u) for w, each in zip(encoder.weights, encoder.encoders, strict=True))
+        return np.concatenate(list(codes), axis=1)
+    if isinstance(encoder, PrincipalComponents) and (encoder.encoder is not None or isinstance(u, Array)):
+        values = np.asarray(u, np.float64) if encoder.encoder is None else codes_of(encoder.encoder, u)[..., None]
+        components = np.asarray(encoder.components, np.float64)
         return (values - np.asarray(encoder.mean)).reshape(len(values), -1) @ components.reshape(-1, encoder.size)
     return np.asarray(_codes(encoder, u), np.float64)
 
@@ -251,7 +266,7 @@ def _codes(encoder: Encoder, u: Input) -> Float[Array, "N d"]:
     return jax.lax.map(encoder, u, batch_size=256)
 
 
-def _principal_components(data: Samples, normalization: Normalization) -> Encoder:
+def _principal_components(data: Samples, normalization: Normalization, structure: float) -> Encoder:
     """The principal components of the inputs, for several inputs one after the other."""
     standardized = dataclasses.replace(data, u=normalization.standardized_input(data.u))
     found = []
@@ -262,10 +277,30 @@ def _principal_components(data: Samples, normalization: Normalization) -> Encode
         weights = None
         if x is not None and data.domain.is_geographic and x.shape[1] == data.domain.dimension:
             weights = area_weights(data.domain, x)  # on a sphere, sensors count by their area
-        found.append(PrincipalComponents.fit(u, COMPONENTS, weights))
+        components = PrincipalComponents.fit(u, COMPONENTS, weights)
+        if structure and x is not None and has_structure(x):
+            found.append(Beside((components, _structure_components(data, u, x)), (1.0, structure)))
+        else:
+            found.append(components)
     if not isinstance(data.u, MultiInput):
         return found[0]
     return Joined(found, 0 if data.u.scalars is None else data.u.scalars.shape[-1])
+
+
+def has_structure(x: Float[Array, "m d_x"] | None) -> bool:
+    """Whether the values at some sensors have a structure tensor: on a grid that is neither small nor very long."""
+    shape = None if x is None else grid_shape(x)
+    return shape is not None and all(LEAST <= count <= LONGEST for count in shape)
+
+
+def _structure_components(data: Samples, u: Float[Array, "N m d_u"], x: Float[Array, "m d_x"]) -> PrincipalComponents:
+    """The principal components of the structure tensor of a field."""
+    shape, few = grid_shape(x), u[:EXAMPLES]
+    assert shape is not None
+    periods = data.domain.periods[-len(shape) :] if len(shape) <= data.domain.dimension else (None,) * len(shape)
+    tensor = StructureTensor.fit(few, shape, [period is not None for period in periods])
+    found = PrincipalComponents.fit(jnp.asarray(codes_of(tensor, few))[..., None], STRUCTURES)
+    return dataclasses.replace(found, encoder=tensor)
 
 
 # ---- features --------------------------------------------------------------------------------------------------------

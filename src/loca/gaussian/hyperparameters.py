@@ -26,6 +26,7 @@ class Hyperparameters:
       held-out functions; (1.0,) is maximum likelihood.
     - `nugget`: the variance of the error that each function has of its own, for example because its input is noisy,
       relative to that of the prior. It is correlated over locations as the prior is.
+    - `structure`: the weight of the structure tensor of inputs on grids beside their principal components.
     """
 
     length: float = 2.0
@@ -36,14 +37,20 @@ class Hyperparameters:
     transforms: tuple[tuple[str, str], ...] = ()
     amplitudes: tuple[float, ...] = ()
     nugget: float = 0.0
+    structure: float = 0.0
 
     def __post_init__(self):
         positive = self.length, self.noise, *self.location_lengths, *self.amplitudes
-        if not (all(each > 0.0 for each in positive) and self.linear >= 0.0 and self.nugget >= 0.0):
+        if not (all(each > 0.0 for each in positive) and min(self.linear, self.nugget, self.structure) >= 0.0):
             raise ValueError(
-                "expected length, noise, location_lengths and amplitudes above 0, and linear and nugget of at least 0, "
-                f"got {self}"
+                "expected length, noise, location_lengths and amplitudes above 0, and linear, nugget and structure of "
+                f"at least 0, got {self}"
             )
+
+    @property
+    def of_codes(self) -> tuple[tuple[tuple[str, str], ...], float]:
+        """What the codes of inputs depend on, unless an encoder is given."""
+        return self.transforms, self.structure
 
     @property
     def of_inputs(self) -> tuple[Any, ...]:
@@ -97,6 +104,7 @@ def moves(hyper: Hyperparameters, factor: float, few: bool) -> list[Pair]:
         found += [(changed(damping=hyper.damping + step), changed(damping=hyper.damping - step)), scaled("linear")]
         found += [stretched(axis) for axis in axes] if len(axes) > 1 else []
         found += [scaled("nugget")] if hyper.nugget else []
+        found += [scaled("structure")] if hyper.structure else []
     return found
 
 

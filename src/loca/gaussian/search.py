@@ -15,7 +15,7 @@ import numpy as np
 from loca.data import Indexed, Samples, Shared, channels
 from loca.durable import Resumable, json_digest
 from loca.encoders import Encoder
-from loca.gaussian.equation import Ranks
+from loca.gaussian.equation import Ranks, has_structure
 from loca.gaussian.hyperparameters import Hyperparameters, moves, with_nugget
 from loca.gaussian.trials import Comparison, Fold, Path
 from loca.metrics import relative_l2
@@ -31,6 +31,9 @@ NUGGET_GAIN = 0.985
 
 NUGGET_TRIALS = 12
 """Trials with a nugget, at most."""
+
+STRUCTURE_GAIN, STRUCTURES = 0.98, (0.25, 0.5)
+"""A structure tensor, which takes more memory, must lower the error by two percent; the weights that are tried."""
 
 HOPELESS = 1.15
 """A move that raises the error by more than this factor is not tried again from other hyperparameters."""
@@ -109,10 +112,11 @@ def search(
     it can resume. Without an encoder, inputs have principal components.
     """
     trials: list[Trial] = []
+    is_structured = encoder is None and any(has_structure(x) for _, x in folds[0].train.fields)
 
     def run(number: int, stage: Stage, hyper: Hyperparameters, path: Path) -> Trial:
         def compute() -> dict[str, Any]:
-            compared = [fold.comparison(hyper.transforms, encoder, stage.functions) for fold in folds]
+            compared = [fold.comparison(hyper.of_codes, encoder, stage.functions) for fold in folds]
             return trial(compared, hyper, stage.ranks, number, path).as_json()
 
         row = compute() if work is None else work.once(json_digest([number, dataclasses.asdict(hyper)]), compute)
@@ -127,6 +131,8 @@ def search(
             best = descent.try_transforms(best, transforms_to_try(folds[0].train))
         for factor in stage.factors:
             best = descent.walk(best, factor)
+            if number == 0 and factor == stage.factors[0] and is_structured:
+                best = descent.try_structure(best)
             if number == 0 and stage.nugget and factor == stage.factors[0]:
                 best = descent.try_nugget(best, factor)
     return best, trials
@@ -177,6 +183,14 @@ class Descent:
             transforms = tuple(sorted({**dict(best.transforms), **change}.items()))
             best = min(best, dataclasses.replace(best, transforms=transforms), key=self.error)
         return best
+
+    def try_structure(self, best: Hyperparameters) -> Hyperparameters:
+        """Keep a weight of the structure tensor if it lowers the error by enough; its trials are not among others."""
+        budget = self.trials_left, self.iterations_left
+        self.trials_left, self.iterations_left = len(STRUCTURES), self.stage.iterations // 4
+        found = min((dataclasses.replace(best, structure=weight) for weight in STRUCTURES), key=self.error)
+        self.trials_left, self.iterations_left = budget
+        return found if self.error(found) < STRUCTURE_GAIN * self.error(best) else best
 
     def try_nugget(self, best: Hyperparameters, factor: float) -> Hyperparameters:
         """Keep a nugget if it lowers the error by enough; its trials are not among those of the stage."""

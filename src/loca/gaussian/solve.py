@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import jax.numpy as jnp
 import numpy as np
@@ -28,8 +28,11 @@ from loca.gaussian.hyperparameters import Hyperparameters
 from loca.gaussian.labels import label_costs
 from loca.gaussian.operator import GaussianOperator
 from loca.gaussian.search import Stage, Trial, error_of_the_mean, search
+from loca.gaussian.trials import ACCURACY as OF_TRIALS
 from loca.gaussian.trials import Comparison, Fold, amplitudes
-from loca.models import Uncertain
+from loca.local import CorrectionReport, grid_of
+from loca.local import correct as corrected
+from loca.models import Operator, Uncertain
 from loca.symmetries import Symmetries, SymmetryReport
 
 RANKS = Ranks(2048, 1024)
@@ -84,6 +87,7 @@ class SolveReport:
     - `iterations`, `residual`: of the last solve.
     - `seconds`, `solve_seconds`: in total, and of the last solve alone.
     - `symmetries`: those that were tried, with the evidence for each; None unless they were asked for.
+    - `correction`: what a local correction gains; None unless it was asked for.
     """
 
     trials: tuple[Trial, ...]
@@ -94,6 +98,7 @@ class SolveReport:
     seconds: float
     solve_seconds: float
     symmetries: SymmetryReport | None = None
+    correction: CorrectionReport | None = None
 
     @property
     def error(self) -> float | None:
@@ -129,17 +134,17 @@ class SolveReport:
             lines.append(f"{field.name:<17} {text}")
         last = f"solved in {self.solve_seconds:.1f} s, {self.iterations} iterations, residual {self.residual:.1e}"
         lines.append(f"{last}; {self.seconds:.1f} s in total")
-        lines += [] if self.symmetries is None else [str(self.symmetries)]
+        lines += [str(each) for each in (self.symmetries, self.correction) if each is not None]
         return "\n".join([*lines, f"WARNING: {self.warning}"] if self.warning else lines)
 
 
 @overload
 def solve(
-    data: Samples | Records, *, symmetries: None = None, **options: Any
+    data: Samples | Records, *, symmetries: None = None, correct: Literal[False] = False, **options: Any
 ) -> tuple[GaussianOperator, SolveReport]: ...
 @overload
 def solve(
-    data: Samples | Records, *, symmetries: str | Sequence[str], **options: Any
+    data: Samples | Records, *, symmetries: str | Sequence[str] | None = None, correct: bool = False, **options: Any
 ) -> tuple[Uncertain, SolveReport]: ...
 def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the other parameters)
     data: Samples | Records,
@@ -149,6 +154,7 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
     ranks: tuple[int, int] | None = None,
     encoder: Encoder | None = None,
     symmetries: str | Sequence[str] | None = None,
+    correct: bool = False,
     seed: int = 0,
     directory: str | os.PathLike[str] | None = None,
     mesh: Mesh | None = None,
@@ -169,6 +175,8 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
     - `encoder`: of the inputs; by default their principal components.
     - `symmetries`: names such as `["reflect x", "scale"]`, or `"auto"` for those that hold and lower the error; see
       `loca.symmetries`.
+    - `correct`: add a local correction if it lowers the error on held-out functions; see `loca.local`. It takes five
+      more solves. The inputs are fields on a grid, and the data in memory.
     - `seed`: determines which functions are held out, and which are landmarks.
     - `directory`: where the trials of the search are stored. If the process is killed, the same call resumes.
     - `mesh`: devices that share the functions of the last solve.
@@ -176,15 +184,19 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
 
     **Returns:**
 
-    The operator and a report. With symmetries the operator is in a `Symmetric` or a `Homogeneous` one. A warning says
-    so if the operator is not better than the mean of the labels; if it is not finite, because values overflow,
-    `FloatingPointError` is raised.
+    The operator and a report. With symmetries the operator is in a `Symmetric` or a `Homogeneous` one, with a
+    correction in a `Corrected` one. A warning says so if the operator is not better than the mean of the labels; if it
+    is not finite, because values overflow, `FloatingPointError` is raised.
     """
     start = time.perf_counter()
     show = sys.stderr.isatty() if progress is None else progress
     for samples, what in ((data, "the data"), (validation, "the validation data")):
         if isinstance(samples, Samples):
             check_finite(samples, what)
+    if correct:
+        if not isinstance(data, Samples):
+            raise TypeError(f"expected Samples, got {type(data).__name__}; load functions into memory: records.load()")
+        grid_of(data)  # raises unless there is one
     order = np.random.default_rng(seed).permutation(len(data))
     example = take(data, order) if isinstance(data, Samples) else data.load(np.sort(order[:EXAMPLES]))
     is_split = validation is not None or len(example) >= 5
@@ -216,7 +228,7 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
         stored = None
         if not isinstance(data, Samples):
             stored = own.augment(data), Path(stack.enter_context(tempfile.TemporaryDirectory(dir=directory)))
-        operator, found = PreparedData.fit(images, best.transforms, encoder).solve(
+        operator, found = PreparedData.fit(images, *best.of_codes, encoder).solve(
             best, chosen, ACCURACY, stored=stored, report=_show_iteration if show else None, mesh=mesh
         )
     if show:
@@ -228,12 +240,17 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
         compared = [_compared(fold, best, encoder, own) for fold in split]
         sizes = np.mean([each.amplitudes(best, chosen, own) for each in compared], axis=0)
         best = dataclasses.replace(best, amplitudes=tuple(sizes.tolist()))
-    if best.amplitudes:
-        variance = np.asarray(best.amplitudes) * np.asarray(operator.variance)
-        operator = dataclasses.replace(operator, variance=jnp.asarray(variance, operator.variance.dtype))
+    operator, correction = _of_size(operator, best), None
+    if correct:
+
+        def refit(part: Samples) -> Operator:
+            few = Ranks(min(chosen.inputs, len(part)), chosen.locations)
+            return _of_size(PreparedData.fit(part, *best.of_codes, encoder).solve(best, few, OF_TRIALS)[0], best)
+
+        operator, correction = corrected(operator, images, refit=refit, together=max(1, len(own.group)))
     seconds = time.perf_counter() - start
     report = SolveReport(
-        tuple(trials), best, mean_error, found.iterations, found.residual, seconds, solved - begun, tried
+        tuple(trials), best, mean_error, found.iterations, found.residual, seconds, solved - begun, tried, correction
     )
     if report.warning:
         warnings.warn(report.warning, stacklevel=2)
@@ -242,11 +259,19 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
     return wrapped, report
 
 
+def _of_size(operator: GaussianOperator, hyper: Hyperparameters) -> GaussianOperator:
+    """The operator with error bars of the size that was chosen."""
+    if not hyper.amplitudes:
+        return operator
+    variance = np.asarray(hyper.amplitudes) * np.asarray(operator.variance)
+    return dataclasses.replace(operator, variance=jnp.asarray(variance, operator.variance.dtype))
+
+
 def _compared(fold: Fold, hyper: Hyperparameters, encoder: Encoder | None, own: Symmetries) -> Comparison:
     """A comparison with all training functions of a fold and their images."""
     if not own.names:
-        return fold.comparison(hyper.transforms, encoder, len(fold.train))
-    return Comparison(PreparedData.fit(own.augment(fold.train), hyper.transforms, encoder), fold.held)
+        return fold.comparison(hyper.of_codes, encoder, len(fold.train))
+    return Comparison(PreparedData.fit(own.augment(fold.train), *hyper.of_codes, encoder), fold.held)
 
 
 def folds(data: Samples, validation: Samples | None) -> list[Fold]:

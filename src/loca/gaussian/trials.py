@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import OrderedDict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -39,22 +39,21 @@ HELD, HELD_LABELS = 100, 256
 NORMAL_QUANTILE = 1.6449
 """Of the absolute value of a standard normal variable: 90 % are below."""
 
-Transforms = tuple[tuple[str, str], ...]
 Path = tuple[Hyperparameters, ...]
 """The best hyperparameters of a search so far, one after the other."""
 
 
 class Fold:
-    """Functions to solve with, and others to compare predictions with; prepared once for each choice of transforms."""
+    """Functions to solve with, and others to compare predictions with; prepared once for each choice of codes."""
 
     def __init__(self, train: Samples, held: Samples):
         self.train, self.held = train, held
         self._whole = functools.cache(functools.partial(PreparedData.fit, train))
         self.comparison = functools.cache(self._comparison)
 
-    def _comparison(self, transforms: Transforms, encoder: Encoder | None, count: int) -> Comparison:
+    def _comparison(self, of_codes: tuple[Any, ...], encoder: Encoder | None, count: int) -> Comparison:
         """A comparison with the first of the training functions."""
-        return Comparison(self._whole(transforms, encoder).first(count), self.held)
+        return Comparison(self._whole(*of_codes, encoder).first(count), self.held)
 
 
 class Values(NamedTuple):
@@ -86,7 +85,7 @@ class Comparison:
         (f, new_f), (h, new_h) = self._features(hyper, ranks)
         of_f, of_h, share = np.sum(f**2, axis=0), np.sum(h**2, axis=0), self.train.data.y.count / len(h)
         strong, used = (each * other.max() * share > WEAK * hyper.noise for each, other in ((of_f, of_h), (of_h, of_f)))
-        path = tuple(each for each in path if each.transforms == hyper.transforms)
+        path = tuple(each for each in path if each.of_codes == hyper.of_codes)
         found = self._solved(f[:, strong], h[:, used], hyper, self._start(path, ranks))
         self._fitted[(*path, hyper), ranks] = found.fitted
         while len(self._fitted) > RECENT:

@@ -212,6 +212,7 @@ def covariance(
         found = inner.input_covariance(encode_functions(inner, u), y, weights)
     else:
         assert isinstance(inner, Ensemble)
+        codes = encode_functions(inner, u)
         each = jnp.stack([inner.member(i).respond(codes, queries) for i in range(inner.size)])
         rows = (each - jnp.mean(each, axis=0)) * jnp.sqrt(weights)[:, None]
         rows = jnp.moveaxis(rows, 1, 0).reshape(len(codes), -1)

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float
 from loca.data import Records, Samples, Shared, as_numbers, shared_array
 from loca.gaussian import GaussianOperator
 from loca.inversion.prior import Prior, loaded
+from loca.local import Corrected
 from loca.models import Operator, Uncertain, interpolation_between, predict, predict_error_bars
 from loca.symmetries import Symmetric
 from loca.typing import Input, Key, Numbers
@@ -196,12 +197,12 @@ def own_covariance(operator: Operator, y: Float[Array, "P d_y"], prior: Prior, k
 
 
 def correlated(operator: Operator) -> GaussianOperator | Ensemble | None:
-    """The operator, or what it calibrates or averages, if that knows the correlations of its errors.
+    """The operator, or what it calibrates, averages or corrects, if that knows the correlations of its errors.
 
     The average of a Gaussian operator over a group has the same errors: it was solved for with all images.
     """
     inner = operator
-    while isinstance(inner, Calibrated | Symmetric):
+    while isinstance(inner, Calibrated | Symmetric | Corrected):
         inner = inner.operator
     return inner if isinstance(inner, GaussianOperator | Ensemble) else None
 

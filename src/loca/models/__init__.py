@@ -12,7 +12,16 @@ from loca.models.default_encoders import projection
 from loca.models.fno import FNO
 from loca.models.grid import Grid, interpolation_between
 from loca.models.loca import LOCA
-from loca.models.operator import Halves, Operator, Recipe, SeparableOperator, Wrapper, count_sensors, widened
+from loca.models.operator import (
+    Halves,
+    Operator,
+    Recipe,
+    SeparableOperator,
+    Wrapper,
+    count_sensors,
+    interpolate,
+    widened,
+)
 from loca.models.predictor import (
     Predictor,
     TilePredictor,

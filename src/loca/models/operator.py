@@ -353,11 +353,7 @@ class FieldOperator(Operator):
         """From the locations of the operator to the queries."""
 
     def respond(self, codes: Float[Array, "N ..."], queries: Queries) -> Float[Array, "N P d_s"]:
-        near = self.interpolation(queries.points)
-        index, weight = (jax.vmap(queries.gather)(part) for part in (near.index, near.weight))
-        own = None if index.ndim == 2 else 1  # each function has its own queries
-        interpolate = jax.vmap(lambda index, weight, field: Interpolation(index, weight)(field), (own, own, 0))
-        return interpolate(index, weight, self.fields(codes))
+        return interpolate(self.interpolation(queries.points), queries, self.fields(codes))
 
     def halves(self, y: Float[Array, "P d_y"]) -> Halves:
         return Halves(self._fields_of_many, self._at, self._interpolate)
@@ -373,6 +369,15 @@ class FieldOperator(Operator):
     ) -> Float[Array, "N P d_s"]:
         interpolation, outputs = at
         return outputs.restore(jax.vmap(interpolation)(fields))
+
+
+def interpolate(near: Interpolation, queries: Queries, fields: Float[Array, "N *grid d_s"]) -> Float[Array, "N P d_s"]:
+    """The fields of N functions at their queries, by an interpolation to all stored locations."""
+    index, weight = (jax.vmap(queries.gather)(part) for part in (near.index, near.weight))
+    own = None if index.ndim == 2 else 1  # each function has its own queries
+    return jax.vmap(lambda index, weight, field: Interpolation(index, weight)(field), (own, own, 0))(
+        index, weight, fields
+    )
 
 
 def unchanged(y: Float[Array, "P d_y"]) -> Float[Array, "P d_y"]:

@@ -31,8 +31,8 @@ import numpy as np
 from loca.saving.container import TYPES, Arrays, ModelFileError, quoted
 
 PARTS = (
-    *("attention", "data", "domains", "encoders", "gaussian", "kernels", "models", "nets", "parameters", "positions"),
-    *("rules", "sensitivity", "symmetries", "uncertainty"),
+    *("attention", "data", "domains", "encoders", "gaussian", "kernels", "local", "models", "nets", "parameters"),
+    *("positions", "rules", "sensitivity", "symmetries", "uncertainty"),
 )
 """The parts of the package that models are made of."""
 
