@@ -13,7 +13,7 @@ from loca import FNO, choosing
 from loca.configuration import check_configuration
 from loca.data import Free, Indexed, Normalization, Samples, Shared
 from loca.domains import Box, Sphere, Torus, grid
-from loca.exporting import Program
+from loca.exporting import Program, export
 from loca.gaussian import Hyperparameters, solve
 from loca.inversion import acquire
 from loca.models import Regression, at_queries, predict, predict_error_bars
@@ -291,6 +291,7 @@ def test_models_with_symmetries_are_saved_and_run_as_programs(tmp_path):
     for name, values in expected._asdict().items():
         np.testing.assert_allclose(found[name], values, atol=1e-5)
     assert len(operator.draws(jax.random.key(0), 2)) == 2
+    export(operator, tmp_path / "model.stablehlo")  # for any number of functions and queries
 
 
 def test_records_have_the_images_of_their_functions(tmp_path):

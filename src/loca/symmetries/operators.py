@@ -153,7 +153,8 @@ class Homogeneous(Wrapper):
         return Halves(of_functions, inner.of_queries, eqx.Partial(self._together_by, inner.together), inner.block)
 
     def _scaled(self, codes: Float[Array, "N ..."], s: Float[Array, "N P d_s"]) -> Float[Array, "N P d_s"]:
-        return s * self.scale.factors(codes[..., -1].reshape(len(codes), -1)[:, :1])
+        c = codes[(slice(None), *[0] * (codes.ndim - 2), slice(-1, None))]  # the same on all axes between
+        return s * self.scale.factors(c)
 
     def _functions_by(self, of_functions: PyTree, u: Input) -> Float[Array, "N ..."]:
         c = jax.vmap(self.scale.size)(u)
