@@ -2,6 +2,7 @@
 
     python reproduction/studies/search.py                    # all cases, each in a process of its own
     python reproduction/studies/search.py --case mesh --seeds 1
+    python reproduction/studies/search.py --table            # for docs/solving.md
 
 Core seconds of the process without imports and data, which other processes do not lengthen; programs that JAX compiles;
 mean relative L2 error over complete fields of test functions. The case `scalars` is also solved for by the Gaussian
@@ -22,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from compared import scalars
-from rows import Rows
+from rows import Rows, markdown, read_rows
 
 import loca
 
@@ -108,15 +109,42 @@ def of_peer(seed: int, python: str) -> dict:
     return {"seconds": round(seconds, 2), "error": float(errors.mean())}
 
 
+TITLES = {
+    "darcy-16": "rough Darcy flow on 16 × 16, 300 functions × 64 labels",
+    "darcy-32": "rough Darcy flow on 32 × 32, 1000 functions × 128 labels",
+    "mesh": "100 functions on a mesh of 1500 nodes, all labels",
+    "scalars": "five numbers to a curve of 50 points, 60 runs",
+    "scikit-learn": "the same with scikit-learn's Gaussian process",
+}
+
+
+def table(rows: list[dict]) -> str:
+    """Core seconds, trials and error of every case, means over seeds."""
+
+    def mean(case: str, name: str, form: str) -> str:
+        found = [row[name] for row in rows if row["case"] == case and name in row]
+        return format(float(np.mean(found)), form) if found else "–"
+
+    lines = []
+    for case, title in TITLES.items():
+        numbers = mean(case, "seconds", ".1f"), mean(case, "programs", ".0f"), mean(case, "trials", ".0f")
+        lines.append([title, *numbers, f"{mean(case, 'error', '.2%').replace('%', ' %')}"])
+    return markdown(["problem", "core seconds", "compiled programs", "trials", "error"], lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", choices=[*CASES, "scikit-learn"], action="append")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--python", default=sys.executable, help="of an environment with scikit-learn")
+    parser.add_argument("--table", action="store_true", help="print the results")
     parser.add_argument("--here", nargs=2, metavar=("CASE", "SEED"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.here:
         print(json.dumps(measure(given.here[0], int(given.here[1]))))
+        return
+    if given.table:
+        print(table(read_rows(RESULTS)))
         return
     rows = Rows(RESULTS)
     for seed in range(given.seeds):

@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import loca
 from loca.data import Free, Part, Samples, Shared
 from loca.domains import Box
 from loca.durable import Resumable
 from loca.gaussian import Hyperparameters, solve
 from loca.gaussian.equation import Accuracy, PreparedData, Ranks
-from loca.gaussian.search import Stage, error_of_the_mean, search, trial
+from loca.gaussian.search import Descent, Stage, Trial, error_of_the_mean, search, trial
 from loca.gaussian.trials import Comparison, Fold
 from loca.metrics import relative_l2
 from loca.models import Regression
@@ -185,11 +186,57 @@ def test_hyperparameters_may_be_a_dictionary():
     assert Hyperparameters.of(line) == Hyperparameters.of(line["hyperparameters"]) == HYPER
     assert Hyperparameters.of(json.loads(json.dumps(dataclasses.asdict(hyper)))) == hyper
     for given in ({"scale": 2.0}, [2.0]):
-        with pytest.raises(TypeError, match=r"expected Hyperparameters, a dictionary of them.*length, damping"):
+        with pytest.raises(TypeError, match=r"expected Hyperparameters, a report, a Gaussian.*length, damping"):
             Hyperparameters.of(given)
     for given in ({"length": -1.0}, {"noise": float("nan")}, {"nugget": -1.0}):
         with pytest.raises(ValueError, match="expected"):
             Hyperparameters.of(given)
+
+
+@pytest.mark.slow
+def test_an_operator_knows_its_hyperparameters(tmp_path):
+    """Also from a file, and with symmetries: more functions are solved for without another search."""
+    hyper = dataclasses.replace(HYPER, transforms=(("s", "per-location"),), amplitudes=(2.0,), nugget=1e-4)
+    train, more = functions(20), functions(40)
+    for symmetries in (None, ["scale"]):
+        operator, report = solve(train, hyperparameters=hyper, symmetries=symmetries, progress=False)
+        loca.save(operator, tmp_path / f"{symmetries is None}.safetensors")
+        loaded = loca.load(tmp_path / f"{symmetries is None}.safetensors")
+        for given in (report, operator, loaded):
+            _, again = solve(more, hyperparameters=given, progress=False)
+            assert again.trials == ()
+            one, two = (dataclasses.asdict(each) for each in (again.hyperparameters, hyper))
+            assert jax.tree.structure(one) == jax.tree.structure(two)
+            assert jax.tree.leaves(one) == pytest.approx(jax.tree.leaves(two), rel=1e-6)
+
+
+def test_progress_is_shown_as_lines(capsys):
+    data = functions(8)
+    solve(data, hyperparameters=HYPER, ranks=FEW, progress=False)
+    assert capsys.readouterr() == ("", "")
+    solve(data, hyperparameters=HYPER, ranks=FEW)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.splitlines()[0] == "solve: 8 functions"
+    assert "\r" not in shown.err
+
+
+def test_numbers_that_change_nothing_are_not_searched_for_finely():
+    """The error depends on the length alone."""
+    tried = []
+
+    def run(hyper, path):
+        tried.append(hyper)
+        return Trial(0, hyper, 1.0 + abs(np.log(hyper.length / 3.0)), 1, 0.0)
+
+    descent = Descent(run, Stage(10, Ranks(*FEW), (), 100, 1000), is_first=True)
+    best = descent.walk(HYPER, 4.0)
+    coarse = len(tried)
+    best = descent.walk(best, 1.5)
+    assert best.length == pytest.approx(3.0)
+    assert {(each.noise, each.damping, each.linear, each.location_lengths) for each in tried[coarse:]} == {
+        (best.noise, best.damping, best.linear, best.location_lengths)
+    }
 
 
 @pytest.mark.slow

@@ -4,9 +4,12 @@ Modules of commands import what they need when a command runs: `loca --help` loa
 package.
 """
 
+import contextlib
 import os
 import re
 import signal
+import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -119,6 +122,40 @@ def options(
     """Learn maps between functions from few, noisy measurements, and evaluate them anywhere."""
 
 
+CACHE = {
+    "JAX_COMPILATION_CACHE_MAX_SIZE": str(2**30),  # in bytes; with it, processes take turns
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.05",
+}
+"""Settings of JAX's cache of compiled programs."""
+
+
+def keep_programs() -> None:
+    """Have JAX keep the programs that commands compile for the next command, unless the user has set a cache.
+
+    Where there is no place for them, commands compile every time.
+    """
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        with contextlib.suppress(OSError, RuntimeError):
+            directory = cache_directory() / "loca/programs"
+            directory.mkdir(parents=True, exist_ok=True)
+            if os.access(directory, os.W_OK):
+                os.environ["JAX_COMPILATION_CACHE_DIR"] = str(directory)
+                for name, value in CACHE.items():
+                    os.environ.setdefault(name, value)
+
+
+def cache_directory() -> Path:
+    """Where the platform keeps what programs can compute again."""
+    match sys.platform:
+        case "darwin":
+            return Path.home() / "Library/Caches"
+        case "win32":
+            return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local")
+        case _:
+            return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
 def main() -> None:
     """Run the command line."""
+    keep_programs()
     app()

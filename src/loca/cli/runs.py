@@ -48,8 +48,6 @@ def train(
     `loca train --resume DIR` continues to the same model. Ctrl-C and SIGTERM save a checkpoint first, and end
     the command with exit code 130 or 143.
     """
-    from loca.runs import read_run, with_steps
-
     tables = {"data": data, "model": model, "training": training, "transforms": parse_transforms(transform or [])}
     tables |= {"symmetries": symmetries}
     if (out is None) == (resume is None):
@@ -58,6 +56,8 @@ def train(
         check_directory(out)
         execute_run(configure(source, tables), out)
     elif resume is not None:
+        from loca.runs import read_run, with_steps
+
         check_nothing_else(source, tables)
         begun = read_run(resume)
         execute_run(begun if training["steps"] is None else with_steps(begun, training["steps"]), resume)
@@ -117,11 +117,13 @@ def compare(
     validation functions; test functions choose nothing. If the command is killed, the same command resumes. To get
     the best model, use `loca choose`.
     """
+    check_directory(out)
+    typer.echo(f"{out}: loading", err=True)  # which takes seconds
+
     from loca.comparing import compare as compare_models
     from loca.figures import comparison
     from loca.problems import PROBLEMS
 
-    check_directory(out)
     try:
         budgets = [float(each) for each in minutes.split(",")]
     except ValueError:
@@ -170,6 +172,8 @@ def configure(source: str | None, tables: dict[str, Any]) -> RunConfiguration:
 
 def execute_run(configuration: RunConfiguration, directory: Path) -> None:
     """Carry out a run, and print what came of it."""
+    typer.echo(f"{directory}: loading", err=True)  # which takes seconds
+
     from rich.console import Console
 
     from loca.choosing import REPORT_FILE, ChoiceReport

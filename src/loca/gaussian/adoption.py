@@ -40,7 +40,8 @@ def adopt(
         known = {variable.name for variable in (*data.inputs, *data.outputs)}
         transforms = tuple(each for each in hyper.transforms if each[0] in known)
         own = hyper if noise is None else dataclasses.replace(hyper, noise=noise, nugget=0.0)
-        return PreparedData.fit(data, transforms, hyper.structure, encoder).solve(own, ranks, ACCURACY)[0]
+        prepared = PreparedData.fit(data, transforms, *hyper.of_codes[1:], encoder)
+        return prepared.solve(own, ranks, ACCURACY)[0]
 
     def compute() -> SymmetryReport:
         part = data.take(jnp.arange(min(FUNCTIONS, len(data))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +9,7 @@ from jaxtyping import Float
 
 from loca.data import Indexed, Queries
 from loca.gaussian.features import diagonalized
-from loca.gaussian.system import IterationCallback
+from loca.gaussian.system import IterationCallback, conjugate_gradients
 
 Matrix = Float[np.ndarray, "_ _"]
 Values = Float[np.ndarray, "S N _"]
@@ -68,14 +67,21 @@ class DenseLabels:
         right = self.sums if weights is None else self._weighted(self.values, weights)
         first = None
         if start is not None and np.isfinite(start).all():
-            full = np.where(self.counts > 0.0, self.sums / np.maximum(self.counts, 1.0), start)
-            first = f.T @ full @ h / (np.multiply.outer(np.sum(f**2, axis=0), np.sum(h**2, axis=0)) + noise)
-        c, count, residual = _iterate(normal, f.T @ (right @ h), 1.0 / (power + noise), first, accuracy, report)
+            sizes = np.multiply.outer(np.sum(f**2, axis=0), np.sum(h**2, axis=0))
+            first = f.T @ self.completed(start) @ h / (sizes + noise)
+        right, preconditioner = f.T @ (right @ h), 1.0 / (power + noise)
+        c, count, residual = conjugate_gradients(normal, right, preconditioner, first, accuracy, report)
         fitted = f @ c @ h.T
         left = self.values - self._at_labels(fitted)
         squares = left * (left if weights is None else _times(weights, left))
         misfit = np.sum(squares, axis=(1, 2), dtype=np.float64)
         return DenseSolution(c, count, residual, power, np.asarray(misfit), self.values[0].size, fitted)
+
+    def completed(self, values: Values) -> Values:
+        """The labels at all locations, and other values where there are none."""
+        if self.index is None:
+            return self.values
+        return np.where(self.counts > 0.0, self.sums / np.maximum(self.counts, 1.0), values)
 
     def _solve_all(self, f: Matrix, h: Matrix, noise: float, nugget: float) -> DenseSolution:
         """The same for labels at all locations: in orthogonal features it is a division."""
@@ -124,36 +130,3 @@ def _times(weights: Weights, values: Values) -> Values:
     """The labels of each function, multiplied by its matrix."""
     assert weights is not None
     return np.matmul(weights, values[..., None])[..., 0]
-
-
-def _iterate(
-    normal: Callable[[Coefficients], Coefficients], b: Coefficients, preconditioner: Matrix,
-    first: Coefficients | None, accuracy: tuple[float, int], report: IterationCallback | None,
-) -> tuple[Coefficients, int, float]:  # fmt: skip
-    """Conjugate gradients as in `System.solve`: the solutions, the number of iterations, and the largest residual."""
-
-    def ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.where(b > 0.0, a / np.where(b > 0.0, b, 1.0), 0.0)[:, None, None]
-
-    def dot(a: Coefficients, b: Coefficients) -> Float[np.ndarray, " S"]:
-        return np.einsum("sab,sab->s", a, b)
-
-    def relative(rz: Float[np.ndarray, " S"]) -> float:
-        return float(np.sqrt(np.max(rz / size)))
-
-    size = dot(b, preconditioner * b)
-    size = np.where(size > 0.0, size, 1.0)
-    x, r = (np.zeros_like(b), b) if first is None else (first, b - normal(first))
-    p = preconditioner * r
-    rz = dot(r, p)
-    residual, count, (tolerance, limit) = relative(rz), 0, accuracy
-    while count < limit and residual > tolerance:
-        product = normal(p)
-        alpha = ratio(rz, dot(p, product))
-        x, r = x + alpha * p, r - alpha * product
-        z = preconditioner * r
-        before, rz = rz, dot(r, z)
-        p, count, residual = z + ratio(rz, before) * p, count + 1, relative(rz)
-        if report is not None:
-            report(count, residual)
-    return x, count, residual

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +42,7 @@ from loca.gaussian.features import (
 from loca.gaussian.hyperparameters import Hyperparameters
 from loca.gaussian.labels import KEPT, label_costs, label_map, with_nugget
 from loca.gaussian.operator import Conditions, GaussianOperator
+from loca.gaussian.relevance import LeaveOneOut
 from loca.gaussian.system import Block, IterationCallback, Solution, StoredBlocks, System
 from loca.models import Signature, projection
 from loca.typing import Input, Measurements, MultiInput, PyTree
@@ -54,6 +55,9 @@ STRUCTURES = 200
 
 EXAMPLES = 1000
 """Functions from which these are found, at most."""
+
+FEW_NUMBERS = 16
+"""Inputs with at most so many numbers may have a relevance for each of them."""
 
 SMALLEST = 1e-4
 """Components of codes below this fraction of the largest are weighted as if they had this size."""
@@ -105,39 +109,53 @@ class PreparedData:
     def __init__(
         self, data: Samples, normalization: Normalization, encoder: Encoder,
         encoded: tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "S N P"]] | None = None,
+        groups: Int[np.ndarray, " d"] | None = None,
     ):  # fmt: skip
-        self.data, self.normalization, self.encoder = data, normalization, encoder
+        self.data, self.normalization, self.encoder, self.groups = data, normalization, encoder, groups
         self.codes, values = encoded or self.encoded(data)
         self.values = jnp.asarray(values)
         scales = normalization.u_scale, normalization.s_scale
         if not all(np.isfinite(each).all() for each in (self.codes, self.values, *scales)):
             raise FloatingPointError(f"standardized data are not finite; {self._advice()}")
-        self.input_features = functools.lru_cache(RECENT)(functools.partial(_input_features, self.codes))
+        self.input_features = functools.lru_cache(RECENT)(functools.partial(_input_features, self.codes, groups))
         self.label_features = functools.lru_cache(RECENT)(functools.partial(_label_features, data))
 
     @classmethod
     def fit(
         cls, data: Samples, transforms: tuple[tuple[str, str], ...], structure: float = 0.0,
-        encoder: Encoder | None = None,
+        is_grouped: bool = False, encoder: Encoder | None = None,
     ) -> PreparedData:  # fmt: skip
         """Fit the transforms, and unless an encoder is given the principal components.
 
-        Those of the structure tensor have the weight `structure`.
+        Those of the structure tensor have the weight `structure`. If codes are grouped, to have relevances, inputs of
+        few numbers are not replaced by principal components.
         """
         normalization = Normalization.fit(data, dict(transforms))
-        return cls(data, normalization, encoder or _principal_components(data, normalization, structure))
+        few = FEW_NUMBERS if is_grouped else 0
+        found = encoder or _principal_components(data, normalization, structure, few)
+        return cls(data, normalization, found, groups=groups_of(found) if is_grouped else None)
 
     def first(self, count: int) -> PreparedData:
         """The first functions, with the same normalization and encoder."""
         if count >= len(self.data):
             return self
         encoded = self.codes[:count], np.asarray(self.values)[:, :count]
-        return PreparedData(take(self.data, slice(count)), self.normalization, self.encoder, encoded)
+        return PreparedData(take(self.data, slice(count)), self.normalization, self.encoder, encoded, self.groups)
 
     def features(self, hyper: Hyperparameters, ranks: Ranks) -> Features:
         """The features with given hyperparameters, as arrays of NumPy."""
         f, values = self.input_features(*hyper.of_inputs, ranks.inputs, precision())
         return Features(f, self.label_features(hyper.location_lengths, ranks.locations), values)
+
+    def left_out(self, damping: float, values: Float[np.ndarray, "S N M"]) -> LeaveOneOut:
+        """The relative error of each function, predicted from others, given the values of all at all locations."""
+        y, s, groups = self.data.y, np.asarray(self.data.s, np.float64), self.groups
+        assert groups is not None
+        known = self.dense.counts > 0.0 if isinstance(y, Indexed) else np.ones(values.shape[1:])
+        sizes = np.linalg.norm(s, axis=1).T / np.asarray(self.normalization.s_scale)[:, None]
+        weights = np.where(sizes > 0.0, 1.0 / np.where(sizes > 0.0, sizes, 1.0), 0.0)
+        codes = self.codes * scales_of(self.codes, groups, damping)
+        return LeaveOneOut.of(codes, groups, np.asarray(values, np.float64), np.asarray(known, np.float64), weights)
 
     def solve(
         self, hyper: Hyperparameters, ranks: Ranks, accuracy: Accuracy, *, stored: tuple[Records, Path] | None = None,
@@ -266,13 +284,17 @@ def _codes(encoder: Encoder, u: Input) -> Float[Array, "N d"]:
     return jax.lax.map(encoder, u, batch_size=256)
 
 
-def _principal_components(data: Samples, normalization: Normalization, structure: float) -> Encoder:
-    """The principal components of the inputs, for several inputs one after the other."""
+def _principal_components(data: Samples, normalization: Normalization, structure: float, few: int) -> Encoder:
+    """The principal components of the inputs, one after the other; those of a few numbers are these numbers."""
     standardized = dataclasses.replace(data, u=normalization.standardized_input(data.u))
     found = []
     for u, x in standardized.fields:
         if isinstance(u, Measurements):
             found.append(PrincipalComponents.fit(u, COMPONENTS, encoder=projection(u)))
+            continue
+        if u[0].size <= few:
+            numbers = jnp.eye(u[0].size, dtype=u.dtype).reshape(*u.shape[1:], -1)
+            found.append(PrincipalComponents(jnp.mean(u, axis=0), numbers))
             continue
         weights = None
         if x is not None and data.domain.is_geographic and x.shape[1] == data.domain.dimension:
@@ -285,6 +307,16 @@ def _principal_components(data: Samples, normalization: Normalization, structure
     if not isinstance(data.u, MultiInput):
         return found[0]
     return Joined(found, 0 if data.u.scalars is None else data.u.scalars.shape[-1])
+
+
+def groups_of(encoder: Encoder) -> Int[np.ndarray, " d"]:
+    """The number of the group of each component of a code: each scalar and each of few numbers, or a whole input."""
+    encoders, scalars = (encoder.encoders, encoder.scalars) if isinstance(encoder, Joined) else ((encoder,), 0)
+    sizes = list[int]()
+    for each in encoders:
+        is_few = isinstance(each, PrincipalComponents) and each.encoder is None and each.mean.size <= FEW_NUMBERS
+        sizes += [1] * each.size if is_few else [each.size]
+    return np.repeat(np.arange(len(sizes) + scalars), [*sizes, *[1] * scalars])
 
 
 def has_structure(x: Float[Array, "m d_x"] | None) -> bool:
@@ -306,13 +338,29 @@ def _structure_components(data: Samples, u: Float[Array, "N m d_u"], x: Float[Ar
 # ---- features --------------------------------------------------------------------------------------------------------
 
 
-def _input_features(
-    codes: Float[np.ndarray, "N d"], length: float, damping: float, linear: float, rank: int, precision: str
-) -> tuple[InputFeatures, Float[np.ndarray, "N r"]]:
-    """f with the first functions as landmarks, and its values, which are orthogonal over the functions."""
+def scales_of(
+    codes: Float[np.ndarray, "N d"], groups: Int[np.ndarray, " d"] | None, damping: float,
+    relevances: Sequence[float] = (),
+) -> Float[np.ndarray, " d"]:  # fmt: skip
+    """The weight of each component of a code: codes, and those of each group relative to its relevance, have the mean
+    square length 1."""
     sizes = np.sqrt(np.mean(codes**2, axis=0))
     scales = np.maximum(sizes, SMALLEST * np.max(sizes, initial=SMALLEST)) ** damping
-    scales /= np.sqrt(np.sum((scales * sizes) ** 2)) or 1.0  # codes keep the mean square length 1
+    if relevances:
+        if groups is None or len(relevances) != np.max(groups, initial=-1) + 1:
+            count = 0 if groups is None else np.max(groups, initial=-1) + 1
+            raise ValueError(f"the inputs have {count} parts, but hyperparameters have {len(relevances)} relevances")
+        lengths = np.sqrt(np.bincount(groups, (scales * sizes) ** 2))
+        scales *= (np.asarray(relevances) / np.where(lengths > 0.0, lengths, 1.0))[groups]
+    return scales / (np.sqrt(np.sum((scales * sizes) ** 2)) or 1.0)
+
+
+def _input_features(
+    codes: Float[np.ndarray, "N d"], groups: Int[np.ndarray, " d"] | None,
+    length: float, damping: float, linear: float, relevances: tuple[float, ...], rank: int, precision: str,
+) -> tuple[InputFeatures, Float[np.ndarray, "N r"]]:  # fmt: skip
+    """f with the first functions as landmarks, and its values, which are orthogonal over the functions."""
+    scales = scales_of(codes, groups, damping, relevances)
     kernel = InputKernel(*map(np.asarray, (1.0, linear, length, scales)))
     f = InputFeatures.fit(kernel, codes[:rank], min(rank, len(codes)), precision)
     values = f(codes)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf  # pyright: ignore[reportAttributeAccessIssue]
 
 from loca.domains import Domain, embed
@@ -97,23 +98,6 @@ def _leading(
     return np.where(kept, values, 0.0), vectors * np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
 
 
-def _leading_of_kernel(
-    matrix: Float[np.ndarray, "n n"], rank: int
-) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, "n r"]]:
-    """The same as `_leading` for a matrix with ones on its diagonal, from a Cholesky factor with pivots.
-
-    A smooth kernel is nearly of low rank, so that the factor L has few columns. LᵀL has the same eigenvalues.
-    """
-    factor, order, count, _ = dpstrf(matrix, tol=0.1 * NEGLIGIBLE["float32"], lower=1)
-    factor = np.tril(factor)[:, :count]
-    found, vectors = _leading(factor.T @ factor, rank)
-    vectors = factor @ vectors * np.where(found > 0.0, 1.0 / np.sqrt(np.where(found > 0.0, found, 1.0)), 0.0)
-    values, projection = np.zeros(rank), np.zeros((len(matrix), rank))
-    values[: len(found)] = found
-    projection[order - 1, : len(found)] = vectors
-    return values, projection
-
-
 def diagonalized(matrix: Float[np.ndarray, "r r"]) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, "r r"]]:
     """Eigenvalues and eigenvectors of a symmetric matrix; the unit vectors if it is diagonal."""
     diagonal = np.diag(matrix)
@@ -126,8 +110,11 @@ def diagonalized(matrix: Float[np.ndarray, "r r"]) -> tuple[Float[np.ndarray, " 
 DIAGONAL = {"float32": 1e-5, "float64": 1e-12}
 """Products of vectors below this fraction of their lengths are round-off."""
 
-LANDMARKS = 2
-"""Landmarks per feature where locations form no grid."""
+CANDIDATES = 2
+"""Locations per feature, at most, among which landmarks are chosen where locations form no grid."""
+
+SMALLEST = 1e-9
+"""Landmarks end when the kernel given those before is this small everywhere."""
 
 FILLED = 2.0
 """Locations are points of a grid, in any order, if that grid has at most this number of points for each of them."""
@@ -204,7 +191,7 @@ class GridFeatures(LocationFeatures):
 
 
 class PointFeatures(LocationFeatures):
-    """k_Y(y, y′) = k(‖ρ ⊙ (e(y) − e(y′))‖) from landmarks among the locations; e places Y in a Euclidean space.
+    """k_Y(y, y′) = k(‖ρ ⊙ (e(y) − e(y′))‖), exact at landmarks among the locations; e places Y in a Euclidean space.
 
     On a sphere distances are chords; a periodic coordinate becomes a circle.
     """
@@ -217,15 +204,21 @@ class PointFeatures(LocationFeatures):
 
     @classmethod
     def fit(
-        cls, domain: Domain, landmarks: Float[np.ndarray, "R d_y"], rates: Float[np.ndarray, " _"], rank: int
+        cls, domain: Domain, locations: Float[np.ndarray, "M d_y"], rates: Float[np.ndarray, " _"], rank: int
     ) -> PointFeatures:
-        """The features with the `rank` largest eigenvalues on the landmarks."""
+        """The features of the landmarks that a Cholesky factorization with pivots chooses, one after the other.
+
+        It takes the location that those before it tell the least about. The number of features is fixed, so programs
+        for them are compiled once: those after the last landmark are zero.
+        """
         periods, is_geographic = tuple(domain.periods), domain.is_geographic
         repeats = [3] if is_geographic else [1 if period is None else 2 for period in periods]
         scales = np.repeat(rates, repeats)
-        points = _embedded(landmarks, periods, is_geographic) * scales
-        _, projection = _leading_of_kernel(matern(points, points), rank)
-        return cls(scales, points, projection, periods, is_geographic)
+        points = _embedded(locations, periods, is_geographic) * scales
+        factor, order, count, _ = dpstrf(matern(points, points), tol=SMALLEST, lower=1)
+        count, projection = min(count, rank), np.zeros((rank, rank))
+        projection[:count, :count] = solve_triangular(factor[:count, :count], np.eye(count), lower=True).T
+        return cls(scales, points[order[:rank] - 1], projection, periods, is_geographic)
 
     @property
     def rank(self) -> int:
@@ -237,7 +230,7 @@ class PointFeatures(LocationFeatures):
     def turned(self, y: Float[np.ndarray, "M d_y"], counts: Float[np.ndarray, " M"]) -> PointFeatures:
         """Features with the same kernel that are orthogonal over locations y, which occur `counts` times."""
         h = self(y)
-        _, rotation = diagonalized(h.T @ (counts[:, None] * h))
+        _, rotation = np.linalg.eigh(h.T @ (counts[:, None] * h))
         return eqx.tree_at(lambda f: f.projection, self, self.projection @ rotation)
 
 
@@ -268,8 +261,8 @@ def location_features(
         rates = 1.0 / (np.asarray(lengths) * np.array([high - low for low, high in domain.bounds]))
     if axes := grid_axes(domain, points):
         return GridFeatures.fit(axes, rates, tuple(domain.periods), rank)
-    chosen = np.sort(np.random.default_rng(0).permutation(len(points))[: LANDMARKS * rank])
-    return PointFeatures.fit(domain, points[chosen], rates, min(rank, len(chosen)))
+    candidates = np.sort(np.random.default_rng(0).permutation(len(points))[: CANDIDATES * rank])
+    return PointFeatures.fit(domain, points[candidates], rates, min(rank, len(candidates)))
 
 
 def grid_axes(domain: Domain, points: Float[np.ndarray, "M d_y"]) -> list[Float[np.ndarray, " n"]]:

@@ -7,6 +7,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import jax.numpy as jnp
+from jaxtyping import Array
+
+TUPLES = "location_lengths", "amplitudes", "relevances"
+
 
 @dataclasses.dataclass(frozen=True)
 class Hyperparameters:
@@ -27,6 +32,8 @@ class Hyperparameters:
     - `nugget`: the variance of the error that each function has of its own, for example because its input is noisy,
       relative to that of the prior. It is correlated over locations as the prior is.
     - `structure`: the weight of the structure tensor of inputs on grids beside their principal components.
+    - `relevances`: the root mean square of each scalar, of each number of an input with few of them, and of each other
+      input, in a code: 1/relevance is a length of its own. Without them, all inputs have one length.
     """
 
     length: float = 2.0
@@ -38,38 +45,48 @@ class Hyperparameters:
     amplitudes: tuple[float, ...] = ()
     nugget: float = 0.0
     structure: float = 0.0
+    relevances: tuple[float, ...] = ()
 
     def __post_init__(self):
-        positive = self.length, self.noise, *self.location_lengths, *self.amplitudes
+        positive = self.length, self.noise, *self.location_lengths, *self.amplitudes, *self.relevances
         if not (all(each > 0.0 for each in positive) and min(self.linear, self.nugget, self.structure) >= 0.0):
             raise ValueError(
-                "expected length, noise, location_lengths and amplitudes above 0, and linear, nugget and structure of "
-                f"at least 0, got {self}"
+                "expected length, noise, location_lengths, amplitudes and relevances above 0, and linear, nugget and "
+                f"structure of at least 0, got {self}"
             )
 
     @property
-    def of_codes(self) -> tuple[tuple[tuple[str, str], ...], float]:
+    def of_codes(self) -> tuple[tuple[tuple[str, str], ...], float, bool]:
         """What the codes of inputs depend on, unless an encoder is given."""
-        return self.transforms, self.structure
+        return self.transforms, self.structure, bool(self.relevances)
 
     @property
     def of_inputs(self) -> tuple[Any, ...]:
         """What the kernel on inputs depends on."""
-        return self.length, self.damping, self.linear
+        return self.length, self.damping, self.linear, self.relevances
+
+    @property
+    def numbers(self) -> dict[str, Array]:
+        """All but the transforms."""
+        names = (field.name for field in dataclasses.fields(self) if field.name != "transforms")
+        return {name: jnp.asarray(getattr(self, name), float) for name in names}
 
     @classmethod
     def of(cls, given: Any) -> Hyperparameters:
-        """Hyperparameters from a dictionary of them, or from a line of `trials.jsonl`; those of a report unchanged."""
+        """Those of a report or of an operator, or from a dictionary of them or a line of `trials.jsonl`."""
+        while hasattr(given, "operator"):  # with symmetries
+            given = given.operator
+        given = getattr(given, "hyperparameters", given)
         if isinstance(given, Hyperparameters):
             return given
         content = given.get("hyperparameters", given) if isinstance(given, Mapping) else None
         names = [field.name for field in dataclasses.fields(cls)]
         if not isinstance(content, Mapping) or not set(content) <= set(names):
             raise TypeError(
-                f"expected Hyperparameters, a dictionary of them or a line of trials.jsonl, got {given!r}; the names "
-                f"are {', '.join(names)}"
+                "expected Hyperparameters, a report, a Gaussian operator, a dictionary or a line of trials.jsonl, got "
+                f"{given!r}; the names of hyperparameters are {', '.join(names)}"
             )
-        tuples = {name: tuple(content[name]) for name in ("location_lengths", "amplitudes") if name in content}
+        tuples = {name: tuple(content[name]) for name in TUPLES if name in content}
         pairs = dict(content.get("transforms", ())).items()
         return cls(**{**content, **tuples, "transforms": tuple(pairs)})
 

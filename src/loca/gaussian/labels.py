@@ -15,7 +15,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Int
 
 from loca.data import Free, Indexed, Queries, Shared
-from loca.gaussian.features import LANDMARKS, GridFeatures, LocationFeatures, Numbers
+from loca.gaussian.features import GridFeatures, LocationFeatures, Numbers
 from loca.typing import PyTree
 
 GATHERED = 2**17
@@ -283,7 +283,7 @@ def label_costs(labels: int, locations: int | None, rank: int, axes: Sequence[in
     a location, and the number of points along each axis if the locations are points of a grid.
     """
     if locations is None:
-        return {"gathered": labels * rank * (SMALL + LANDMARKS * rank / ITERATIONS)}
+        return {"gathered": labels * rank * (SMALL + rank / ITERATIONS)}
     on_grid = {"grid": TRANSPOSED * math.prod(axes) * sum(axes)} if axes else {}
     if axes and locations * rank > TABLE:
         return on_grid

@@ -16,6 +16,7 @@ from loca.attention import Channels
 from loca.data import Indexed, Normalization, Queries, Shared
 from loca.encoders import Encoder
 from loca.gaussian.features import InputFeatures, LocationFeatures
+from loca.gaussian.hyperparameters import Hyperparameters
 from loca.gaussian.labels import label_map, with_nugget
 from loca.gaussian.system import Block, System
 from loca.models import SeparableOperator, Uncertain, widened
@@ -83,6 +84,7 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
     - `conditions`: what `draws` needs; None for operators without it, such as the draws themselves.
     - `nugget`: the variance of the error that each function has of its own, for example because its input is noisy,
       relative to the prior variance. It is correlated over locations by k_Y.
+    - `numbers`, `transforms`: the hyperparameters that it was solved for with; without them it does not know.
     """
 
     normalization: Normalization
@@ -95,6 +97,17 @@ class GaussianOperator(SeparableOperator, Uncertain, Fixed):
     power: Float[Array, "r_u r_y"]
     conditions: Conditions | None = None
     nugget: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.zeros(()))
+    numbers: dict[str, Array] | None = None
+    transforms: tuple[tuple[str, str], ...] = eqx.field(static=True, default=())
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """What the operator was solved for with, for example to solve for it again with more functions."""
+        if self.numbers is None:
+            raise ValueError("this operator does not know its hyperparameters; those of its report do as well")
+        return Hyperparameters.of(
+            {name: each.tolist() for name, each in self.numbers.items()} | {"transforms": self.transforms}
+        )
 
     def basis(self, y: Float[Array, "P d_y"], nodes: PyTree) -> Channels:
         return (features_at(self.h, y),) * len(self.coefficients)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +16,8 @@ from loca.durable import Resumable, json_digest
 from loca.encoders import Encoder
 from loca.gaussian.equation import Ranks, has_structure
 from loca.gaussian.hyperparameters import Hyperparameters, moves, with_nugget
+from loca.gaussian.progress import Lines
+from loca.gaussian.relevance import with_relevances
 from loca.gaussian.trials import Comparison, Fold, Path
 from loca.metrics import relative_l2
 
@@ -29,14 +30,20 @@ GAIN = 0.995
 NUGGET_GAIN = 0.985
 """A nugget, with which an iteration can take several times as long, must lower the error by 1.5 percent."""
 
-NUGGET_TRIALS = 12
-"""Trials with a nugget, at most."""
+BRANCH_TRIALS = 12
+"""Trials with a nugget, and with a length for each part of the inputs, at most."""
+
+PARTS = 32
+"""Parts of the inputs that have a length of their own, at most."""
 
 STRUCTURE_GAIN, STRUCTURES = 0.98, (0.25, 0.5)
 """A structure tensor, which takes more memory, must lower the error by two percent; the weights that are tried."""
 
 HOPELESS = 1.15
 """A move that raises the error by more than this factor is not tried again from other hyperparameters."""
+
+FLAT = 1.005
+"""A number that, larger or smaller, raises the error by less than this factor is not changed by smaller factors."""
 
 LABELS = 5
 """The least number of labels at each location from which means and scales per location are tried."""
@@ -104,14 +111,14 @@ class Stage(NamedTuple):
 
 def search(
     folds: Sequence[Fold], best: Hyperparameters, stages: Sequence[Stage], *, encoder: Encoder | None = None,
-    work: Resumable | None = None, show: bool = False,
+    work: Resumable | None = None, show: Lines | None = None,
 ) -> tuple[Hyperparameters, list[Trial]]:  # fmt: skip
     """Change one hyperparameter at a time as long as the error on held-out functions falls; coarsely first.
 
     The search starts at `best`, and returns the best hyperparameters and all trials. `work` keeps the trials, so that
     it can resume. Without an encoder, inputs have principal components.
     """
-    trials: list[Trial] = []
+    trials, show = list[Trial](), show or Lines(on=False)
     is_structured = encoder is None and any(has_structure(x) for _, x in folds[0].train.fields)
 
     def run(number: int, stage: Stage, hyper: Hyperparameters, path: Path) -> Trial:
@@ -121,21 +128,41 @@ def search(
 
         row = compute() if work is None else work.once(json_digest([number, dataclasses.asdict(hyper)]), compute)
         trials.append(Trial(**{**row, "hyperparameters": hyper}))
-        if show:
-            print(*([] if trials[1:] else [HEADER]), table_row(trials[-1]), sep="\n", file=sys.stderr)  # noqa: T201
+        show(table_row(trials[-1]), now=show.is_terminal)
         return trials[-1]
 
+    def with_lengths(hyper: Hyperparameters, path: Path) -> list[Hyperparameters]:
+        def compute() -> list[list[float]]:
+            return lengths_of_inputs(folds, hyper, stages[0], path) if encoder is None else []
+
+        found = compute() if work is None else work.once("relevances", compute)
+        labels = folds[0].train.y.count
+        return with_relevances(hyper, np.mean(found, axis=0), labels) if found else []
+
+    show(HEADER, now=True)
     for number, stage in enumerate(stages):
         descent = Descent(functools.partial(run, number, stage), stage, is_first=number == 0)
         if number == 0:
             best = descent.try_transforms(best, transforms_to_try(folds[0].train))
         for factor in stage.factors:
             best = descent.walk(best, factor)
-            if number == 0 and factor == stage.factors[0] and is_structured:
-                best = descent.try_structure(best)
-            if number == 0 and stage.nugget and factor == stage.factors[0]:
-                best = descent.try_nugget(best, factor)
+            if number == 0 and factor == stage.factors[0]:
+                best = descent.branch(best, factor, with_lengths(best, descent.path), GAIN)
+                best = descent.try_structure(best) if is_structured else best
+                best = descent.branch(best, factor, with_nugget(best) if stage.nugget else [], NUGGET_GAIN)
     return best, trials
+
+
+def lengths_of_inputs(folds: Sequence[Fold], hyper: Hyperparameters, stage: Stage, path: Path) -> list[list[float]]:
+    """What leaving functions out tells of a length for each part of the inputs, for each fold; nothing of one part."""
+    grouped, found = dataclasses.replace(hyper, relevances=(1.0,)), []
+    for fold in folds:
+        values = fold.comparison(hyper.of_codes, None, stage.functions).completed(stage.ranks, path)
+        train = fold.comparison(grouped.of_codes, None, stage.functions).train
+        if values is None or train.groups is None or not 1 <= train.groups.max(initial=0) < PARTS:
+            return []
+        found.append(train.left_out(hyper.damping, values).minimized().tolist())
+    return found
 
 
 class Descent:
@@ -146,6 +173,7 @@ class Descent:
         self.trials_left, self.iterations_left = stage.trials, stage.iterations
         self.known: dict[Hyperparameters, float] = {}
         self.path: Path = ()
+        self.flat: set[int] = set()
 
     def error(self, hyper: Hyperparameters) -> float:
         """The error on held-out functions; infinite if no trial is left."""
@@ -160,12 +188,12 @@ class Descent:
     def walk(self, best: Hyperparameters, factor: float) -> Hyperparameters:
         """Make moves of one size as long as one of them lowers the error."""
         few, moved, hopeless = not self.is_first, self.error(best) < math.inf, set[tuple[int, int]]()
-        self.path = self.path if best in self.path[-1:] else (*self.path, best)
+        self.path = self.path if best in self.path[-1:] else (best,)
         while moved:
             moved = False
-            for choice in range(len(moves(best, factor, few))):
+            for choice in (each for each in range(len(moves(best, factor, few))) if each not in self.flat):
+                before = best
                 for direction in (each for each in range(2) if (choice, each) not in hopeless):
-                    before = best
                     hyper = moves(best, factor, few)[choice][direction]
                     while self.error(hyper) < GAIN * self.error(best):
                         best, self.path = hyper, (*self.path, hyper)
@@ -175,6 +203,9 @@ class Descent:
                     if best is not before:
                         moved = True
                         break
+                tried = best is before and hopeless.isdisjoint({(choice, 0), (choice, 1)})
+                if tried and max(map(self.error, moves(best, factor, few)[choice])) < FLAT * self.error(best):
+                    self.flat.add(choice)
         return best
 
     def try_transforms(self, best: Hyperparameters, changes: Sequence[Mapping[str, str]]) -> Hyperparameters:
@@ -192,13 +223,16 @@ class Descent:
         self.trials_left, self.iterations_left = budget
         return found if self.error(found) < STRUCTURE_GAIN * self.error(best) else best
 
-    def try_nugget(self, best: Hyperparameters, factor: float) -> Hyperparameters:
-        """Keep a nugget if it lowers the error by enough; its trials are not among those of the stage."""
+    def branch(
+        self, best: Hyperparameters, factor: float, others: Sequence[Hyperparameters], gain: float
+    ) -> Hyperparameters:
+        """Keep others if they lower the error by enough; their trials are not among those of the stage."""
         budget = self.trials_left, self.iterations_left
-        self.trials_left, self.iterations_left = NUGGET_TRIALS, self.stage.iterations // 4
-        nugget = min(with_nugget(best), key=self.error)
-        if self.error(nugget) < NUGGET_GAIN * self.error(best):
-            best = self.walk(nugget, factor)
+        self.trials_left, self.iterations_left = BRANCH_TRIALS, self.stage.iterations // 4
+        self.path = ()  # data may be prepared in another way
+        other = min(others, key=self.error, default=best)
+        if self.error(other) < gain * self.error(best):
+            best = self.walk(other, factor)
         self.trials_left, self.iterations_left = budget
         return best
 

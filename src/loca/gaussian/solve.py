@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import sys
 import tempfile
 import time
 import warnings
@@ -27,9 +26,10 @@ from loca.gaussian.features import grid_axes
 from loca.gaussian.hyperparameters import Hyperparameters
 from loca.gaussian.labels import label_costs
 from loca.gaussian.operator import GaussianOperator
+from loca.gaussian.progress import Lines
 from loca.gaussian.search import Stage, Trial, error_of_the_mean, search
 from loca.gaussian.trials import ACCURACY as OF_TRIALS
-from loca.gaussian.trials import Comparison, Fold, amplitudes
+from loca.gaussian.trials import Fold, amplitudes
 from loca.local import CorrectionReport, grid_of
 from loca.local import correct as corrected
 from loca.models import Operator, Uncertain
@@ -150,7 +150,7 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
     data: Samples | Records,
     *,
     validation: Samples | None = None,
-    hyperparameters: Hyperparameters | Mapping[str, Any] | None = None,
+    hyperparameters: Hyperparameters | SolveReport | Operator | Mapping[str, Any] | None = None,
     ranks: tuple[int, int] | None = None,
     encoder: Encoder | None = None,
     symmetries: str | Sequence[str] | None = None,
@@ -158,7 +158,7 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
     seed: int = 0,
     directory: str | os.PathLike[str] | None = None,
     mesh: Mesh | None = None,
-    progress: bool | None = None,
+    progress: bool = True,
 ) -> tuple[Uncertain, SolveReport]:
     """Find the Gaussian operator that predicts held-out functions best.
 
@@ -169,7 +169,7 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
     - `data`: training functions in memory or in a file. Those in a file are read block by block, so that memory does
       not grow with their number.
     - `validation`: functions to choose hyperparameters on; by default part of the data, which the last solve also uses.
-    - `hyperparameters`: of an earlier report, or as a dictionary; skip the search.
+    - `hyperparameters`: those of an earlier report or operator, or as a dictionary; skip the search.
     - `ranks`: the number of features of inputs and of locations. More are more accurate and slower. By default at most
       (2048, 1024), and fewer for much data, so that an iteration takes about a second on two cores.
     - `encoder`: of the inputs; by default their principal components.
@@ -180,7 +180,8 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
     - `seed`: determines which functions are held out, and which are landmarks.
     - `directory`: where the trials of the search are stored. If the process is killed, the same call resumes.
     - `mesh`: devices that share the functions of the last solve.
-    - `progress`: show the search as a table, and the residual of the last solve; by default in a terminal.
+    - `progress`: whether to show the stages of the search and the last solve on stderr: every trial in a terminal,
+      elsewhere a line every few seconds.
 
     **Returns:**
 
@@ -189,7 +190,8 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
     is not finite, because values overflow, `FloatingPointError` is raised.
     """
     start = time.perf_counter()
-    show = sys.stderr.isatty() if progress is None else progress
+    show = Lines(progress)
+    show(f"solve: {len(data)} functions", now=True)
     for samples, what in ((data, "the data"), (validation, "the validation data")):
         if isinstance(samples, Samples):
             check_finite(samples, what)
@@ -221,6 +223,7 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
                     write_atomically(work.directory / "trials.jsonl", lambda file: file.writelines(rows))
         own, tried = Symmetries(), None
         if symmetries is not None:
+            show("solve: symmetries", now=True)
             own, tried = adopt(symmetries, example, best, encoder, work)
         begun = time.perf_counter()
         images, count = own.augment(example), len(data) * max(1, len(own.group))
@@ -228,17 +231,14 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
         stored = None
         if not isinstance(data, Samples):
             stored = own.augment(data), Path(stack.enter_context(tempfile.TemporaryDirectory(dir=directory)))
-        operator, found = PreparedData.fit(images, *best.of_codes, encoder).solve(
-            best, chosen, ACCURACY, stored=stored, report=_show_iteration if show else None, mesh=mesh
-        )
-    if show:
-        print(file=sys.stderr)  # noqa: T201
+        prepared = PreparedData.fit(images, *best.of_codes, encoder)
+        show(f"solve: {count} functions, {chosen.inputs} × {chosen.locations} features at most", now=True)
+        operator, found = prepared.solve(best, chosen, ACCURACY, stored=stored, report=show.iteration, mesh=mesh)
     solved = time.perf_counter()
     if validation is not None:
         best = dataclasses.replace(best, amplitudes=amplitudes(own.wrap(operator), validation))
     elif is_split and not best.amplitudes:
-        compared = [_compared(fold, best, encoder, own) for fold in split]
-        sizes = np.mean([each.amplitudes(best, chosen, own) for each in compared], axis=0)
+        sizes = np.mean([_amplitudes(fold, best, encoder, own, chosen) for fold in split], axis=0)
         best = dataclasses.replace(best, amplitudes=tuple(sizes.tolist()))
     operator, correction = _of_size(operator, best), None
     if correct:
@@ -260,18 +260,21 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
 
 
 def _of_size(operator: GaussianOperator, hyper: Hyperparameters) -> GaussianOperator:
-    """The operator with error bars of the size that was chosen."""
-    if not hyper.amplitudes:
-        return operator
-    variance = np.asarray(hyper.amplitudes) * np.asarray(operator.variance)
-    return dataclasses.replace(operator, variance=jnp.asarray(variance, operator.variance.dtype))
+    """The operator with error bars of the size that was chosen, and with its hyperparameters."""
+    variance = np.asarray(hyper.amplitudes or 1.0) * np.asarray(operator.variance)
+    variance = jnp.asarray(variance, operator.variance.dtype)
+    return dataclasses.replace(operator, variance=variance, numbers=hyper.numbers, transforms=hyper.transforms)
 
 
-def _compared(fold: Fold, hyper: Hyperparameters, encoder: Encoder | None, own: Symmetries) -> Comparison:
-    """A comparison with all training functions of a fold and their images."""
-    if not own.names:
-        return fold.comparison(hyper.of_codes, encoder, len(fold.train))
-    return Comparison(PreparedData.fit(own.augment(fold.train), *hyper.of_codes, encoder), fold.held)
+def _amplitudes(
+    fold: Fold, hyper: Hyperparameters, encoder: Encoder | None, own: Symmetries, ranks: Ranks
+) -> tuple[float, ...]:
+    """The size of error bars with all training functions of a fold and their images."""
+    compared = fold.comparison(hyper.of_codes, encoder, len(fold.train))
+    if not own.names and compared.is_dense(ranks):
+        return compared.amplitudes(hyper, ranks)
+    train = PreparedData.fit(own.augment(fold.train), *hyper.of_codes, encoder)
+    return amplitudes(own.wrap(train.solve(hyper, ranks, ACCURACY)[0]), fold.held)
 
 
 def folds(data: Samples, validation: Samples | None) -> list[Fold]:
@@ -287,17 +290,18 @@ def stages(data: Samples, ranks: Ranks, functions: int) -> list[Stage]:
     """Many trials with few functions and features, then a few with more; `functions` are those of the last solve."""
     P = data.y.count
     nugget = P <= NUGGET_LABELS and (isinstance(data.y, Shared) or functions * P**2 <= NUGGET_MEMORY)
-    if isinstance(data.y, Shared):  # an iteration or two are enough
-        count = min(1000, len(data))
-        return [Stage(count, affordable(ranks, data, count, ALL_OPERATIONS), (4.0, 2.0, 1.5), 60, 1000, nugget)]
     found = []
     sizes = (400, 256, (4.0, 2.0), 50), (1000, 768, (2.0, 1.5), 14)
-    for (many, r_y, factors, trials), limit in zip(sizes, TRIAL_OPERATIONS, strict=True):
+    most = ranks.locations if isinstance(data.y, Free) else min(ranks.locations, len(data.y.points))
+    limits = (ALL_OPERATIONS,) * 2 if isinstance(data.y, Shared) else TRIAL_OPERATIONS
+    for (many, r_y, factors, trials), limit in zip(sizes, limits, strict=True):
         count = min(many, len(data))
-        few = affordable(Ranks(min(count, ranks.inputs), min(r_y, ranks.locations)), data, count, limit)
+        few = affordable(Ranks(min(count, ranks.inputs), min(r_y, most)), data, count, limit)
         iterations = int(STAGE_OPERATIONS / _operations(few, data, count))
         found.append(Stage(count, few, factors, trials, iterations, nugget))
-    return found if found[0][:2] != found[1][:2] else found[:1]
+    if found[0][:2] == found[1][:2]:
+        return [found[0]._replace(factors=(4.0, 2.0, 1.5), trials=60)]
+    return found
 
 
 def affordable(ranks: Ranks, data: Samples, functions: int, limit: float) -> Ranks:
@@ -322,7 +326,3 @@ def _operations(ranks: Ranks, data: Samples, functions: int) -> float:
         axes = [] if is_free else [len(axis) for axis in grid_axes(data.domain, np.asarray(data.y.points))]
         cost = min(label_costs(P, None if is_free else len(data.y.points), rank, axes).values())
     return 4.0 * functions * data.output_size * (ranks.inputs * rank + cost)
-
-
-def _show_iteration(count: int, residual: float) -> None:
-    print(f"\riteration {count}, residual {residual:.1e}", end="", file=sys.stderr)  # noqa: T201

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -56,17 +56,8 @@ class System:
         with ‖r‖² = r·M r for the preconditioner M: all features count alike.
         """
         # A⁻¹ if features are orthogonal over functions and over the locations of all labels
-        b, preconditioner = self.right, 1.0 / (self.power + self.noise)
-        z = preconditioner * b
-        state, count = Iterate(jnp.zeros_like(b), b, z, dot(b, z)), 0
-        size = jnp.where(state.rz > 0.0, state.rz, 1.0)
-        residual = 1.0 if b.any() else 0.0
-        while count < limit and residual > tolerance:
-            state, worst = update(state, self(state.p), preconditioner, size)
-            residual, count = float(worst), count + 1
-            if report is not None:
-                report(count, residual)
-        return Solution(state.x, count, residual)
+        preconditioner = 1.0 / (self.power + self.noise)
+        return conjugate_gradients(self, self.right, preconditioner, None, (tolerance, limit), report)
 
     def variance(self, c: Unknowns, labels: int) -> Float[Array, " S"]:
         """σ² of maximum likelihood: sᵀ(K + λ)⁻¹s/n for n labels with covariance K + λ, without cancellation."""
@@ -113,41 +104,43 @@ def summed(function: Callable[..., PyTree], block: Block, arguments: tuple[Array
 class Solution(NamedTuple):
     """Unknowns x, and the largest ‖b − A x‖/‖b‖ of all right-hand sides, in the norm of the preconditioner."""
 
-    x: Unknowns
+    x: Any
     iterations: int
     residual: float
 
 
-class Iterate(NamedTuple):
-    """Unknowns, residuals, directions, and the product of residuals with preconditioned residuals."""
+def conjugate_gradients(
+    normal: Callable[[Any], Any], b: Any, preconditioner: Any, first: Any, accuracy: tuple[float, int],
+    report: IterationCallback | None,
+) -> Solution:  # fmt: skip
+    """Iterate from the first solution, or from zero, in arrays of NumPy or JAX, for all right-hand sides at once."""
 
-    x: Unknowns
-    r: Unknowns
-    p: Unknowns
-    rz: Float[Array, " S"]
+    def dot(a: Any, b: Any) -> Float[np.ndarray, " S"]:
+        return np.asarray((a * b).sum(axis=(1, 2)))
 
+    def ratio(a: Float[np.ndarray, " S"], b: Float[np.ndarray, " S"]) -> Float[np.ndarray, "S 1 1"]:
+        """a/b, and 0 for a right-hand side that is solved exactly."""
+        return np.where(b > 0.0, a / np.where(b > 0.0, b, 1.0), 0.0).astype(b.dtype)[:, None, None]
 
-@jax.jit
-def update(
-    state: Iterate, product: Unknowns, preconditioner: Float[Array, "r_u r_y"], size: Float[Array, " S"]
-) -> tuple[Iterate, Float[Array, ""]]:
-    """One iteration, given A p; also the largest residual."""
-    x, r, p, rz = state
-    alpha = ratio(rz, dot(p, product))
-    x, r = x + alpha * p, r - alpha * product
-    z = preconditioner * r
-    next_rz = dot(r, z)
-    return Iterate(x, r, z + ratio(next_rz, rz) * p, next_rz), jnp.sqrt(jnp.max(next_rz / size))
+    def relative(rz: Float[np.ndarray, " S"]) -> float:
+        return float(np.sqrt(np.max(rz / size)))
 
-
-def dot(a: Unknowns, b: Unknowns) -> Float[Array, " S"]:
-    """The inner product for each right-hand side."""
-    return jnp.sum(a * b, axis=(1, 2))
-
-
-def ratio(a: Float[Array, " S"], b: Float[Array, " S"]) -> Float[Array, "S 1 1"]:
-    """a/b, and 0 for a right-hand side that is solved exactly."""
-    return jnp.where(b > 0.0, a / jnp.where(b > 0.0, b, 1.0), 0.0)[:, None, None]
+    size = dot(b, preconditioner * b)
+    size = np.where(size > 0.0, size, 1.0)
+    x, r = (0.0 * b, b) if first is None else (first, b - normal(first))
+    p = preconditioner * r
+    rz = dot(r, p)
+    residual, count, (tolerance, limit) = relative(rz), 0, accuracy
+    while count < limit and residual > tolerance:
+        product = normal(p)
+        alpha = ratio(rz, dot(p, product))
+        x, r = x + alpha * p, r - alpha * product
+        z = preconditioner * r
+        before, rz = rz, dot(r, z)
+        p, count, residual = z + ratio(rz, before) * p, count + 1, relative(rz)
+        if report is not None:
+            report(count, residual)
+    return Solution(x, count, residual)
 
 
 # ---- blocks ----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.data import Free, Identity, Indexed, Normalization, PerLocation, Queries, Samples, Shared
+from loca.data import Free, Indexed, Normalization, Queries, Samples, Shared
 from loca.encoders import Encoder
 from loca.gaussian.dense import DenseSolution
 from loca.gaussian.equation import RECENT, Accuracy, PreparedData, Ranks, precision, take
@@ -21,7 +20,6 @@ from loca.gaussian.hyperparameters import Hyperparameters
 from loca.gaussian.operator import GaussianOperator
 from loca.metrics import relative_l2
 from loca.models import Operator, standardized_errors
-from loca.symmetries import Symmetries
 from loca.typing import Input
 
 ACCURACY = Accuracy(tolerance=3e-4, limit=100)
@@ -79,7 +77,7 @@ class Comparison:
         The solution for the last hyperparameters of a path, which is that from the one before and so on, is where the
         iteration starts. It is computed again if need be, so the error depends on nothing else.
         """
-        if not self._is_dense(ranks):
+        if not self.is_dense(ranks):
             operator, found = self.train.solve(hyper, ranks, ACCURACY)
             return float(mean_error(operator, self.held.u, self.held.y, self.held.s)), found.iterations
         (f, new_f), (h, new_h) = self._features(hyper, ranks)
@@ -91,19 +89,13 @@ class Comparison:
         while len(self._fitted) > RECENT:
             self._fitted.popitem(last=False)
         values = self._at_queries(new_f[:, strong] @ found.x @ new_h[:, used].T)
-        s, normalization = self.held.s, self.train.normalization
-        if self._scales is None:
-            return float(error_of_values(normalization, self.held.y, jnp.asarray(values, s.dtype), s)), found.iterations
-        left = self._scales * (values - self._encoded[1])
-        errors, sizes = np.sum(left**2, axis=2), np.sum(np.asarray(s, np.float64) ** 2, axis=1).T
-        relative = np.sqrt(errors[sizes > 0.0] / sizes[sizes > 0.0])
-        return float(np.mean(relative)) if relative.size else math.nan, found.iterations
+        s = self.held.s
+        error = error_of_values(self.train.normalization, self.held.y, jnp.asarray(values, s.dtype), s)
+        return float(error), found.iterations
 
     @np.errstate(all="ignore")
-    def amplitudes(self, hyper: Hyperparameters, ranks: Ranks, own: Symmetries) -> tuple[float, ...]:
-        """Factors of σ² with which 90 % of the labels of held-out functions are within the interval for 90 %."""
-        if own.names or not self._is_dense(ranks):
-            return amplitudes(own.wrap(self.train.solve(hyper, ranks, ACCURACY)[0]), self.held)
+    def amplitudes(self, hyper: Hyperparameters, ranks: Ranks) -> tuple[float, ...]:
+        """As the function for an operator, which takes longer to compile."""
         (f, new_f), (h, new_h) = self._features(hyper, ranks)
         found, z, new_f = self._solved(f, h, hyper), self._encoded[0][:HELD], new_f[:HELD]
         kernel = self.train.features(hyper, ranks).f.kernel
@@ -114,7 +106,15 @@ class Comparison:
         scores = np.quantile(np.abs(left) / self._at_queries(spread), 0.9, axis=(1, 2)) / NORMAL_QUANTILE
         return tuple((scores**2 / found.variance(hyper.noise)).tolist())
 
-    def _is_dense(self, ranks: Ranks) -> bool:
+    def completed(self, ranks: Ranks, path: Path) -> Float[np.ndarray, "S N M"] | None:
+        """The labels at all locations, with predictions where there are none; None if functions share no locations."""
+        if isinstance(self.train.data.y, Shared):
+            return self.train.dense.values
+        fitted = self._start(path, ranks) if self.is_dense(ranks) else None
+        return None if fitted is None else self.train.dense.completed(fitted)
+
+    def is_dense(self, ranks: Ranks) -> bool:
+        """Whether trials compile nothing."""
         return not isinstance(self.held.y, Free) and self.train.is_dense(ranks.locations)
 
     def _start(self, path: Path, ranks: Ranks) -> np.ndarray | None:
@@ -137,7 +137,7 @@ class Comparison:
             hyper.location_lengths, ranks.locations
         )
 
-    def _new_of_inputs(self, key: tuple[float, ...], rank: int) -> Values:
+    def _new_of_inputs(self, key: tuple[Any, ...], rank: int) -> Values:
         f, values = self.train.input_features(*key, rank, precision())
         return Values(values, f(self._encoded[0]))
 
@@ -156,18 +156,6 @@ class Comparison:
     def _encoded(self) -> tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "S N P"]]:
         """Codes and standardized labels of the held-out functions."""
         return self.train.encoded(self.held)
-
-    @functools.cached_property
-    def _scales(self) -> Float[np.ndarray, "S *_ _"] | None:
-        """Units of the held-out labels that are 1 in standardized units; None if they are not proportional."""
-        n, transforms = self.train.normalization, self.train.normalization.s_transforms
-        if not all(isinstance(each, Identity | PerLocation) for each in transforms):
-            return None
-        scales = np.asarray(n.s_scale)[:, None, None]
-        if transforms:
-            at = [np.asarray(getattr(each.at(self.held.y), "scale", 1.0)) for each in transforms]
-            scales = scales * np.stack([np.broadcast_to(each, self.held.s.shape[:2]) for each in at])
-        return scales
 
 
 @eqx.filter_jit
@@ -189,8 +177,9 @@ def _mean_error(predictions: Float[Array, "N P d_s"], s: Float[Array, "N P d_s"]
 
 
 def amplitudes(operator: Operator, held: Samples) -> tuple[float, ...]:
-    """As `Comparison.amplitudes` for an operator."""
+    """Factors of σ² with which 90 % of the labels of held-out functions are within the interval for 90 %."""
     held = take(held, slice(HELD))
-    held = held.observe(jax.random.key(0), min(HELD_LABELS, held.y.count))
+    if held.y.count > HELD_LABELS:
+        held = held.observe(jax.random.key(0), HELD_LABELS)
     scores = standardized_errors(operator, held.u, held.y, held.s)
     return tuple(((jnp.quantile(scores, 0.9, axis=(0, 1)) / NORMAL_QUANTILE) ** 2).tolist())

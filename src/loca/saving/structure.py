@@ -216,10 +216,12 @@ class Rebuilder:
         cls = builtin_class(name) or self.own.get(name)
         if not (isinstance(cls, type) and issubclass(cls, eqx.Module)):
             self.refuse("class", name, place)
-        fields = [field.name for field in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]
-        # an earlier version may have had parts that this model did not use
+        known = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
+        fields = [field.name for field in known]
+        # an earlier version may have had parts that this model did not use, and lacked some that have defaults
         described = {field: value for field, value in described.items() if field in fields or value is not None}
-        if set(described) != set(fields):
+        absent = {field.name: field.default for field in known if field.name not in described}
+        if not set(described) <= set(fields) or dataclasses.MISSING in absent.values():
             raise ModelFileError(
                 f"{quoted(place)} is a {name} with the fields {quoted(list(described))}, but a {name} has the fields "
                 f"{', '.join(fields)}; {self.remedy(name)}"
@@ -229,7 +231,7 @@ class Rebuilder:
         hints = _hints_of(cls)
         module = object.__new__(cls)
         for field in fields:
-            value = self.build(described[field], _join(place, field))
+            value = absent[field] if field in absent else self.build(described[field], _join(place, field))
             if not _fits(value, hints.get(field, Any)):
                 raise ModelFileError(
                     f"{quoted(_join(place, field))} is of type {quoted(type(value).__name__)}, but the field `{field}` "
