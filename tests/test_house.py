@@ -198,6 +198,7 @@ def test_the_tour_has_the_commands_of_its_tool():
         ("derivatives", "sensitivities"),
         ("error_bars", "uncertainty"),
         ("symmetries", "symmetries"),
+        ("standard", "symmetries"),
     ],
 )
 def test_the_documentation_has_the_tables_of_a_study(name, page, monkeypatch):

@@ -1,0 +1,87 @@
+"""The standard two-valued Darcy sets, with a Gaussian operator, without and with the symmetries of the square.
+
+    python studies/standard.py --task bundled          # 16 × 16, reads LOCA_DATA/neuraloperator_darcy_16.npz
+    python studies/standard.py --task piecewise-29     # 1000 training and 200 test functions of our own
+    python studies/standard.py --task piecewise-85
+    python studies/standard.py --table
+
+The same command resumes, also while functions are generated, which takes 0.4 core seconds each: they are kept in
+build/standard. `--fine 57` solves the equation on a coarser grid, for a quick look. Hyperparameters are searched for
+without symmetries. Test functions are used once for each row. Results are added to studies/standard.json.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from compared import bundled
+from rows import Rows, markdown, read_rows
+
+import loca
+
+RESULTS, WORK = Path(__file__).with_suffix(".json"), Path(__file__).parents[2] / "build/standard"
+TASKS = {
+    "bundled": ["transpose x y", "reflect x at 0.5"],  # the last point of each axis of the grid is at 15/16
+    "piecewise-29": ["transpose x y", "reflect x"],
+    "piecewise-85": ["transpose x y", "reflect x"],
+}
+
+
+def functions(task, fine):
+    """Training and test functions."""
+    if task == "bundled":
+        return bundled()
+    problem = loca.problems.Darcy(resolution=int(task.partition("-")[2]), preset="piecewise", fine=fine)
+    WORK.mkdir(parents=True, exist_ok=True)
+    sizes = {"train": (1000, 0), "test": (200, 1)}
+    stores = [
+        loca.problems.generate(problem, count, WORK / f"{task}-{fine}-{part}.zarr", seed=seed)
+        for part, (count, seed) in sizes.items()
+    ]
+    return tuple(store.load() for store in stores)
+
+
+def table(results):
+    """Test errors as Markdown."""
+    lines = []
+    for row in results:
+        grid = "" if row["task"] == "bundled" else f", solved on {row['fine']} × {row['fine']}"
+        names = ", ".join(row["symmetries"]) or "none"
+        lines.append([row["task"] + grid, names, f"{100 * row['error']:.3g} %", f"{row['core seconds'] / 60:.1f}"])
+    return markdown(["data", "symmetries", "test error", "core minutes"], lines, words=2)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", choices=TASKS, action="append")
+    parser.add_argument("--fine", type=int, default=421)
+    parser.add_argument("--table", action="store_true", help="print the results so far as Markdown")
+    given = parser.parse_args()
+    if given.table:
+        print(table(read_rows(RESULTS)))
+        return
+    rows = Rows(RESULTS)
+    for task in given.task or TASKS:
+        key = {"task": task, "fine": given.fine}
+        if {**key, "symmetries": TASKS[task]} in rows:
+            continue
+        train, test = functions(task, given.fine)
+        jax.block_until_ready((train.s, test.s))
+        begun = time.process_time()
+        directory = WORK / f"{task}-{given.fine}-search"
+        plain, report = loca.solve(train, directory=directory, progress=False)
+        searched = time.process_time() - begun
+        for names in ([], TASKS[task]):
+            begun, operator = time.process_time(), plain
+            if names:
+                options = {"hyperparameters": report.hyperparameters, "progress": False}
+                operator, _ = loca.solve(train, symmetries=names, **options)
+            seconds = searched + time.process_time() - begun
+            error = float(jnp.mean(loca.metrics.relative_l2(operator.predict(test.u, test.y), test.s)))
+            rows.add({**key, "symmetries": names, "error": error, "core seconds": round(seconds, 1)})
+
+
+if __name__ == "__main__":
+    main()
