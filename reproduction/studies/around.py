@@ -81,7 +81,8 @@ def fitted(run: Run, case: Case, data: RunData, seed: int) -> loca.Operator:
     """The model of a run."""
     symmetries = case.symmetries if run.symmetries else None
     if run.model == "gaussian":
-        return loca.solve(data.train, validation=data.validation, symmetries=symmetries, progress=False)[0]
+        options = {"symmetries": symmetries, "correct": True, "progress": False}
+        return loca.solve(data.train, validation=data.validation, **options)[0]
     options = {}
     if run.around:
         options = {"around": MODELS[run.around].create, "validate": data.validation, "every": run.steps}
