@@ -55,8 +55,12 @@ def problem(shape, periodic, channels=(1, 1), count=60, most=1300, kind=Copy, se
     return operator, samples, rule
 
 
-CASES = [((24,), (True,), (1, 1)), ((9, 12), (False, True), (2, 2)), ((10, 10), (False, False), (2, 1)),
-         ((8, 8, 8), (False, False, True), (1, 1))]  # fmt: skip
+CASES = [
+    ((24,), (True,), (1, 1)),
+    ((9, 12), (False, True), (2, 2)),
+    pytest.param((10, 10), (False, False), (2, 1), marks=pytest.mark.slow),
+    pytest.param((8, 8, 8), (False, False, True), (1, 1), marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize(("shape", "periodic", "channels"), CASES)

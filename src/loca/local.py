@@ -375,8 +375,7 @@ class Residuals:
     """What operators lack at the labels of functions that they have not seen, and the features that may explain it."""
 
     def __init__(self, operator: Operator, data: Samples, refit: Refit | None, together: int):
-        if len(data) < FEWEST * together:
-            raise ValueError(f"a local correction needs at least {FEWEST} functions, got {len(data) // together}")
+        check_correctable(data, together)
         self.grid, whole = grid_of(data), data
         if len(data) * data.y.count > LABELS:
             data = data.observe(jax.random.key(0), max(1, LABELS // len(data)))
@@ -480,8 +479,15 @@ def grid_of(data: Samples) -> Grid:
     return Grid(tuple(jnp.asarray(axis, data.s.dtype) for axis in axes), tuple(data.domain.periods))
 
 
+def check_correctable(data: Samples, together: int = 1) -> None:
+    """Raise `ValueError` unless a local correction can be found from some data."""
+    if len(data) < FEWEST * together:
+        raise ValueError(f"a local correction needs at least {FEWEST} functions, got {len(data) // together}")
+    grid_of(data)
+
+
 def is_on_grid(data: Samples) -> bool:
-    """Whether there is such a grid."""
+    """Whether inputs and labels of some data are on one grid, as a local correction needs."""
     try:
         grid_of(data)
     except ValueError:

@@ -30,7 +30,7 @@ from loca.gaussian.progress import Lines
 from loca.gaussian.search import Stage, Trial, error_of_the_mean, search
 from loca.gaussian.trials import ACCURACY as OF_TRIALS
 from loca.gaussian.trials import Fold, amplitudes
-from loca.local import CorrectionReport, grid_of
+from loca.local import CorrectionReport, check_correctable
 from loca.local import correct as corrected
 from loca.models import Operator, Uncertain
 from loca.symmetries import Symmetries, SymmetryReport
@@ -198,7 +198,7 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
     if correct:
         if not isinstance(data, Samples):
             raise TypeError(f"expected Samples, got {type(data).__name__}; load functions into memory: records.load()")
-        grid_of(data)  # raises unless there is one
+        check_correctable(data)
     order = np.random.default_rng(seed).permutation(len(data))
     example = take(data, order) if isinstance(data, Samples) else data.load(np.sort(order[:EXAMPLES]))
     is_split = validation is not None or len(example) >= 5
