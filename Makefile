@@ -39,7 +39,7 @@ types:  ## Static types of the package
 layers:  ## Imports go down the layers of docs/architecture.md, through doors, without circles
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
-test:  ## The fast tests, for every change: at most 5 minutes on two cores
+test:  ## The fast tests, for every change: at most 4 minutes on two cores
 	$(PYTEST) -m 'not slow'
 
 gate:  ## The tests of the gate: fast and slow ones

@@ -130,6 +130,7 @@ class Killed(BaseException):
     """The end of a process."""
 
 
+@pytest.mark.slow
 def test_a_killed_choice_resumes(compete, tmp_path):
     ran = []
 
@@ -256,6 +257,7 @@ def noisy(seed):
     return compete
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("holds_out", [False, True])
 def test_a_combination_wins_if_it_is_better(compete, tmp_path, holds_out):
     train, validation, test = pairs(functions=60), pairs(1), pairs(2)

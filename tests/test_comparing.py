@@ -149,6 +149,7 @@ def test_verdict_agrees_with_choose(compared, parts):
     assert compared[0].best == report.winner.model
 
 
+@pytest.mark.slow
 def test_persistence_is_a_row_where_inputs_and_outputs_are_the_same_variable(closed):
     x = jnp.linspace(0.0, 1.0, 8)[:, None]
     u = jax.random.normal(jax.random.key(0), (30, 8, 1))
@@ -195,6 +196,7 @@ def test_names_of_models_with_nearly_equal_results_do_not_overlap():
     assert not first.overlaps(second)
 
 
+@pytest.mark.slow
 def test_command_draws_the_picture(closed, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.savez("runs.npz", u=data.u, s=data.s, x=data.x, y=data.y.points)

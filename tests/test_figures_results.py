@@ -121,6 +121,7 @@ def test_errors_that_hardly_differ_still_have_numbers_beside_them():
     assert max(map(len, shown)) <= len("0.0285")
 
 
+@pytest.mark.slow
 def test_curves_of_truth_prediction_and_error():
     data = curve_data()
     model = small(data)
@@ -133,6 +134,7 @@ def test_curves_of_truth_prediction_and_error():
     np.testing.assert_allclose(axes[5].lines[0].get_ydata(), (prediction - data.s)[1, :, 0], atol=1e-7)
 
 
+@pytest.mark.slow
 def test_truth_prediction_and_error_are_where_they_belong():
     data = field_data()
     model = small(data)
@@ -153,6 +155,7 @@ def test_truth_prediction_and_error_are_where_they_belong():
     ]
 
 
+@pytest.mark.slow
 def test_captions_stand_on_the_left_of_their_rows(case):
     figure = fields(*case, rows=(2, 0), captions=["typical (#2)\nerror 0.1", "worst (#0)\nerror 0.9"])
     check_writing(figure)

@@ -90,6 +90,7 @@ def test_images_are_the_functions_at_moved_locations(kind, queries):
         assert type(images.y) is type(data.y)
 
 
+@pytest.mark.slow
 def test_a_half_open_grid_has_its_missing_row_from_the_next_ones():
     """Without periods a reflection about 1/2 maps the row at 0 to 1, which is no row."""
     axis = np.arange(32) / 32
@@ -201,6 +202,7 @@ def test_names_that_do_not_apply_are_refused():
 # ---- operators -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "model"), [("closed", "fno"), ("periodic", "ridge")])
 def test_averages_are_equivariant(kind, model):
     """F(g u)(g y) = g F(u)(y) for an untrained network, ridge regression and all eight elements of the square."""
@@ -240,6 +242,7 @@ def curves(count, seed=0, tilt=0.0, points=17):
 HYPER = Hyperparameters(length=2.0, noise=1e-6, location_lengths=(0.5,), amplitudes=(1.0,))
 
 
+@pytest.mark.slow
 def test_the_posterior_of_a_gaussian_process_given_all_images_is_equivariant():
     """The prior is invariant, because codes are isometric; so the average over the group changes nothing."""
     with jax.enable_x64(True):
@@ -314,6 +317,7 @@ def gaussian(data, noise=None):
     return solve(data, hyperparameters=hyper, ranks=(400, 17), progress=False)[0]
 
 
+@pytest.mark.slow
 def test_true_symmetries_are_found_and_a_wrong_one_is_not():
     """With tilt, s is odd in u, but not reflected with it."""
     for tilt, expected in ((0.0, {"odd", "reflect y1"}), (1.0, {"odd"})):
@@ -346,6 +350,7 @@ def test_nothing_is_adopted_on_a_tie_or_from_few_functions():
     assert "at least 24 functions" in str(few)
 
 
+@pytest.mark.slow
 def test_training_sees_all_images_and_returns_the_average():
     """Also with a scale, for which the normalization of the model is fitted again."""
     data = curves(8)

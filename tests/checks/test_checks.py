@@ -331,6 +331,7 @@ def test_exit_code_of_sound_data_is_0():
     assert "60 of 60 functions, 60 test functions" in said
 
 
+@pytest.mark.slow
 def test_exit_code_of_a_defect_is_1_and_json_says_what(tmp_path):
     arguments = write(tmp_path / "holed.nc", edit(pairs(), u=put(np.nan, 17, 3)))
     done = CliRunner().invoke(app, ["check", *arguments, "--json"])
@@ -354,6 +355,7 @@ def test_functions_of_a_file_are_spread_over_it(tmp_path):
     np.testing.assert_array_equal(few.u, pairs().u[jnp.array([0, 100, 199])])
 
 
+@pytest.mark.slow
 def test_sheets_are_written(tmp_path):
     arguments = write(tmp_path / "pairs.nc", pairs())
     for name in ("sheet.png", "deeper/sheet.pdf"):

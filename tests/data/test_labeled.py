@@ -93,6 +93,7 @@ def test_region_is_a_box_in_degrees_and_points_spread_over_the_globe_are_a_spher
     assert np.array_equal(records.load().y.points, np.stack([spiral.lat, spiral.lon], -1).astype(np.float32))
 
 
+@pytest.mark.slow
 def test_longitudes_around_the_globe_are_periodic_without_the_poles(getkey):
     zone = Labeled(weather(np.linspace(60, -60, 9), np.arange(0.0, 360.0, 10.0)), "air", "pres", "time")
     assert zone.domain == Sphere(-60.0, 60.0)

@@ -62,6 +62,7 @@ def reference(store):
     return [np.asarray(batch(step)).astype(int).tolist() for step in range(300)]
 
 
+@pytest.mark.slow
 def test_streamed_batches_are_those_of_memory(store, reference):
     data = store.load()
     batches = Stream(store, size=SIZE, seed=SEED)
@@ -75,6 +76,7 @@ def test_streamed_batches_are_those_of_memory(store, reference):
     assert sorted(epoch) == list(range(COUNT))  # every sample once
 
 
+@pytest.mark.slow
 def test_resuming_at_100_points_changes_nothing(store, reference):
     rng = np.random.default_rng(0)
     batches = Stream(store, size=SIZE, seed=SEED)

@@ -170,6 +170,7 @@ def test_a_padded_fno_has_a_form_that_jax2onnx_converts(data):
     assert " pad[" not in str(jax.make_jaxpr(program.function(in_chunks=False))(*program.specifications()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["stablehlo", "onnx"])
 def test_error_bars_that_cancel_in_single_precision_are_exported(tmp_path, data, suffix):
     """A Gaussian operator with little noise, for free and for fixed queries, and with derivatives."""

@@ -115,6 +115,7 @@ def test_mean_and_variance_are_those_of_the_full_covariance(domain, hyper, x64):
 EASY = dataclasses.replace(HYPER, length=8.0, noise=1e-8, location_lengths=(1.0, 1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [Shared, pytest.param(Free, marks=pytest.mark.full)])
 def test_single_precision_is_as_good_as_double(form):
     """With long lengths and little noise, where nearly all of the prior variance cancels."""
@@ -133,6 +134,7 @@ def test_single_precision_is_as_good_as_double(form):
         np.testing.assert_allclose(single, again, rtol=0.0, atol=1e-5 * scale)
 
 
+@pytest.mark.slow
 def test_derivatives_pass_through_double_precision():
     data = example(channels=1)
     operator, _ = prepare(data).solve(HYPER, ALL, Accuracy(1e-4, 100))
@@ -180,6 +182,7 @@ def test_draws_have_the_posterior_covariance(hyper, x64):
     np.testing.assert_allclose(np.cov(values.T) / scale, expected / scale, atol=5 * np.sqrt(2 / DRAWS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hyper", [HYPER, NUGGET], ids=["noise", "nugget"])
 @pytest.mark.parametrize("count", [pytest.param(25, marks=pytest.mark.full), 9])
 def test_in_numpy_the_solution_is_the_same(hyper, count, x64, monkeypatch):
@@ -193,6 +196,7 @@ def test_in_numpy_the_solution_is_the_same(hyper, count, x64, monkeypatch):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [0.0, 3.0], ids=["noise", "nugget"])
 def test_free_queries_equal_indexed_ones(ratio, x64, monkeypatch):
     data = example(functions=24).observe(jax.random.key(0), 9)  # enough for a table of covariances

@@ -63,6 +63,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", ["both", "rounded", *(pytest.param(n, marks=pytest.mark.full) for n in ("reversed", "transposed"))]
 )

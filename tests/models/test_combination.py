@@ -53,6 +53,7 @@ def test_weights_minimize_the_mean_error():
     assert errors[0] <= min(errors[1:]) + 1e-6
 
 
+@pytest.mark.slow
 def test_a_combination_is_the_mean_in_units_of_the_data(members, model):
     test = data(2, 5)
     points = test.y.points[::3] + 0.01
@@ -87,6 +88,7 @@ def test_it_refuses_what_a_member_refuses(model):
         model(-data(2).u[0], X)
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_functions_that_chose_no_weights(members):
     validation = data(1)
     alone = {name: mean_error(each, validation) for name, each in members.items()}
@@ -100,6 +102,7 @@ def test_errors_are_those_of_functions_that_chose_no_weights(members):
         combine({"a": members["ridge"]}, validation)
 
 
+@pytest.mark.slow
 def test_it_is_saved_inspected_calibrated_and_exported_as_one_model(model, tmp_path):
     test, path = data(2, 20), tmp_path / "model.safetensors"
     calibrated = loca.calibrate(model, test)

@@ -50,6 +50,7 @@ def predict(operator, u, queries):
     return operator.predict(u, queries)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "domain",
     [Box((0.0, 1.0), (2.0, 4.0)), *(pytest.param(each, marks=pytest.mark.full) for each in (Torus.unit(2), Sphere()))],
@@ -62,6 +63,7 @@ def test_weights_lie_on_the_simplex(getkey, domain):
     assert np.allclose(phi.sum(axis=-1), 1.0, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "attention",
     [pytest.param(None, id="dense"), pytest.param(Blocked(32), id="blocked", marks=pytest.mark.full),
@@ -121,6 +123,7 @@ def test_at_equals_the_full_evaluation(getkey, kind):
     assert np.allclose(many, predict(operator, samples.u, Shared(y)), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_many_queries_in_blocks_equal_the_whole(getkey, monkeypatch):
     samples = data(getkey())
     loca = model(samples)
@@ -146,6 +149,7 @@ def test_sensors_anywhere_and_different_for_every_function(getkey):
         assert jnp.allclose(first, second, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [LOCA, pytest.param(DeepONet, marks=pytest.mark.full)])
 def test_codes_of_own_sensors_are_standardized_and_modes_are_at_most_half_the_sensors(kind, getkey):
     """Coefficients of smooth functions fall by orders of magnitude; the fewest sensors of a function count."""

@@ -102,6 +102,7 @@ def test_fixed_queries_halves_and_blocks_predict_the_same(name):
     np.testing.assert_allclose(np.concatenate(parts), expected, **tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, pytest.param(20, marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     "name",

@@ -86,6 +86,7 @@ def test_parts_batches_and_noise(samples):
         Samples(samples.u, samples.y, samples.s, x=samples.x[0])
 
 
+@pytest.mark.slow
 def test_each_field_has_its_encoder_and_codes_are_joined_and_standardized(samples):
     model = LOCA.create(samples, key=jax.random.key(0))
     joined = model.encoder.encoder

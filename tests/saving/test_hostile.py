@@ -45,6 +45,7 @@ def refused(path, contents: bytes) -> str:
     return str(error.value)
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_is_noticed(contents, tmp_path):
     rng = random.Random(0)
     length = int.from_bytes(contents[:8], "little")

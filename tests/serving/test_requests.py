@@ -40,6 +40,7 @@ def test_a_parsed_request_is_the_one_that_was_sent():
     assert (parsed(nested) == u).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [
