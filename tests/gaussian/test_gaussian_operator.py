@@ -184,12 +184,15 @@ def test_draws_have_the_posterior_covariance(hyper, x64):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hyper", [HYPER, NUGGET], ids=["noise", "nugget"])
-@pytest.mark.parametrize("count", [pytest.param(25, marks=pytest.mark.full), 9])
-def test_in_numpy_the_solution_is_the_same(hyper, count, x64, monkeypatch):
-    every = example()
+@pytest.mark.parametrize(("side", "count"), [pytest.param(5, 25, marks=pytest.mark.full), (5, 9), (9, 9)])
+def test_in_numpy_the_solution_is_the_same(hyper, side, count, x64, monkeypatch):
+    every = example(side=side)
     prepared = prepare(every if count == every.y.count else every.observe(jax.random.key(0), count))
     assert prepared.is_dense(25)
-    one, _ = prepared.solve(hyper, ALL, EXACT)
+    with monkeypatch.context() as patch:
+        if side == 9:  # on larger grids one axis is multiplied after the other
+            patch.setattr("loca.gaussian.dense.Table.values", pytest.fail)
+        one, _ = prepared.solve(hyper, ALL, EXACT)
     monkeypatch.setattr(PreparedData, "is_dense", lambda *_: False)
     other, _ = prepared.solve(hyper, ALL, EXACT)
     for name in ("coefficients", "power", "variance"):

@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from loca.data import Indexed, Queries
 from loca.gaussian.features import diagonalized
+from loca.gaussian.labels import GridTable, Table
 from loca.gaussian.system import IterationCallback, conjugate_gradients
 
 Matrix = Float[np.ndarray, "_ _"]
@@ -47,9 +48,10 @@ class DenseLabels:
 
     def solve(
         self, f: Matrix, h: Matrix, noise: float, nugget: float,
-        accuracy: tuple[float, int], *, start: Values | None = None, report: IterationCallback | None = None,
+        accuracy: tuple[float, int], *, table: Table | GridTable | None = None, start: Values | None = None,
+        report: IterationCallback | None = None,
     ) -> DenseSolution:  # fmt: skip
-        """The coefficients for features f of the functions and h of the locations.
+        """The coefficients for features f of the functions and h of the locations, which a table may multiply faster.
 
         The iteration may start from values at all locations, such as `fitted` for other features: where there are no
         labels they stand for them, and the equation with all labels is solved by a division.
@@ -57,12 +59,12 @@ class DenseLabels:
         if self.index is None:
             return self._solve_all(f, h, noise, nugget)
         weights = self._weights(h, nugget / noise) if nugget else None
-        power = self._power(f, h, weights)
+        power, table = self._power(f, h, weights), table or Table(h)
 
         def normal(c: Coefficients) -> Coefficients:
-            values = f @ c @ h.T
+            values = table.values(f @ c)
             values = values * self.counts if weights is None else self._weighted(self._at_labels(values), weights)
-            return f.T @ (values @ h) + noise * c
+            return f.T @ table.adjoint(values) + noise * c
 
         right = self.sums if weights is None else self._weighted(self.values, weights)
         first = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -29,8 +30,9 @@ from loca.data import (
 )
 from loca.domains import area_weights
 from loca.encoders import LEAST, LONGEST, Beside, Encoder, Joined, PrincipalComponents, StructureTensor
-from loca.gaussian.dense import DenseLabels
+from loca.gaussian.dense import DenseLabels, DenseSolution
 from loca.gaussian.features import (
+    GridFeatures,
     InputFeatures,
     InputKernel,
     LocationFeatures,
@@ -40,7 +42,7 @@ from loca.gaussian.features import (
     location_features,
 )
 from loca.gaussian.hyperparameters import Hyperparameters
-from loca.gaussian.labels import KEPT, label_costs, label_map, with_nugget
+from loca.gaussian.labels import KEPT, GridTable, label_costs, label_map, with_nugget
 from loca.gaussian.operator import Conditions, GaussianOperator
 from loca.gaussian.relevance import LeaveOneOut
 from loca.gaussian.system import Block, IterationCallback, Solution, StoredBlocks, System
@@ -169,8 +171,8 @@ class PreparedData:
         features = self.features(hyper, ranks)
         conditions = None if stored else Conditions(_in_precision(jnp.asarray(self.codes)), self.data.y)
         if stored is None and mesh is None and self.is_dense(ranks.locations):
-            f, h = (np.asarray(each, self.values.dtype) for each in (features.values, features.h(self.points)))
-            found = self.dense.solve(f, h, hyper.noise, hyper.nugget, accuracy, report=report)
+            h = features.h(self.points)
+            found = self.solve_densely(features.values, h, hyper, ranks, accuracy, report=report)
             power, variance = found.power, found.variance(hyper.noise)
         else:
             ratio = hyper.nugget / hyper.noise
@@ -192,6 +194,22 @@ class PreparedData:
         )  # fmt: skip
         return operator, Solution(c, found.iterations, found.residual)
 
+    def solve_densely(
+        self, f: Float[np.ndarray, "N a"], h: Float[np.ndarray, "M b"], hyper: Hyperparameters, ranks: Ranks,
+        accuracy: Accuracy, *, used: Any = slice(None), start: Float[np.ndarray, "S N M"] | None = None,
+        report: IterationCallback | None = None,
+    ) -> DenseSolution:  # fmt: skip
+        """The coefficients for the values of f, and for those of the features h of locations that are used."""
+        f, h = (np.ascontiguousarray(each, self.values.dtype) for each in (f, h[:, used]))
+        features, table = self.label_features(hyper.location_lengths, ranks.locations), None
+        shape = [len(axis) for axis in self.axes]
+        costs = label_costs(self.data.y.count, len(h), h.shape[1], shape)
+        if isinstance(features, GridFeatures) and self.is_grid and costs["grid"] < costs.get("table", math.inf):
+            axes = tuple(np.asarray(axis, h.dtype) for axis in features.on_axes())
+            products = np.asarray(np.ravel_multi_index(tuple(features.index), shape))
+            table = GridTable(axes, products[used])
+        return self.dense.solve(f, h, hyper.noise, hyper.nugget, accuracy, table=table, start=start, report=report)
+
     def is_dense(self, rank: int) -> bool:
         """Whether arrays over all locations are small, and cost hardly more than labels alone."""
         y, (channels, functions, _) = self.data.y, self.values.shape
@@ -199,7 +217,8 @@ class PreparedData:
         if isinstance(y, Free) or channels * functions * locations > DENSE or jax.default_backend() != "cpu":
             return False
         costs = label_costs(y.count, locations, rank, [len(axis) for axis in self.axes])
-        return isinstance(y, Shared) or locations * rank <= DENSER * min(costs.values())
+        gathered = costs.pop("gathered", math.inf)
+        return isinstance(y, Shared) or min(costs.values()) <= DENSER * gathered
 
     @functools.cached_property
     def points(self) -> Float[np.ndarray, "M d_y"]:
@@ -210,6 +229,12 @@ class PreparedData:
     def axes(self) -> list[Float[np.ndarray, " n"]]:
         """The coordinates along each axis, if they form a grid."""
         return grid_axes(self.data.domain, self.points)
+
+    @functools.cached_property
+    def is_grid(self) -> bool:
+        """Whether they are all points of a grid, in order."""
+        mesh = np.meshgrid(*self.axes, indexing="ij") if self.axes else []
+        return bool(mesh) and np.array_equal(np.stack(mesh, axis=-1).reshape(-1, len(mesh)), self.points)
 
     @functools.cached_property
     def dense(self) -> DenseLabels:

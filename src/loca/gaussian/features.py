@@ -169,7 +169,7 @@ class GridFeatures(LocationFeatures):
         """The numbers of the features among all products of eigenvectors."""
         return jnp.ravel_multi_index(tuple(self.index), tuple(map(len, self.axes)), mode="clip")
 
-    def on_axes(self) -> tuple[Float[Array, "n n"], ...]:
+    def on_axes(self) -> tuple[Float[Numbers, "n n"], ...]:
         """The factors of the features at the points of each axis."""
         every = zip(self.rates, self.axes, self.projections, self.periods, strict=True)
         return tuple(_along_axis(axis, axis, rate, period) @ projection for rate, axis, projection, period in every)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Int
 
@@ -42,19 +43,19 @@ Values = Float[Array, "S N P"]
 
 
 class Table(eqx.Module):
-    """h at M locations, as numbers."""
+    """h at M locations, as numbers of NumPy or JAX."""
 
-    h: Float[Array, "M r_y"]
+    h: Float[Numbers, "M r_y"]
 
     def __call__(self, index: Int[Array, " P"]) -> Float[Array, "P r_y"]:
         """h at some of the locations."""
         return self.h[index]
 
-    def values(self, v: Float[Array, "S N r_y"]) -> Float[Array, "S N M"]:
+    def values(self, v: Float[Numbers, "S N r_y"]) -> Float[Numbers, "S N M"]:
         """vₙᵀ h at all locations."""
         return v @ self.h.T
 
-    def adjoint(self, values: Float[Array, "S N M"]) -> Float[Array, "S N r_y"]:
+    def adjoint(self, values: Float[Numbers, "S N M"]) -> Float[Numbers, "S N r_y"]:
         """Σ values h over all locations."""
         return values @ self.h
 
@@ -75,8 +76,8 @@ class GridTable(eqx.Module):
     those of `Table`.
     """
 
-    axes: tuple[Float[Array, "n n"], ...]
-    products: Int[Array, " r_y"]
+    axes: tuple[Float[Numbers, "n n"], ...]
+    products: Int[Numbers, " r_y"]
 
     def __call__(self, index: Int[Array, " P"]) -> Float[Array, "P r_y"]:
         shape = tuple(map(len, self.axes))
@@ -84,12 +85,16 @@ class GridTable(eqx.Module):
         every = zip(self.axes, points, vectors, strict=True)
         return functools.reduce(operator.mul, (axis[point][:, vector] for axis, point, vector in every))
 
-    def values(self, v: Float[Array, "S N r_y"]) -> Float[Array, "S N M"]:
+    def values(self, v: Float[Numbers, "S N r_y"]) -> Float[Numbers, "S N M"]:
+        if isinstance(v, np.ndarray):
+            every = np.zeros((*v.shape[:2], self.locations), v.dtype)
+            every[..., self.products] = v
+            return _along_axes(every, self.axes)
         features = jnp.arange(len(self.products))
         of_products = jnp.full(self.locations, len(features)).at[self.products].set(features)
         return _along_axes(jnp.take(v, of_products, axis=2, mode="fill", fill_value=0.0), self.axes)
 
-    def adjoint(self, values: Float[Array, "S N M"]) -> Float[Array, "S N r_y"]:
+    def adjoint(self, values: Float[Numbers, "S N M"]) -> Float[Numbers, "S N r_y"]:
         return _along_axes(values, [axis.T for axis in self.axes])[..., self.products]
 
     def squares(self, counts: Float[Array, "N M"]) -> Float[Array, "N r_y"]:
@@ -100,11 +105,12 @@ class GridTable(eqx.Module):
         return math.prod(map(len, self.axes))
 
 
-def _along_axes(t: Float[Array, "*S n"], matrices: Sequence[Float[Array, "m k"]]) -> Float[Array, "*S p"]:
+def _along_axes(t: Float[Numbers, "*S n"], matrices: Sequence[Float[Numbers, "m k"]]) -> Float[Numbers, "*S p"]:
     """Multiply by a matrix along each axis of a grid, whose points are numbered by the last axis of t."""
+    xp = np if isinstance(t, np.ndarray) else jnp
     grid = t.reshape(-1, *(matrix.shape[1] for matrix in matrices))
     for matrix in matrices:
-        grid = jnp.tensordot(grid, matrix, axes=(1, 1))  # this axis becomes the last one, and the next one the first
+        grid = xp.tensordot(grid, matrix, axes=(1, 1))  # this axis becomes the last one, and the next one the first
     return grid.reshape(*t.shape[:-1], -1)
 
 

@@ -14,7 +14,6 @@ from jaxtyping import Array, Float
 
 from loca.data import Free, Indexed, Normalization, Queries, Samples, Shared
 from loca.encoders import Encoder
-from loca.gaussian.dense import DenseSolution
 from loca.gaussian.equation import RECENT, Accuracy, PreparedData, Ranks, precision, take
 from loca.gaussian.hyperparameters import Hyperparameters
 from loca.gaussian.operator import GaussianOperator
@@ -84,7 +83,8 @@ class Comparison:
         of_f, of_h, share = np.sum(f**2, axis=0), np.sum(h**2, axis=0), self.train.data.y.count / len(h)
         strong, used = (each * other.max() * share > WEAK * hyper.noise for each, other in ((of_f, of_h), (of_h, of_f)))
         path = tuple(each for each in path if each.of_codes == hyper.of_codes)
-        found = self._solved(f[:, strong], h[:, used], hyper, self._start(path, ranks))
+        start = self._start(path, ranks)
+        found = self.train.solve_densely(f[:, strong], h, hyper, ranks, NEIGHBOR, used=used, start=start)
         self._fitted[(*path, hyper), ranks] = found.fitted
         while len(self._fitted) > RECENT:
             self._fitted.popitem(last=False)
@@ -97,7 +97,8 @@ class Comparison:
     def amplitudes(self, hyper: Hyperparameters, ranks: Ranks) -> tuple[float, ...]:
         """As the function for an operator, which takes longer to compile."""
         (f, new_f), (h, new_h) = self._features(hyper, ranks)
-        found, z, new_f = self._solved(f, h, hyper), self._encoded[0][:HELD], new_f[:HELD]
+        z, new_f = self._encoded[0][:HELD], new_f[:HELD]
+        found = self.train.solve_densely(f, h, hyper, ranks, NEIGHBOR)
         kernel = self.train.features(hyper, ranks).f.kernel
         inside = new_f**2 @ (hyper.noise / (found.power + hyper.noise)) @ (new_h**2).T
         outside = kernel.diagonal(z)[:, None] - np.multiply.outer(np.sum(new_f**2, axis=1), np.sum(new_h**2, axis=1))
@@ -125,12 +126,6 @@ class Comparison:
             self.error(path[-1], ranks, path[:-1])
         self._fitted.move_to_end((path, ranks))
         return self._fitted[path, ranks]
-
-    def _solved(
-        self, f: np.ndarray, h: np.ndarray, hyper: Hyperparameters, start: np.ndarray | None = None
-    ) -> DenseSolution:
-        f, h = (np.ascontiguousarray(each, self.train.values.dtype) for each in (f, h))
-        return self.train.dense.solve(f, h, hyper.noise, hyper.nugget, NEIGHBOR, start=start)
 
     def _features(self, hyper: Hyperparameters, ranks: Ranks) -> tuple[Values, Values]:
         return self._of_inputs(hyper.of_inputs, ranks.inputs), self._of_locations(
