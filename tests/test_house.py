@@ -195,6 +195,7 @@ def test_the_tour_has_the_commands_of_its_tool():
         ("solved", "benchmarks"),
         ("chosen", "benchmarks"),
         ("growth", "solving"),
+        ("search", "solving"),
         ("derivatives", "sensitivities"),
         ("error_bars", "uncertainty"),
         ("symmetries", "symmetries"),

@@ -126,9 +126,9 @@ def table(rows: list[dict]) -> str:
         return format(float(np.mean(found)), form) if found else "–"
 
     lines = []
-    for case, title in TITLES.items():
+    for case in (case for case in TITLES if any(row["case"] == case for row in rows)):
         numbers = mean(case, "seconds", ".1f"), mean(case, "programs", ".0f"), mean(case, "trials", ".0f")
-        lines.append([title, *numbers, f"{mean(case, 'error', '.2%').replace('%', ' %')}"])
+        lines.append([TITLES[case], *numbers, f"{mean(case, 'error', '.2%').replace('%', ' %')}"])
     return markdown(["problem", "core seconds", "compiled programs", "trials", "error"], lines)
 
 
