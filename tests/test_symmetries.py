@@ -370,7 +370,8 @@ def test_models_after_the_gaussian_operator_get_what_it_found(monkeypatch):
     """In `choose`; it is fitted again with them, too. Commands take names as text."""
     data = curves(4)
     tried = Evidence("reflect y1", 0.2, 0.1, 5.0, 0.1, adopted=True), Evidence("odd", 0.2, 0.3, -5.0)
-    report = SimpleNamespace(hyperparameters=HYPER, solve_seconds=1.0, symmetries=SymmetryReport(tried))
+    known = SymmetryReport(tried)
+    report = SimpleNamespace(hyperparameters=HYPER, solve_seconds=1.0, symmetries=known, correction=None)
     history = SimpleNamespace(moments=[SimpleNamespace(seconds=1.0)])
     given, ridge = [], Regression.fit(data, components=0)
     monkeypatch.setattr(

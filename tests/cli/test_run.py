@@ -313,7 +313,9 @@ def test_an_interrupted_command_saves_and_ends_with_the_code_of_the_signal(numbe
         process.send_signal(number)
         _, error = process.communicate(timeout=60)
     assert process.returncode == code
-    assert re.fullmatch(r"stopped at step \d+ and saved in run; continue with `loca train --resume run`\n", error)
+    assert re.fullmatch(
+        r"run: loading\nstopped at step \d+ and saved in run; continue with `loca train --resume run`\n", error
+    )
     assert Checkpoints(tmp_path / "run/checkpoints").steps()
 
 

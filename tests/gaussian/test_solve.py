@@ -116,7 +116,8 @@ def test_a_trial_is_not_run_again(tmp_path, monkeypatch):
         best, trials = search(*arguments, work=work)
         monkeypatch.setattr("loca.gaussian.search.trial", pytest.fail)
         assert search(*arguments, work=work) == (best, trials)
-    assert len(trials) == 3
+    own = [each for each in trials if not each.hyperparameters.relevances and not each.hyperparameters.structure]
+    assert len(own) == 3  # those with another structure or other lengths are not counted
 
 
 def test_a_killed_search_ends_with_the_same_trials(tmp_path, monkeypatch):
@@ -196,7 +197,7 @@ def test_hyperparameters_may_be_a_dictionary():
 @pytest.mark.slow
 def test_an_operator_knows_its_hyperparameters(tmp_path):
     """Also from a file, and with symmetries: more functions are solved for without another search."""
-    hyper = dataclasses.replace(HYPER, transforms=(("s", "per-location"),), amplitudes=(2.0,), nugget=1e-4)
+    hyper = dataclasses.replace(HYPER, transforms=(("s1", "per-location"),), amplitudes=(2.0,), nugget=1e-4)
     train, more = functions(20), functions(40)
     for symmetries in (None, ["scale"]):
         operator, report = solve(train, hyperparameters=hyper, symmetries=symmetries, progress=False)

@@ -19,10 +19,12 @@ import loca
 from loca.attention import Attention, Blocked, Dense, Nystrom, Sharded, Uncoupled
 from loca.data import Normalization, Transform, Variable
 from loca.domains import Box, Domain, Mesh, Sphere, Torus
-from loca.encoders import Encoder, Projection, Scattering1D, Scattering2D, Sensors
+from loca.encoders import Beside, Encoder, Projection, Scattering1D, Scattering2D, Sensors, StructureTensor
 from loca.gaussian import Hyperparameters, solve
 from loca.kernels import RBF, Kernel, Laplacian, Matern, RationalQuadratic
-from loca.models import FNO, LOCA, Combination, DeepONet, Operator, Proportional, Regression, Sum
+from loca.local import Corrected, LocalRule, UncertainCorrected
+from loca.models import FNO, LOCA, Combination, DeepONet, Grid, Operator, Proportional, Regression, Sum
+from loca.models.combination import UncertainSum
 from loca.nets import MLP
 from loca.parameters import Held, count
 from loca.positions import Harmonic, Position
@@ -123,6 +125,24 @@ def combination(kind=Combination):
     return kind.of(members, np.array([[0.25, 0.5], [0.75, 0.5]]), data), data
 
 
+def corrected(kind) -> tuple[Operator, loca.Samples]:
+    """With a structure tensor beside the inputs, or, with error bars, a draw."""
+    if kind is Corrected:
+        model, data = loca_with(encoder=structured())
+    else:
+        model, data = solve(samples(BOX), hyperparameters=GAUSSIAN, ranks=(4, 8), progress=False)[0], samples(BOX)
+    places = Grid((jnp.linspace(0.0, 0.9, 8), jnp.linspace(0.0, 0.9, 8)), (None, None))
+    rule = LocalRule.largest(places, 1, jnp.ones(2), 1300)
+    rule = dataclasses.replace(rule, weights=jnp.full_like(rule.weights, 0.01))
+    shape = jax.eval_shape(model.encode, data.u[0]).shape
+    found = kind(model.normalization, model, places, rule, jnp.ones(2), shape, signature=model.signature)
+    return (found if kind is Corrected else found.draws(key(), 1)[0]), data
+
+
+def structured() -> Beside:
+    return Beside((Sensors(64), StructureTensor.fit(samples(BOX).u, (8, 8), (False, False))), (1.0, 0.5))
+
+
 MODELS = {
     "Sensors": lambda: loca_with(),
     "harmonics": lambda: loca_with(encoder=Sensors(64, num_frequencies=2)),
@@ -159,6 +179,9 @@ MODELS = {
     "Calibrated": calibrated_draw,
     "Combination": combination,
     "Sum": lambda: combination(Sum),
+    "UncertainSum": lambda: combination(UncertainSum),
+    "Corrected": lambda: corrected(Corrected),
+    "CorrectedDraw": lambda: corrected(UncertainCorrected),
     "Tangent": with_derivatives,
     "Symmetric": lambda: symmetric(Symmetric),
     "Homogeneous": lambda: symmetric(Homogeneous),

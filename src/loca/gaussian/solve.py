@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import tempfile
+import textwrap
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -71,6 +72,9 @@ NUGGET_LABELS, NUGGET_MEMORY = 1024, 2**28
 EXAMPLES = 4096
 """Functions of a stream for the search, the normalization, the encoder and the landmarks."""
 
+WIDTH = 79
+"""Of a report, in letters."""
+
 BETTER = 0.97
 """An operator that is better than the mean of the labels has at most this fraction of its error."""
 
@@ -131,7 +135,7 @@ class SolveReport:
                 text = ", ".join(f"{transform} of {name}" for name, transform in value) or "none"
             else:
                 text = " ".join(f"{each:.3g}" for each in (value if isinstance(value, tuple) else (value,)))
-            lines.append(f"{field.name:<17} {text}")
+            lines += textwrap.wrap(f"{field.name:<17} {text}", WIDTH, subsequent_indent=18 * " ")
         last = f"solved in {self.solve_seconds:.1f} s, {self.iterations} iterations, residual {self.residual:.1e}"
         lines.append(f"{last}; {self.seconds:.1f} s in total")
         lines += [str(each) for each in (self.symmetries, self.correction) if each is not None]
