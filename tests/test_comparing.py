@@ -61,6 +61,7 @@ def closed(monkeypatch):
     monkeypatch.setattr(loca.comparing, "COMPETITORS", fast)
 
 
+@pytest.mark.full
 def test_rows_with_symmetries_stand_beside_those_without(parts, tmp_path, monkeypatch):
     """Those without are not fitted again."""
     able = loca.choosing.mean_field, loca.choosing.gaussian
@@ -118,6 +119,7 @@ def test_same_call_reads_what_is_finished(compared):
         loca.compare(test, train, **options)
 
 
+@pytest.mark.slow
 def test_more_seeds_extend_a_comparison(compared, closed):
     found, train, test, options = compared
     more = loca.compare(train, test, **options | {"seeds": 2})
@@ -125,6 +127,7 @@ def test_more_seeds_extend_a_comparison(compared, closed):
     assert {entry.seed for entry in more.entries} == {0, 1}
 
 
+@pytest.mark.slow
 def test_a_combination_is_a_row_with_its_members(closed, monkeypatch, parts):
     def noisy(seed):
         def compete(task):

@@ -23,6 +23,7 @@ def samples(key, functions=6, sensors=5, grid=8, d_u=2, d_s=3):
     )
 
 
+@pytest.mark.slow
 def test_observed_labels_are_those_of_their_locations(getkey):
     """s = y²: whatever is observed, the pairing of values and locations survives, in every form."""
     y = jnp.linspace(0.0, 2.0, 10)[:, None]

@@ -127,7 +127,7 @@ def test_padding_is_not_drawn():
 def test_times_are_the_first_and_the_last():
     axes = panels(sheet(waves(), rows=1))
     titles = [ax.get_title() for ax in axes if "height" in ax.get_title()]
-    assert titles[1:] == ["output, $t$ = 0.1 s\nheight (m)", "$t$ = 0.5 s\nheight (m)"]
+    assert titles[1:] == ["output\n$t$ = 0.1 s\nheight (m)", "$t$ = 0.5 s\nheight (m)"]
     assert mesh_value(axes[6], 0.5, 0.5) == pytest.approx(0.5)  # height = t
 
 

@@ -63,6 +63,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "periodic", "channels"), CASES)
 def test_a_local_rule_is_recovered_from_few_labels(shape, periodic, channels, monkeypatch):
     monkeypatch.setattr("loca.local.FEATURES", 100)
@@ -80,6 +81,7 @@ def test_a_local_rule_is_recovered_from_few_labels(shape, periodic, channels, mo
     np.testing.assert_allclose(s, found(new.u[0], new.y.points), atol=1e-4)
 
 
+@pytest.mark.full
 def test_labels_between_points_and_at_own_locations_determine_the_same_rule(monkeypatch):
     monkeypatch.setattr("loca.local.FEATURES", 100)
     operator, data, _ = problem((24,), (True,), count=100, most=100)
@@ -123,6 +125,7 @@ class Memory(Operator):
         return known if queries.count == known.shape[1] else jnp.zeros((len(codes), queries.count, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [1, 3])
 def test_residuals_are_those_of_functions_that_an_operator_has_not_seen(together):
     _, data, _ = problem((16,), (False,), count=60)
@@ -143,6 +146,7 @@ def test_residuals_are_those_of_functions_that_an_operator_has_not_seen(together
         )
 
 
+@pytest.mark.slow
 def test_on_a_torus_the_correction_commutes_with_shifts(monkeypatch):
     monkeypatch.setattr("loca.local.FEATURES", 100)
     operator, data, _ = problem((12, 10), (True, True), most=100)
@@ -152,6 +156,7 @@ def test_on_a_torus_the_correction_commutes_with_shifts(monkeypatch):
     np.testing.assert_allclose(found.predict(shifted, data.y), expected.reshape(data.s.shape), atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in (1, 2))])
 def test_a_correction_of_noise_is_not_adopted(seed):
     operator, data, _ = problem((16,), (False,), count=80, seed=seed)
@@ -162,6 +167,7 @@ def test_a_correction_of_noise_is_not_adopted(seed):
     assert "not adopted" in str(report)
 
 
+@pytest.mark.slow
 def test_error_bars_shrink_to_the_size_of_what_is_left():
     operator, data, _ = problem((16,), (False,), count=200, kind=UncertainCopy)
     noise = 0.03 * jax.random.normal(jax.random.key(3), data.s.shape)

@@ -262,6 +262,7 @@ def test_the_posterior_of_a_gaussian_process_given_all_images_is_equivariant():
     assert [row.name for row in report.symmetries.tried] == ["reflect y1", "odd"]
 
 
+@pytest.mark.slow
 def test_scales_have_the_exponent_of_the_problem_and_small_outputs_are_not_rounded():
     """s = ∫ u² has exponent 2, and ∫ 1/u has −1; a factor of 10⁻⁶ of u is one of its power of s."""
     sizes = jnp.exp(jax.random.normal(jax.random.key(0), (40, 1, 1)))
@@ -283,6 +284,7 @@ def test_scales_have_the_exponent_of_the_problem_and_small_outputs_are_not_round
         Symmetries.of("scale u7", data)
 
 
+@pytest.mark.slow
 def test_models_with_symmetries_are_saved_and_run_as_programs(tmp_path):
     data = curves(20)
     own = Symmetries.of(["reflect y1", "scale 1"], data)

@@ -78,6 +78,9 @@ def run(script: Path) -> None:
     begun = core_seconds()
     with tempfile.TemporaryDirectory() as place:
         NotebookClient(notebook, timeout=900, resources={"metadata": {"path": place}}).execute()
+    for cell in notebook.cells:  # without lines of progress
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
     seconds = core_seconds() - begun
     del notebook.cells[1]
     body, resources = MarkdownExporter().from_notebook_node(notebook)

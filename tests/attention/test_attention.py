@@ -38,6 +38,7 @@ def test_amplitude_and_a_common_factor_of_the_weights_cancel(k, method, rtol, ge
         assert jnp.allclose(scores(method, k, g, q_y, q_z, 37.0 * w), expected, rtol=rtol)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "atol"), [(Dense(), 1e-9), (Nystrom(1), 1e-6)], ids=["dense", "nystrom"])
 def test_a_flat_kernel_averages_the_proposals(method, atol):
     """Closed form: k → 1 gives κ = 1/∫1, so g̃ is the average of g over the domain; one landmark is then enough."""

@@ -18,7 +18,7 @@ def store(tmp_path_factory):
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_stores_its_transforms(store, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.toml").write_text(

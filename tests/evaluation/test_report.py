@@ -30,6 +30,7 @@ def contents(draw):
     return (outputs, errors(), baseline, draw(st.booleans()), draw(st.text(max_size=8)))
 
 
+@pytest.mark.slow
 @given(contents())
 def test_json_keeps_every_bit_and_every_reader_takes_it(content):
     report = Report(*content)

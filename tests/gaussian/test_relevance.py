@@ -68,7 +68,7 @@ def test_codes_are_grouped_by_scalars_and_inputs():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("labels", [12, 30])
+@pytest.mark.parametrize("labels", [pytest.param(12, marks=pytest.mark.full), 30])
 def test_numbers_that_matter_are_found(labels):
     """Two of five numbers determine a curve; at some of its points as well as at all of them."""
     rng = np.random.default_rng(0)

@@ -56,6 +56,7 @@ def doubled(model):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name if name == "loca" else pytest.param(name, marks=pytest.mark.full) for name in MODELS]
 )

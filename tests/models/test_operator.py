@@ -84,6 +84,7 @@ def test_an_operator_knows_the_data_it_was_made_for(name):
     assert count(model) == count(eqx.tree_at(lambda model: model.signature, model, None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [name if name in ("loca", "regression") else pytest.param(name, marks=pytest.mark.full) for name in MODELS],
@@ -122,6 +123,7 @@ def test_all_forms_of_queries_agree(name, count):
         np.testing.assert_allclose(np.concatenate(parts), one_by_one, **tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["loca", "fno"])
 def test_predictions_follow_the_units_of_the_data(name):
     """Measuring u and s in other units changes nothing but the units of the answer."""

@@ -39,6 +39,7 @@ def model():
     return loca.calibrate(Regression.fit(records(rods()).load()), records(rods(seed=1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queries", [None, "grid"])
 def test_files_hold_error_bars_and_p_values(model, tmp_path, queries):
     data = records(rods(12, seed=2))

@@ -76,6 +76,7 @@ def uniaxial_errors(digits: range, loads: Sequence[float]) -> np.ndarray:
     return np.abs(np.array(energies) / published["psi"][digits.start : digits.stop, columns].astype(float) - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "loads"),
     [

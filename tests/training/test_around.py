@@ -29,6 +29,7 @@ def network(data):
     return LOCA.create(data, key=jax.random.key(0), **SMALL)
 
 
+@pytest.mark.slow
 def test_a_network_learns_what_maps_of_other_functions_leave_over():
     """Every fifth function is predicted by a map that was fitted to the others; the sum uses a map fitted to all."""
     data, fitted = pairs(), []
@@ -51,6 +52,7 @@ def test_a_network_learns_what_maps_of_other_functions_leave_over():
     np.testing.assert_allclose(found.predict(data.u, data.y), total, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_factor_is_the_best_on_validation_functions():
     """None is better than a network that has learned noise; all of it if it has learned a part of what is left."""
     clean, noisy = pairs(functions=40), pairs(functions=40, noise=1.0)
@@ -64,6 +66,7 @@ def test_the_factor_is_the_best_on_validation_functions():
     assert mean_error(right, pairs(2)) < 0.5 * mean_error(base, pairs(2))
 
 
+@pytest.mark.full
 def test_images_of_a_function_are_in_one_part():
     """With symmetries the map is fitted to images, too, and the average over the group has error bars."""
     data, fitted = pairs(), []

@@ -120,7 +120,7 @@ class CrashError(Exception):
     pass
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_that_is_stopped_and_crashes_has_one_record(model, data, tmp_path, monkeypatch):
     directory = tmp_path / "a run"
     monkeypatch.setattr("wandb.init", importlib.import_module("wandb").init)  # so that it is restored

@@ -65,6 +65,7 @@ def test_it_returns_to_the_best_state_with_half_the_rate(model, data, recovered)
     assert all(np.allclose(a, b, rtol=1e-5, atol=1e-6) for a, b in pairs)
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_return_has_the_same_bits_without_it(model, data):
     """Every loss too, although sums of losses also decide about a return."""
     options = SAME | {"optimizer": optax.adam(1e-3), "every": 1}

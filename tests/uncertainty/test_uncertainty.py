@@ -168,6 +168,7 @@ def test_error_bars_of_many_functions_are_those_of_each(several):
             samples.u[30]
 
 
+@pytest.mark.slow
 def test_the_model_file_keeps_bands_and_familiarity(data, ensemble, tmp_path):
     model = loca.calibrate(ensemble, data, train=data)
     loca.save(model, tmp_path / "model.safetensors", data=data)
