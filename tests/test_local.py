@@ -56,7 +56,7 @@ def problem(shape, periodic, channels=(1, 1), count=60, most=1300, kind=Copy, se
 
 
 CASES = [
-    ((24,), (True,), (1, 1)),
+    pytest.param((24,), (True,), (1, 1), marks=pytest.mark.full),
     ((9, 12), (False, True), (2, 2)),
     pytest.param((10, 10), (False, False), (2, 1), marks=pytest.mark.full),
     pytest.param((8, 8, 8), (False, False, True), (1, 1), marks=pytest.mark.full),
@@ -180,7 +180,7 @@ def test_error_bars_shrink_to_the_size_of_what_is_left():
     np.testing.assert_allclose(jnp.mean(draws, axis=0), found(new.u[0], new.y.points), atol=0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_solve_corrects_and_the_model_is_saved_and_runs_as_a_program(tmp_path, monkeypatch):
     monkeypatch.setattr("loca.local.FEATURES", 100)
     train, test = (loca.problems.Darcy(resolution=10).sample(jax.random.key(i), n) for i, n in enumerate((100, 30)))

@@ -225,7 +225,7 @@ def functions(mesh, count, seed):
     return loca.Samples(u, y, s[..., None], x=jnp.linspace(0.0, 1.0, 6)[:, None], domain=mesh)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_model_on_a_mesh_is_trained_saved_evaluated_and_drawn(tmp_path):
     mesh = disk(3)
     train, test = functions(mesh, 60, 0), functions(mesh, 20, 1)

@@ -352,7 +352,7 @@ def test_nothing_is_adopted_on_a_tie_or_from_few_functions():
     assert "at least 24 functions" in str(few)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_training_sees_all_images_and_returns_the_average():
     """Also with a scale, for which the normalization of the model is fitted again."""
     data = curves(8)

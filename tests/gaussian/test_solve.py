@@ -74,7 +74,7 @@ def test_the_better_of_two_transforms_is_chosen():
     assert min(trials, key=lambda trial: trial.error).hyperparameters == best
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_noisy_inputs_have_a_nugget():
     """With few labels, errors that a function has of its own are not averaged out as noise of labels is."""
     clean = functions(160)
@@ -265,7 +265,7 @@ def test_smaller_eigenvalues_are_kept_in_double_precision():
         assert single < 0.5 * count()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_further_blocks_of_a_file_compile_nothing(tmp_path, caplog, monkeypatch):
     """Else compiled programs would fill the memory as functions stream."""
     monkeypatch.setattr("loca.gaussian.equation.STREAMED", 300)  # more than are encoded at once

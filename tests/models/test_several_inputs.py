@@ -119,7 +119,7 @@ def test_an_fno_takes_scalars_as_constant_channels(samples):
     np.testing.assert_allclose(code, same.encode(wide.u[4]), atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_several_inputs_are_stored_trained_saved_evaluated_checked_and_drawn(records, samples, tmp_path):
     store = convert(records, tmp_path / "a.zarr")
     again = store.load([4, 0])

@@ -85,7 +85,7 @@ def test_images_of_a_function_are_in_one_part():
     assert (found.predict_error_bars(data.u, data.y).std > 0.0).all()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_it_is_one_model(tmp_path):
     """Few labels, calibration, fixed queries, file and program."""
     data, path = pairs().observe(jax.random.key(0), 3), tmp_path / "model.safetensors"

@@ -194,6 +194,8 @@ def full_disk():
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+# of other writes of Orbax, which end after its event loop
+@pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
 def test_a_full_disk_raises_and_spoils_nothing(tmp_path, caplog):
     size = 100_000
     with Checkpoints(tmp_path) as checkpoints:
