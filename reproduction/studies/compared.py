@@ -46,8 +46,8 @@ def scalars(seed: int = 0) -> Pair:
     t = jnp.linspace(0.0, 2.0, 50)
     a, w, d, f, b = (p[:, i : i + 1] for i in range(5))
     s = a * jnp.exp(-d * t) * jnp.cos(w * t + f) + b * t
-    names = {"inputs": ["parameters"], "outputs": ["displacement"], "x": jnp.arange(5.0)[:, None]}
-    runs = loca.Samples(p[..., None], t[:, None], s[..., None], **names)
+    names = {"inputs": ["amplitude", "frequency", "damping", "phase", "drift"], "outputs": ["displacement"]}
+    runs = loca.Samples(p[:, None], t[:, None], s[..., None], **names)  # as from a table with a column per number
     return runs.take(jnp.arange(60)), runs.take(jnp.arange(60, 160))
 
 
