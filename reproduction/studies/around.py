@@ -1,11 +1,14 @@
-"""What do a map around the network, symmetries and the recipes of `loca.fit` give together?
+"""What do symmetries, a map around the network, the recipes of `loca.fit` and a local correction give together?
 
-    LOCA_MNIST=/path/to/mnist.npz python reproduction/studies/around.py    # all runs, one after the other
-    python reproduction/studies/around.py --case darcy --test          # test errors of what was chosen
+    LOCA_DATA=/path LOCA_MNIST=/path/mnist.npz python reproduction/studies/around.py   # all runs, one after the other
+    python reproduction/studies/around.py --case darcy --run "fno, symmetries" --run "gaussian, symmetries"
+    python reproduction/studies/around.py --table                                     # print the table
 
-Every run trains or solves for one model and measures its error on validation functions. With --test, the model of each
-kind that is the best of them, and the combination of these, predict the test functions once. Results are added to
-studies/around.json; rows that exist are not computed again. Models are kept in build/around.
+Every run trains or solves for one model, measures its error on validation functions, and predicts the test functions
+once. Error bars are calibrated on the validation functions. When all runs of a case are done, the best of each model on
+validation functions are combined, with weights chosen on these, and the combination predicts the test functions once.
+Results are added to studies/around.json; rows that exist are not computed again. Models are kept in LOCA_CACHE or
+build/around.
 """
 
 import argparse
@@ -13,79 +16,133 @@ import dataclasses
 import functools
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
-from rows import Rows
+import numpy as np
+from rows import Rows, markdown, read_rows
+from standard import every, functions
 
 import loca
 from loca.models import MODELS
-from loca.problems import Darcy, MechanicalMNIST
+from loca.problems import Darcy, MechanicalMNIST, ShallowWater
 from loca_reproduction.runs import mean_error
 from loca_reproduction.sources import Drawn, RunData, Unseen
 
 RESULTS = Path(__file__).parent / "around.json"
 CACHE = Path(os.environ.get("LOCA_CACHE", "build/around"))
 SQUARE = ("reflect x: -displacement_x1", "transpose x y: (displacement_x1 displacement_x2)")
-
-
-class Case(NamedTuple):
-    """Data, transforms of inputs, and symmetries that are known."""
-
-    source: Drawn
-    transforms: dict[str, str]
-    symmetries: tuple[str, ...]
-
-
-digits = Drawn(MechanicalMNIST(), 600, 56, validation=100, test=200)
-noisy = (("test", Unseen(noise=0.15)),)
-CASES = {
-    "digits": Case(digits, {}, SQUARE),
-    "noisy digits": Case(dataclasses.replace(digits, train_noise=0.15, tests=noisy), {}, SQUARE),
-    "darcy": Case(
-        Drawn(Darcy(resolution=32, preset="literal"), 1000, 128), {"permeability": "log"}, ("reflect y", "scale -1")
-    ),
-}
+BASIN = ("reflect x1: -velocity_x1", "transpose x1 x2: (velocity_x1 velocity_x2)")
+FINER_RATE = 1e-3
+"""The highest learning rate after training on a coarser grid."""
 
 
 class Run(NamedTuple):
-    """A model, its map, and whether it has the symmetries of the case."""
+    """A model, its map, whether it has the symmetries of the case, and steps, also before on every second point."""
 
     model: str
     around: str = ""
     symmetries: bool = False
     steps: int = 0
+    coarse: int = 0
 
     def __str__(self) -> str:
         around = f", around {self.around}" if self.around else ""
         return f"{self.model}{around}{', symmetries' if self.symmetries else ''}"
 
 
-RUNS = {
-    "digits": [
-        *(Run("fno", around, steps=500) for around in ("proportional", "", "gaussian", "ridge")),
-        Run("fno", "proportional", True, 500),
-        *(Run("loca", around, steps=3000) for around in ("", "proportional")),
-    ],
-    "noisy digits": [Run("fno", around, steps=500) for around in ("proportional", "")],
-    "darcy": [
-        Run("gaussian", symmetries=True),
-        Run("fno", symmetries=True, steps=1023),
-        *(Run("loca", around, True, 4000) for around in ("", "ridge")),
-    ],
-}
+class Case(NamedTuple):
+    """The data of a seed, transforms of inputs, symmetries that are known, and runs."""
+
+    title: str
+    load: Callable[[int], RunData]
+    transforms: dict[str, str]
+    symmetries: tuple[str, ...]
+    runs: tuple[Run, ...]
 
 
-def fitted(run: Run, case: Case, data: RunData, seed: int) -> loca.Operator:
-    """The model of a run."""
+def drawn(*given: object, **options: object) -> Callable[[int], RunData]:
+    """Functions of a problem."""
+    return lambda seed: Drawn(*given, **options).load(seed, CACHE)  # pyright: ignore[reportArgumentType]
+
+
+def standard(task: str, held: int) -> Callable[[int], RunData]:
+    """A standard set, of whose training functions some are for validation."""
+
+    def load(seed: int) -> RunData:
+        train, test = functions(task)
+        return RunData(*train.split(jax.random.key(seed), len(train) - held, held), {"test": test})
+
+    return load
+
+
+def digits(noise: float = 0.0) -> Callable[[int], RunData]:
+    """Plates of training digits, and tests of others."""
+    tests = (("test", Unseen(MechanicalMNIST(split="test"), noise)),)
+    return drawn(MechanicalMNIST(), 1000, 56, noise, tests, validation=100, test=200, same=True)
+
+
+def darcy(preset: str) -> Callable[[int], RunData]:
+    return drawn(Darcy(resolution=32, preset=preset), 1000, 128)
+
+
+LOG, REFLECTED = {"permeability": "log"}, ("reflect y", "scale -1")
+CASES = {
+    "bundled": Case(
+        "Two-valued Darcy flow of neuraloperator, 16 × 16",
+        standard("bundled", 100), {}, ("transpose x y", "reflect x at 0.5"),
+        (Run("gaussian", symmetries=True), Run("fno", symmetries=True, steps=3000), Run("fno", steps=3000)),
+    ),
+    "darcy": Case(
+        "Darcy flow, rough inputs, 128 labels", darcy("literal"), LOG, REFLECTED,
+        (
+            Run("gaussian", symmetries=True), Run("fno", symmetries=True, steps=1023),
+            *(Run("loca", around, True, 4000) for around in ("", "ridge")),
+        ),
+    ),
+    "smooth darcy": Case(
+        "Darcy flow, smooth inputs, 128 labels", darcy("easy"), LOG, REFLECTED,
+        (Run("gaussian"), Run("gaussian", symmetries=True), Run("fno", symmetries=True, steps=1023)),
+    ),
+    "digits": Case(
+        "Mechanical MNIST, 56 labels", digits(), {}, SQUARE,
+        (
+            Run("fno", "proportional", True, 1500), Run("fno", "proportional", steps=1500), Run("fno", steps=1500),
+            Run("gaussian", symmetries=True), *(Run("loca", around, True, 4000) for around in ("", "proportional")),
+        ),
+    ),
+    "noisy digits": Case(
+        "Mechanical MNIST, 56 labels, noisy inputs", digits(0.15), {}, SQUARE,
+        (
+            Run("gaussian", symmetries=True), Run("fno", symmetries=True, steps=1000),
+            Run("fno", "ridge", True, 1000), Run("fno", steps=1000),
+        ),
+    ),
+    "waves": Case(
+        "Shallow water, 128 labels", drawn(ShallowWater(), 1000, labels=128, validation=100, test=200), {}, BASIN,
+        (
+            Run("gaussian"), Run("gaussian", symmetries=True),
+            Run("loca", symmetries=True, steps=2000), Run("fno", symmetries=True, steps=250),
+        ),
+    ),
+    "two-valued 85": Case(
+        "Two-valued Darcy flow, 85 × 85", standard("piecewise-85", 50), {}, ("transpose x y", "reflect x"),
+        (Run("fno", symmetries=True, steps=800, coarse=4000), Run("gaussian", symmetries=True)),
+    ),
+}  # fmt: skip
+
+
+def fitted(run: Run, case: Case, data: RunData, seed: int, directory: Path) -> tuple[loca.Operator, list]:
+    """The model of a run, and pairs of a step and the validation error before averages over symmetries."""
     symmetries = case.symmetries if run.symmetries else None
     if run.model == "gaussian":
         options = {"symmetries": symmetries, "correct": True, "progress": False}
-        return loca.solve(data.train, validation=data.validation, **options)[0]
-    options = {}
+        return loca.solve(data.train, validation=data.validation, **options)[0], []
+    options = {"validate": data.validation, "every": max(100, run.steps // 10)}
     if run.around:
-        options = {"around": MODELS[run.around].create, "validate": data.validation, "every": run.steps}
+        options["around"] = MODELS[run.around].create
     if run.around == "ridge":
         options["around"] = functools.partial(MODELS["ridge"].create, transforms=case.transforms)
     if run.around == "gaussian":
@@ -93,29 +150,64 @@ def fitted(run: Run, case: Case, data: RunData, seed: int) -> loca.Operator:
         options["around"] = lambda samples: loca.solve(samples, hyperparameters=known, progress=False)[0]
     model = MODELS[run.model].create(data.train, key=jax.random.key(seed + 100), transforms=case.transforms)
     options |= {"symmetries": symmetries, "seed": seed, "progress": False}
-    return loca.fit(model, data.train, steps=run.steps, **options)[0]
+    curve = []
+    if run.coarse:
+        train, validation = every(2, data.train), every(2, data.validation)
+        coarse = MODELS[run.model].create(train, key=jax.random.key(seed + 100), transforms=case.transforms)
+        before, history = loca.fit(
+            coarse, train, steps=run.coarse, directory=directory / "coarse", **options | {"validate": validation}
+        )
+        curve += [(moment.step, moment.validation) for moment in history]
+        before = getattr(before, "operator", before)  # of the symmetric one
+        model = dataclasses.replace(before, grid=model.grid, padding=model.padding, signature=model.signature)
+        options["optimizer"] = loca.training.default_optimizer(run.steps, rate=FINER_RATE)
+    operator, history = loca.fit(model, data.train, steps=run.steps, directory=directory / "run", **options)
+    return operator, curve + [(run.coarse + moment.step, moment.validation) for moment in history]
 
 
-def test(name: str, seed: int, data: RunData, rows: Rows) -> None:
-    """Test errors of the best runs of each model, and of their combination."""
-    own = [row for row in rows.done if (row["case"], row["seed"]) == (name, seed) and "validation" in row]
-    best = {row["run"].split(",")[0]: row for row in sorted(own, key=lambda row: -row["validation"])}
-    models = {model: loca.load(CACHE / f"{name}-{row['run']}-{seed}.safetensors") for model, row in best.items()}
-    found = {model: {"run": best[model]["run"], "chosen on validation": True} for model in models}
-    if len(models) > 1:
-        combined = loca.models.combine(models, data.validation)
-        models["combination"], found["combination"] = combined.operator, {"validation by halves": combined.error}
-        found["combination"] |= {
-            "run": "combination",
-            "weights": combined.operator.weights,
-            "of": combined.operator.names,
-        }
-    for model, operator in models.items():
-        calibrated = loca.calibrate(operator, data.validation)
-        report = loca.evaluate(calibrated, next(iter(data.tests.values())))
-        errors = {metric: float(report.errors[metric].mean()) for metric in ("relative_l2", "coverage")}
-        errors["rank correlation of σ and error"] = report.rank_correlation(0)
-        rows.add({"case": name, "seed": seed, "model": model} | found[model] | errors)
+def tested(operator: loca.Operator, data: RunData) -> dict[str, object]:
+    """Errors and coverage of bands on test functions, a number or one for each channel."""
+    report = loca.evaluate(loca.calibrate(operator, data.validation), next(iter(data.tests.values())))
+    found = {
+        "test": report.errors["relative_l2"].mean(axis=0),
+        "coverage": report.errors["coverage"].mean(axis=0),
+        "rank correlation of σ and error": [report.rank_correlation(c) for c in range(data.train.output_size)],
+    }
+    return {name: np.asarray(each).tolist() for name, each in found.items()}
+
+
+def combined(name: str, seed: int, data: RunData, rows: Rows) -> None:
+    """The combination of the best runs of each model."""
+    own = [row for row in rows.done if (row["case"], row["seed"]) == (name, seed)]
+    best = {row["run"].split(",")[0]: row["run"] for row in sorted(own, key=lambda row: -row["validation"])}
+    if len(best) < 2:
+        return
+    models = {model: loca.load(CACHE / f"{name}-{run}-{seed}.safetensors") for model, run in best.items()}
+    begun = time.process_time()
+    found = loca.models.combine(models, data.validation)
+    seconds = sum(row["core_seconds"] for row in own if row["run"] in best.values()) + time.process_time() - begun
+    operator = found.operator
+    members = {"of": [best[model] for model in operator.names], "weights": operator.weights}
+    rows.add(
+        {"case": name, "run": "combination", "seed": seed, "core_seconds": seconds, "validation": found.error}
+        | members
+        | tested(operator, data)
+    )
+
+
+def table(results: list[dict]) -> str:
+    """Test errors, coverage and core minutes as Markdown, means over seeds."""
+    lines = []
+    for name, case in CASES.items():
+        own = [row for row in results if row["case"] == name]
+        for run in dict.fromkeys(row["run"] for row in own):
+            same = [row for row in own if row["run"] == run]
+            errors = np.mean([row["test"] for row in same], axis=0)
+            covered = np.mean([row["coverage"] for row in same], axis=0)
+            cells = [", ".join(f"{100 * each:.3g} %" for each in part) for part in (errors, covered)]
+            minutes = np.mean([row["core_seconds"] for row in same]) / 60
+            lines.append([case.title, run, *cells, f"{minutes:.1f}", str(len(same))])
+    return markdown(["data", "model", "test error", "coverage", "core minutes", "seeds"], lines, words=2)
 
 
 def main() -> None:
@@ -123,23 +215,28 @@ def main() -> None:
     parser.add_argument("--case", choices=CASES, action="append")
     parser.add_argument("--run", action="append", help="such as 'fno, symmetries'; repeatable; all unless given")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--test", action="store_true")
-    asked, rows = parser.parse_args(), Rows(RESULTS)
+    parser.add_argument("--table", action="store_true", help="print the results so far as Markdown")
+    asked = parser.parse_args()
+    if asked.table:
+        print(table(read_rows(RESULTS)))
+        return
+    rows = Rows(RESULTS)
     CACHE.mkdir(parents=True, exist_ok=True)
     for seed in range(asked.seeds):
         for name in asked.case or CASES:
-            data = CASES[name].source.load(seed, CACHE)
-            for run in RUNS[name]:
+            case, data = CASES[name], None
+            for run in case.runs:
                 key = {"case": name, "run": str(run), "seed": seed}
                 if key in rows or (asked.run and str(run) not in asked.run):
                     continue
-                begun = time.process_time()
-                operator = fitted(run, CASES[name], data, seed)
-                taken = {"steps": run.steps, "core_seconds": time.process_time() - begun}
+                data, begun = data or case.load(seed), time.process_time()
+                operator, curve = fitted(run, case, data, seed, CACHE / f"{name}-{run}-{seed}")
+                key |= {"steps": run.coarse + run.steps, "core_seconds": time.process_time() - begun, "curve": curve}
                 loca.save(operator, CACHE / f"{name}-{run}-{seed}.safetensors", data=data.train)
-                rows.add(key | taken | {"validation": mean_error(operator, data.validation)})
-            if asked.test and not any({"case": name, "seed": seed, "model": model} in rows for model in MODELS):
-                test(name, seed, data, rows)
+                rows.add(key | {"validation": mean_error(operator, data.validation)} | tested(operator, data))
+            keys = [{"case": name, "run": each, "seed": seed} for each in (*map(str, case.runs), "combination")]
+            if all(key in rows for key in keys[:-1]) and keys[-1] not in rows:
+                combined(name, seed, data or case.load(seed), rows)
 
 
 if __name__ == "__main__":
