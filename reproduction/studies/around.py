@@ -109,15 +109,15 @@ CASES = {
     "digits": Case(
         "Mechanical MNIST, 56 labels", digits(), {}, SQUARE,
         (
-            Run("fno", "proportional", True, 1500), Run("fno", "proportional", steps=1500), Run("fno", steps=1500),
+            Run("fno", "proportional", True, 1000), Run("fno", "proportional", steps=1000), Run("fno", steps=1000),
             Run("gaussian", symmetries=True), *(Run("loca", around, True, 4000) for around in ("", "proportional")),
         ),
     ),
     "noisy digits": Case(
         "Mechanical MNIST, 56 labels, noisy inputs", digits(0.15), {}, SQUARE,
         (
-            Run("gaussian", symmetries=True), Run("fno", symmetries=True, steps=1000),
-            Run("fno", "ridge", True, 1000), Run("fno", steps=1000),
+            Run("gaussian", symmetries=True), Run("fno", symmetries=True, steps=800),
+            Run("fno", "ridge", True, 800), Run("fno", steps=800),
         ),
     ),
     "waves": Case(
