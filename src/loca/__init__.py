@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from loca import sklearn as sklearn
     from loca.choosing import choose
     from loca.comparing import compare
-    from loca.data import Samples
+    from loca.data import Samples, Trajectories
     from loca.evaluation import evaluate
     from loca.exporting import export
     from loca.gaussian import GaussianOperator, solve
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "choosing": ("choose",),
     "comparing": ("compare",),
-    "data": ("Samples",),
+    "data": ("Samples", "Trajectories"),
     "evaluation": ("evaluate",),
     "exporting": ("export",),
     "gaussian": ("GaussianOperator", "solve"),
@@ -82,6 +82,7 @@ __all__ = [
     "Operator",
     "Probabilistic",
     "Samples",
+    "Trajectories",
     "acquire",
     "attention",
     "calibrate",

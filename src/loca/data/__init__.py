@@ -24,6 +24,7 @@ from loca.data.store import (
     versions,
     write_store,
 )
+from loca.data.trajectories import Moments, Steps, Trajectories
 from loca.data.transforms import Asinh, Chain, Identity, Log, PerLocation, Transform
 from loca.durable import CorruptDataError
 
@@ -39,8 +40,10 @@ __all__ = [
     "Records",
     "Samples",
     "Shared",
+    "Steps",
     "Store",
     "Stream",
+    "Trajectories",
     "TransformNames",
     "Variable",
     "convert",

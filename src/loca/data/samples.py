@@ -57,7 +57,7 @@ def coordinates_of(domain: Domain) -> tuple[Variable, ...]:
     return tuple(map(Variable, domain.coordinate_names, domain.coordinate_units))
 
 
-def _as_variables(given: VariableNames) -> tuple[Variable, ...]:
+def as_variables(given: VariableNames) -> tuple[Variable, ...]:
     """Variables, from a name, several names, or pairs of a name and a unit."""
     names = [given] if isinstance(given, str) else given
     return tuple(Variable(each) if isinstance(each, str) else Variable(*each) for each in names)
@@ -118,10 +118,10 @@ class Samples(eqx.Module):
             domain = Box(low.tolist(), high.tolist())
         self.domain = domain
         channels = sum(values.shape[-1] for values in values_of(self.u))
-        self.inputs = _as_variables(inputs or [f"u{i + 1}" for i in range(channels)])
-        self.outputs = _as_variables(outputs or [f"s{i + 1}" for i in range(s.shape[-1])])
-        self.sensor_coordinates = _as_variables(sensor_coordinates)
-        self.query_coordinates = _as_variables(query_coordinates)
+        self.inputs = as_variables(inputs or [f"u{i + 1}" for i in range(channels)])
+        self.outputs = as_variables(outputs or [f"s{i + 1}" for i in range(s.shape[-1])])
+        self.sensor_coordinates = as_variables(sensor_coordinates)
+        self.query_coordinates = as_variables(query_coordinates)
         self._check(channels)
 
     def _check(self, channels: int) -> None:
