@@ -220,6 +220,13 @@ def test_the_command_generates_once(tmp_path):
     assert Store.open(path).provenance["arguments"].items() >= {"sensors": 30, "length": 1.0}.items()
 
 
+def test_the_command_takes_problems_of_the_user(tmp_path, undisturbed):
+    line = ("--count", 40, "--out", tmp_path / "sums.zarr")
+    command("generate", "test_generate:Sums", *line)
+    assert Store.open(tmp_path / "sums.zarr").digest == undisturbed
+    assert "expected a subclass of `loca.problems.Problem`" in command("generate", "math:sqrt", *line, code=2)
+
+
 @dataclasses.dataclass(frozen=True)
 class Needy(Sums):
     """Has no use without an argument."""

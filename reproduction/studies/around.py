@@ -27,7 +27,8 @@ from standard import every, functions
 
 import loca
 from loca.models import MODELS
-from loca.problems import Darcy, MechanicalMNIST, ShallowWater
+from loca.problems import Darcy, ShallowWater
+from loca_reproduction.problems import MechanicalMNIST
 from loca_reproduction.runs import mean_error
 from loca_reproduction.sources import Drawn, RunData, Unseen
 

@@ -25,9 +25,10 @@ import jax
 import optax
 
 import loca
-from loca.problems import Antiderivative, Climate, Darcy
+from loca.problems import Antiderivative, Darcy
 from loca.training import Encoded, State, advance, average_weights, paper_optimizer, trained
 from loca_reproduction.machine import commit, hardware
+from loca_reproduction.problems import Climate
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "default_optimizer.json"

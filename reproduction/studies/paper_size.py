@@ -21,9 +21,10 @@ import jax
 import numpy as np
 
 import loca
-from loca.problems import Antiderivative, Climate, Darcy, MechanicalMNIST, ShallowWater
+from loca.problems import Antiderivative, Darcy, ShallowWater
 from loca.training import default_optimizer, paper_optimizer
 from loca_reproduction.machine import commit, hardware
+from loca_reproduction.problems import Climate, MechanicalMNIST
 from loca_reproduction.settings import SETTINGS
 from loca_reproduction.sources import DataSource, Drawn, Recorded, Unseen
 

@@ -30,9 +30,10 @@ from scipy.stats import binom
 import loca
 from loca.choosing import fit_ridge
 from loca.evaluation import evaluate
-from loca.problems import Antiderivative, Climate, Darcy, MechanicalMNIST, ShallowWater
+from loca.problems import Antiderivative, Darcy, ShallowWater
 from loca_reproduction.claims import Results
 from loca_reproduction.claims.comparison import run_name
+from loca_reproduction.problems import Climate, MechanicalMNIST
 from loca_reproduction.runs import BASELINES
 from loca_reproduction.sources import DataSource, Drawn, Recorded, RunData, Unseen
 

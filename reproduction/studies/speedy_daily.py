@@ -1,4 +1,4 @@
-"""Make the simulated climate set that `loca.problems.Climate` reads, with the JAX SPEEDY model.
+"""Make the simulated climate set that `loca_reproduction.problems.Climate` reads, with the JAX SPEEDY model.
 
     uv run --no-project --python 3.11 --with jcm==3.0.0 python studies/speedy_daily.py --days 3650 --out FILE.npz
 

@@ -24,8 +24,9 @@ from rows import Rows
 
 from loca.evaluation import evaluate
 from loca.models import Regression
-from loca.problems import Climate, Darcy
+from loca.problems import Darcy
 from loca.training import default_optimizer, fit
+from loca_reproduction.problems import Climate
 from loca_reproduction.settings import SETTINGS
 from loca_reproduction.sources import Drawn, Recorded, RunData
 

@@ -19,9 +19,10 @@ import pytest
 import loca
 from loca.data import Variable
 from loca.evaluation import Report
-from loca.problems import Antiderivative, Darcy, MechanicalMNIST, generate
+from loca.problems import Antiderivative, Darcy, generate
 from loca_reproduction.claims import CLAIMS, Preset, Reproduction, Results
 from loca_reproduction.claims.claim import RESULT_FILE
+from loca_reproduction.problems import MechanicalMNIST
 from loca_reproduction.runs import LEARNED, Run, RunPool, RunResult, result_of
 from loca_reproduction.sources import MIN_CACHED_BLOCKS, TEST_SEED, Drawn, Unseen, draw
 from reproducing import command

@@ -172,11 +172,7 @@ def test_a_split_of_sound_data_passes(getkey):
     assert check(train, test).is_fine
 
 
-EXPERIMENTS = [
-    pytest.param(name, marks=[] if name == "antiderivative" else [pytest.mark.full])
-    for name in PROBLEMS
-    if name not in ("mechanical-mnist", "climate")
-]
+EXPERIMENTS = [pytest.param(name, marks=[] if name == "antiderivative" else [pytest.mark.full]) for name in PROBLEMS]
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -19,16 +19,8 @@ import numpy as np
 from jaxtyping import Float
 
 from loca.data import Samples, Store
-from loca.problems import (
-    Antiderivative,
-    Climate,
-    Climatology,
-    Darcy,
-    MechanicalMNIST,
-    Problem,
-    ShallowWater,
-    generate,
-)
+from loca.problems import Antiderivative, Darcy, Problem, ShallowWater, generate
+from loca_reproduction.problems import Climate, Climatology, MechanicalMNIST
 
 TEST_SEED = 1_000_000
 """The seed of test functions: the same for every run, and larger than any seed of a run."""

@@ -11,6 +11,7 @@ import functools
 import importlib
 import inspect
 import json
+import re
 import sys
 import tomllib
 import types
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from loca.saving import Header
 
 DataArgument = Annotated[
-    str, typer.Argument(metavar="DATA", help="A file, a folder or a pattern, or the name of a problem to solve.")
+    str, typer.Argument(metavar="DATA", help="A file, a folder or a pattern, or a problem to solve, such as darcy.")
 ]
 FileArgument = Annotated[str, typer.Argument(metavar="DATA", help="A file, a folder or a pattern.")]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, or a run directory.")]
@@ -183,8 +184,8 @@ def load(
     from loca.problems import PROBLEMS
 
     with refusing("DATA", f"{data}: ", f" (the built-in problems are {', '.join(PROBLEMS)})"):
-        if data in PROBLEMS and not Path(data).exists():
-            samples = create_problem(PROBLEMS[data], arguments).sample(jax.random.key(seed), skip + count)
+        if not Path(data).exists() and (kind := problem_of(data)) is not None:
+            samples = create_problem(kind, arguments).sample(jax.random.key(seed), skip + count)
             return samples.take(jnp.arange(skip, skip + count)), count
         records = open_data(data, **files)
         total = len(records)
@@ -204,6 +205,18 @@ def check_directory(path: Path) -> None:
     """Refuse the name of a directory for several files that promises a single file."""
     if path.suffix[1:].isalpha():
         raise typer.BadParameter(f"expected the name of a directory, got {path.name!r}", param_hint="--out")
+
+
+def problem_of(name: str) -> type[Problem] | None:
+    """The built-in problem with this name, or the class MODULE:NAME; None if it is neither."""
+    from loca.problems import PROBLEMS, Problem
+
+    if not re.fullmatch(r"[\w.]+:\w+", name):
+        return PROBLEMS.get(name)
+    kind = import_name(name)
+    if not (isinstance(kind, type) and issubclass(kind, Problem)):
+        raise ValueError(f"{name} is {kind!r}; expected a subclass of `loca.problems.Problem`")
+    return kind
 
 
 def create_problem(kind: type[Problem], choices: Sequence[str] | None) -> Problem:
@@ -339,20 +352,25 @@ def header_of(model: Path) -> Header:
     return inspect_file(model_file(model))
 
 
-def import_class(path: str) -> Any:
-    """Import a class given as MODULE:NAME; modules in the current directory are found, too."""
-    import equinox as eqx
-
+def import_name(path: str) -> Any:
+    """Import what is given as MODULE:NAME; modules in the current directory are found, too."""
     module, _, name = path.partition(":")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:  # the command `loca` starts without it
         sys.path.insert(0, str(Path.cwd()))
+    if not module or not name:
+        raise ValueError(f"expected MODULE:NAME, such as kernels:MyKernel, got {path!r}")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{path}: {error}; modules are those installed and those in {Path.cwd()}") from error
+
+
+def import_class(path: str) -> Any:
+    """Import a class of the caller that models are made of."""
+    import equinox as eqx
+
     with refusing("--class"):
-        if not module or not name:
-            raise ValueError(f"expected MODULE:NAME, such as kernels:MyKernel, got {path!r}")
-        try:
-            found = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise ValueError(f"{path}: {error}; modules are those installed and those in {Path.cwd()}") from error
+        found = import_name(path)
         if not callable(found) or (isinstance(found, type) and not issubclass(found, eqx.Module)):
             raise ValueError(f"{path} is {found!r}; expected a class that models are made of, or an activation")
     return found

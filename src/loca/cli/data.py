@@ -5,21 +5,33 @@ from typing import Annotated
 
 import typer
 
-from loca.cli.arguments import DataArgument, Files, SeedOption, SetOption, check_suffix, create_problem, load
+from loca.cli.arguments import (
+    DataArgument,
+    Files,
+    SeedOption,
+    SetOption,
+    check_suffix,
+    create_problem,
+    load,
+    problem_of,
+    refusing,
+)
 from loca.cli.output import show_progress
 
 COLORS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
 def generate(
-    problem: Annotated[str, typer.Argument(help="The problem, such as `darcy`; an unknown name lists them all.")],
+    problem: Annotated[
+        str, typer.Argument(help="The problem, such as `darcy`, or MODULE:NAME; an unknown name lists them all.")
+    ],
     count: Annotated[int, typer.Option(min=1, help="The number of pairs of functions.")],
     out: Annotated[Path, typer.Option(help="FILE.zarr; named FILE.zarr.partial until it is complete.")],
     seed: Annotated[int, typer.Option(min=0, help="The seed of all random choices.")] = 0,
     workers: Annotated[int, typer.Option(min=1, help="The number of processes.")] = 1,
     arguments: SetOption = None,
 ) -> None:
-    """Generate pairs of functions of a problem of the paper, and write them to a store.
+    """Generate pairs of functions of a problem, of the paper or of your own, and write them to a store.
 
     The samples depend only on the problem, its arguments and the seed, not on the number of workers. If the command is
     stopped or killed, the same command resumes it.
@@ -27,10 +39,10 @@ def generate(
     from loca.problems import PROBLEMS
     from loca.problems import generate as generate_store
 
-    if problem not in PROBLEMS:
-        message = f"unknown problem {problem!r}; choose one of {', '.join(PROBLEMS)}"
-        raise typer.BadParameter(message, param_hint="PROBLEM")
-    chosen = create_problem(PROBLEMS[problem], arguments or ())
+    with refusing("PROBLEM"):
+        if (kind := problem_of(problem)) is None:
+            raise ValueError(f"unknown problem {problem!r}; choose one of {', '.join(PROBLEMS)}, or give MODULE:NAME")
+    chosen = create_problem(kind, arguments or ())
     check_suffix(out, ".zarr")
     existed = out.exists()
     with show_progress(problem) as progress:

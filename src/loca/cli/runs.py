@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from loca.cli.arguments import Data, Files, Model, SeedOption, SetOption, Training, check_directory, load
+from loca.cli.arguments import Data, Files, Model, SeedOption, SetOption, Training, check_directory, load, problem_of
 from loca.configuration import RunConfiguration, option_of, read_configuration, split_names
 
 SourceArgument = Annotated[
@@ -122,7 +122,6 @@ def compare(
 
     from loca.comparing import compare as compare_models
     from loca.figures import comparison
-    from loca.problems import PROBLEMS
 
     try:
         budgets = [float(each) for each in minutes.split(",")]
@@ -134,7 +133,7 @@ def compare(
         if not name or not equals or not program:
             raise typer.BadParameter(f"expected NAME=PROGRAM, got {each!r}", param_hint="--other")
         programs[name] = shlex.split(program)
-    most = count or (GENERATED if data in PROBLEMS else ALL)
+    most = count or (GENERATED if problem_of(data) else ALL)
     train, _ = load(data, files, most, seed=seed, arguments=arguments)
     tested, validated = (None if name is None else load(name, files, ALL)[0] for name in (test, validation))
     found = compare_models(

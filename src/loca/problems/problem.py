@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from loca.data import Arrays, Samples, Store, Variable, versions, write_store
 from loca.domains import Domain
@@ -90,30 +90,8 @@ class Problem(abc.ABC):
 
 def generators(key: Key, rows: Sequence[int]) -> Iterator[np.random.Generator]:
     """A random number generator for each of these numbers of the sequence of a key."""
-    return (np.random.default_rng([*_entropy(key), row]) for row in rows)
-
-
-def shuffled(key: Key, rows: Sequence[int], count: int, source: str, items: str) -> Int[np.ndarray, " B"]:
-    """The numbers of the items at these positions of a random order, in which each of `count` items occurs once.
-
-    **Arguments:**
-
-    - `key`: determines the order.
-    - `rows`: the positions.
-    - `count`: the number of items of the source.
-    - `source`, `items`: their names in messages.
-    """
-    wanted = np.asarray(rows, int)
-    if wanted.size and not (0 <= wanted.min() and wanted.max() < count):
-        raise ValueError(
-            f"numbers {wanted.min()} to {wanted.max()} do not exist: {source} has {count} {items}, each used once; "
-            f"pass numbers from 0 to {count - 1}"
-        )
-    return np.random.default_rng(_entropy(key)).permutation(count)[wanted]
-
-
-def _entropy(key: Key) -> list[int]:
-    return np.asarray(jax.random.key_data(key)).ravel().tolist()
+    entropy = np.asarray(jax.random.key_data(key)).ravel().tolist()
+    return (np.random.default_rng([*entropy, row]) for row in rows)
 
 
 PIECES = 32  # the smallest number of pieces into which the work is divided, so that several workers can share it

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from loca.problems import Climate, ShallowWater
+from loca.problems import ShallowWater
 from loca_reproduction.claims.claim import Preset, Verdict
 from loca_reproduction.claims.comparison import Comparison, Condition, percent, steps_of
 from loca_reproduction.claims.results import Results, Row, boxes
+from loca_reproduction.problems import Climate
 from loca_reproduction.sources import Drawn, Recorded
 
 if TYPE_CHECKING:

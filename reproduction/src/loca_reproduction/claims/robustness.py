@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from loca.problems import Antiderivative, MechanicalMNIST
+from loca.problems import Antiderivative
 from loca_reproduction.claims.claim import Preset, Verdict
 from loca_reproduction.claims.comparison import Comparison, Condition, percent, steps_of
 from loca_reproduction.claims.results import Results, Row, boxes, over_values
+from loca_reproduction.problems import MechanicalMNIST
 from loca_reproduction.sources import Drawn, Unseen
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from loca.data import grid_shape
-from loca.problems.hyperelastic import Material, Plate
-from loca.problems.mechanical_mnist import MechanicalMNIST, equibiaxial_plate, pull, young_modulus
+from loca_reproduction.problems.hyperelastic import Material, Plate
+from loca_reproduction.problems.mechanical_mnist import MechanicalMNIST, equibiaxial_plate, pull, young_modulus
 
 DATA = Path(__file__).parents[3] / "shared/data"
 LOADS = (6.0, 14.0)

@@ -16,8 +16,9 @@ from jaxtyping import Array, Bool, Float, Float32, Float64, Shaped
 
 from loca.data import Samples, Variable
 from loca.domains import Box, Domain, Sphere, area_weights, grid
-from loca.problems.problem import Problem, shuffled
+from loca.problems import Problem
 from loca.typing import Key
+from loca_reproduction.problems.order import shuffled
 
 if TYPE_CHECKING:  # importing it takes as long as importing everything else
     import xarray

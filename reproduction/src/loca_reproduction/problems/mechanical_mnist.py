@@ -12,9 +12,10 @@ from jaxtyping import Float, Int, UInt8
 
 from loca.data import Variable
 from loca.domains import Box, grid
-from loca.problems.hyperelastic import Material, Plate
-from loca.problems.problem import Problem, shuffled
+from loca.problems import Problem
 from loca.typing import Key
+from loca_reproduction.problems.hyperelastic import Material, Plate
+from loca_reproduction.problems.order import shuffled
 
 PIXELS = 28  # number of pixels along an edge of a digit; each has length 1
 POISSON = 0.3  # Poisson's ratio ν of every pixel

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from loca.problems import hyperelastic
-from loca.problems.hyperelastic import Material, Plate, cofactor, determinant
+from loca_reproduction.problems import hyperelastic
+from loca_reproduction.problems.hyperelastic import Material, Plate, cofactor, determinant
 
 MU, LAM = 0.4, 0.6
 

@@ -12,8 +12,8 @@ import pytest
 from loca.data import Variable
 from loca.domains import Box, Sphere
 from loca.metrics import relative_l2
-from loca.problems import Climate, Climatology
-from loca.problems.climate import is_leap_day
+from loca_reproduction.problems import Climate, Climatology
+from loca_reproduction.problems.climate import is_leap_day
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared/data"

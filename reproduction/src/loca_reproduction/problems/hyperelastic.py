@@ -4,10 +4,11 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import threadpoolctl
 from jaxtyping import Bool, Float
+from scipy.linalg import cho_solve_banded, cholesky_banded
 
 from loca.domains import grid
-from loca.workers import one_thread
 
 TOLERANCE = 1e-10
 """Equilibrium is reached when the force on free components, relative to the reaction of the held components, is below
@@ -162,8 +163,6 @@ class Plate:
 
     def factor(self, material: Material, w: Float[np.ndarray, "nodes nodes 2"], convex: bool = False) -> "Factor":
         """The Cholesky factorization of the tangent; raises `LinAlgError` if the tangent is not positive definite."""
-        from scipy.linalg import cholesky_banded
-
         k = self.stiffness(material, w, convex)
         center = k[:, 16:, 16:]
         if not (np.linalg.det(center) > 0).all() or not (center[:, 0, 0] > 0).all():
@@ -176,7 +175,7 @@ class Plate:
         band = entries.reshape(size, self._width).T
         return Factor(self, center, follow, cholesky_banded(band, True, True, False))
 
-    @one_thread()
+    @threadpoolctl.threadpool_limits.wrap(limits=1, user_api="blas")  # threads of OpenBLAS cost more than they save
     def equilibrium(
         self, material: Material, w: Float[np.ndarray, "nodes nodes 2"]
     ) -> Float[np.ndarray, "nodes nodes 2"]:
@@ -249,8 +248,6 @@ class Factor:
 
     def solve(self, force: Float[np.ndarray, "nodes nodes 2"]) -> Float[np.ndarray, "nodes nodes 2"]:
         """K⁻¹ f on the free components and zero on the held components."""
-        from scipy.linalg import cho_solve_banded
-
         plate = self.plate
         inside = force[1::2, 1::2].reshape(-1, 1, 2)
         condensed = force - plate._collect((inside @ self.follow).reshape(-1, 8, 2))
