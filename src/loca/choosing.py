@@ -290,21 +290,18 @@ class Competition:
 
         def compute() -> dict[str, Any]:
             begun = time.perf_counter()
-            try:
-                combined = combine({name: self.operator(name) for name in members}, task.validation)
-            except Exception as problem:  # noqa: BLE001  it must not lose the others either
-                reason = f"failed: {type(problem).__name__}: {problem}".partition("\n")[0]
-                return dataclasses.asdict(ChoiceEntry(COMBINATION, reason=reason))
-            self.operators[COMBINATION] = chosen = combined.operator
+            errors = {name: entry.error or 0.0 for name, entry in members.items()}
+            found, reason = combination(errors, self.operator, task.validation)
+            seconds = time.perf_counter() - begun
+            if found is None:
+                return dataclasses.asdict(ChoiceEntry(COMBINATION, seconds=seconds, reason=reason))
+            self.operators[COMBINATION] = chosen = found.operator
             settings = settings_of(chosen) | {"members": {name: members[name].settings for name in chosen.names}}
-            entry = ChoiceEntry(COMBINATION, seconds=time.perf_counter() - begun, settings=settings)
-            if reason := why_not(combined, [each.error or 0.0 for each in members.values()]):
-                return dataclasses.asdict(dataclasses.replace(entry, reason=reason))
             if task.directory is not None:
-                metrics = {"relative_l2": combined.error}
+                metrics = {"relative_l2": found.error}
                 save(chosen, task.directory / MODEL_FILE, data=task.train, metrics=metrics)
-            sizes = {"parameters": num_solved(chosen), "megabytes": megabytes(chosen)}
-            return dataclasses.asdict(dataclasses.replace(entry, error=combined.error, **sizes))
+            sizes = num_solved(chosen), megabytes(chosen)
+            return dataclasses.asdict(ChoiceEntry(COMBINATION, found.error, seconds, *sizes, settings))
 
         self._add(COMBINATION, ChoiceEntry(**task.once("result", compute)))
 
@@ -361,13 +358,20 @@ def settings_of(combination: Combination) -> dict[str, Any]:
     return {"weights": {name: row[0] if len(row) == 1 else list(row) for name, row in rows}}
 
 
-def why_not(combined: Combined, errors: Sequence[float]) -> str:
-    """Why a combination of models with these errors is not adopted; empty if it is."""
-    if combined.error < WORTH * min(errors):
-        return ""
-    return (
-        f"not adopted: {100.0 * combined.error:.4g} % by cross-validation, not {1.0 - WORTH:.0%} below the best model"
-    )
+def combination(
+    errors: Mapping[str, float], operator: Callable[[str], Operator], validation: Samples
+) -> tuple[Combined | None, str]:
+    """The combination of models with these errors, by name; None, and why, if none is adopted."""
+    if len(errors) < 2 or len(validation) < FEWEST_COMBINED:
+        return None, f"not adopted: it needs two models and {FEWEST_COMBINED} validation functions"
+    try:
+        found = combine({name: operator(name) for name in errors}, validation)
+    except Exception as problem:  # noqa: BLE001  it must not lose the others
+        return None, f"failed: {type(problem).__name__}: {problem}".partition("\n")[0]
+    if found.error < WORTH * min(errors.values()):
+        return found, ""
+    error = f"{100.0 * found.error:.4g} % by cross-validation"
+    return None, f"not adopted: {error}, not {1.0 - WORTH:.0%} below the best model"
 
 
 def run(compete: Compete, task: Task, found: list[Operator]) -> ChoiceEntry:

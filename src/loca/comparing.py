@@ -24,26 +24,25 @@ from jaxtyping import Float
 from loca.choosing import (
     COMBINATION,
     COMPETITORS,
-    FEWEST_COMBINED,
     MAPS,
     ChoiceEntry,
     Compete,
     Competition,
     Task,
     Trained,
+    combination,
     gaussian,
     hold_out,
     megabytes,
     num_solved,
     run,
     settings_of,
-    why_not,
 )
 from loca.data import Indexed, Samples, Shared, check_finite, data_digest
 from loca.durable import Resumable, json_digest, write_json
 from loca.evaluation import evaluate
 from loca.metrics import relative_l2
-from loca.models import Operator, Predictor, combine, mean_error
+from loca.models import Operator, Predictor, mean_error
 from loca.saving import load, save
 from loca.uncertainty import calibrate
 
@@ -339,20 +338,13 @@ def _measure_combination(
 ) -> dict[str, Any]:
     """Combine fitted models, and measure the result; the entry as JSON content."""
     begun = time.process_time()
-    entry = ComparisonEntry(task.model, task.seed, task.seconds / 60.0)
-    if len(members) < 2 or len(task.validation) < FEWEST_COMBINED:
-        reason = f"not adopted: it needs two models and {FEWEST_COMBINED} validation functions"
-        return dataclasses.asdict(dataclasses.replace(entry, reason=reason))
-    try:
-        combined = combine({name: load(path) for name, (_, path) in members.items()}, task.validation)
-    except (ValueError, OSError) as problem:
-        return dataclasses.asdict(dataclasses.replace(entry, reason=f"failed: {problem}".partition("\n")[0]))
+    errors = {name: each.validation or 0.0 for name, (each, _) in members.items()}
+    found, reason = combination(errors, lambda name: load(members[name][1]), task.validation)
     seconds = time.process_time() - begun + sum(each.core_seconds for each, _ in members.values())
-    entry = dataclasses.replace(entry, core_seconds=seconds)
-    if reason := why_not(combined, [each.validation or 0.0 for each, _ in members.values()]):
-        return dataclasses.asdict(dataclasses.replace(entry, reason=reason))
-    settings = settings_of(combined.operator)
-    return dataclasses.asdict(_measured(entry, combined.operator, task, test, combined.error, settings))
+    entry = ComparisonEntry(task.model, task.seed, task.seconds / 60.0, core_seconds=seconds, reason=reason)
+    if found is not None:
+        entry = _measured(entry, found.operator, task, test, found.error, settings_of(found.operator))
+    return dataclasses.asdict(entry)
 
 
 def _measured(

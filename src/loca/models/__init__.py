@@ -14,6 +14,7 @@ from loca.models.grid import Grid, interpolation_between
 from loca.models.loca import LOCA
 from loca.models.operator import (
     Halves,
+    Loss,
     Operator,
     Recipe,
     SeparableOperator,

@@ -83,11 +83,18 @@ class Halves(NamedTuple):
     block: int | None = None  # the number of queries that `of_queries` takes at once; None for any number
 
 
+Loss = Callable[..., Float[Array, ""]]
+"""loss(prediction, truth): from standardized outputs of a batch to the number that training minimizes.
+
+If locations have weights, it is called as loss(prediction, truth, weights).
+"""
+
+
 class Recipe(NamedTuple):
     """How an operator is trained unless `fit` is told otherwise."""
 
     batch_size: int = 100
-    loss: Callable[..., Float[Array, ""]] = mean_squared
+    loss: Loss = mean_squared
 
 
 class Function(eqx.Module):
@@ -125,12 +132,7 @@ class Operator(Function):
         """Standardized outputs of encoded functions at their queries."""
 
     def objective(
-        self,
-        loss: Callable[..., Float[Array, ""]],
-        codes: Float[Array, "N ..."],
-        queries: Queries,
-        s: Float[Array, "N P d_s"],
-        *weights: Array,
+        self, loss: Loss, codes: Float[Array, "N ..."], queries: Queries, s: Float[Array, "N P d_s"], *weights: Array
     ) -> Float[Array, ""]:
         """What training minimizes: unless overridden, the loss of the responses to a batch in standardized units."""
         return loss(self.respond(codes, queries), s, *weights)

@@ -23,7 +23,7 @@ from loca.data import Normalization, Part, Records, Samples, batch_rows, check_f
 from loca.devices import FUNCTIONS, ProcessGroup, ShardingRule, local_copy, place, replicated
 from loca.gaussian import is_auto, solve
 from loca.metrics import relative_l2
-from loca.models import Adaptation, Operator, Predictor, adapt, blocks, predict_encoded, shard
+from loca.models import Adaptation, Loss, Operator, Predictor, adapt, blocks, predict_encoded, shard
 from loca.models import around as corrected
 from loca.symmetries import Symmetries
 from loca.training.checkpoints import Checkpoints, RunDirectory, fingerprint, stop_requests
@@ -33,7 +33,6 @@ from loca.training.steps import (
     AT_ONCE,
     Encoded,
     InMemoryLoop,
-    Loss,
     Recovery,
     State,
     StepConfig,

@@ -28,17 +28,11 @@ from loca.devices import (
     shard_functions,
 )
 from loca.losses import mean_squared
-from loca.models import Operator, shard
+from loca.models import Loss, Operator, shard
 from loca.parameters import trainable
 from loca.training.history import add_in_order
 from loca.training.optimizers import Averaged, slowed
 from loca.typing import Input, PyTree
-
-Loss = Callable[..., Float[Array, ""]]
-"""loss(prediction, truth): from standardized outputs of a batch to the number that training minimizes.
-
-If locations have weights, it is called as loss(prediction, truth, weights).
-"""
 
 
 class State(eqx.Module):

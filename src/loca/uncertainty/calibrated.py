@@ -1,7 +1,6 @@
 """Bands whose coverage was measured on held-out functions: split conformal prediction for functions."""
 
 import math
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ from jaxtyping import Array, Float
 from loca.data import Normalization, Queries, Records, Samples
 from loca.domains import area_weights
 from loca.encoders import Encoder
-from loca.models import Adaptation, Halves, Operator, Uncertain, Wrapper, blocks, standardized_errors
+from loca.models import Adaptation, Halves, Loss, Operator, Uncertain, Wrapper, blocks, standardized_errors
 from loca.parameters import Fixed
 from loca.typing import Input, Key, has_own_sensors
 from loca.uncertainty.familiarity import Familiarity
@@ -100,12 +99,7 @@ class Calibrated(Uncertain, Wrapper):
         return self.familiarity.p_values(u)
 
     def objective(
-        self,
-        loss: Callable[..., Float[Array, ""]],
-        codes: Float[Array, "N ..."],
-        queries: Queries,
-        s: Float[Array, "N P d_s"],
-        *weights: Array,
+        self, loss: Loss, codes: Float[Array, "N ..."], queries: Queries, s: Float[Array, "N P d_s"], *weights: Array
     ) -> Float[Array, ""]:
         raise ValueError("training changes the errors that were calibrated; train `model.operator`, then calibrate it")
 

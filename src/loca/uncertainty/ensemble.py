@@ -11,7 +11,7 @@ import optax
 from jaxtyping import Array, Float
 
 from loca.data import Normalization, Queries, Samples
-from loca.models import Operator, Uncertain, Wrapper
+from loca.models import Loss, Operator, Uncertain, Wrapper
 from loca.parameters import trainable
 from loca.typing import Key
 
@@ -84,12 +84,7 @@ class Ensemble(Uncertain, Wrapper):
         return eqx.combine(jax.tree.map(lambda each: each[number], learned), given)
 
     def objective(
-        self,
-        loss: Callable[..., Float[Array, ""]],
-        codes: Float[Array, "N ..."],
-        queries: Queries,
-        s: Float[Array, "N P d_s"],
-        *weights: Array,
+        self, loss: Loss, codes: Float[Array, "N ..."], queries: Queries, s: Float[Array, "N P d_s"], *weights: Array
     ) -> Float[Array, ""]:
         """The sum over the members, of which each depends on the parameters of one member only."""
         return jnp.sum(self._each(lambda member: member.objective(loss, codes, queries, s, *weights)))

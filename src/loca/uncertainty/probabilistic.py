@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from loca.data import Normalization, Queries, Samples, TransformNames
 from loca.losses import mean_squared
-from loca.models import Operator, Recipe, Signature, Uncertain, Wrapper
+from loca.models import Loss, Operator, Recipe, Signature, Uncertain, Wrapper
 from loca.typing import Key
 
 Values = Float[Array, "N P d_s"]
@@ -69,12 +69,7 @@ class Probabilistic(Uncertain, Wrapper):
         return jnp.exp(self._halves(codes, queries)[1])
 
     def objective(
-        self,
-        loss: Callable[..., Float[Array, ""]],
-        codes: Float[Array, "N ..."],
-        queries: Queries,
-        s: Float[Array, "N P d_s"],
-        *weights: Array,
+        self, loss: Loss, codes: Float[Array, "N ..."], queries: Queries, s: Float[Array, "N P d_s"], *weights: Array
     ) -> Float[Array, ""]:
         """The mean CRPS, which takes the place of the default loss; other losses do not depend on σ."""
         if loss is not mean_squared:
