@@ -2,13 +2,12 @@
 
     LOCA_DATA=/path LOCA_MNIST=/path/mnist.npz python reproduction/studies/around.py   # all runs, one after the other
     python reproduction/studies/around.py --case darcy --run "fno, symmetries" --run "gaussian, symmetries"
-    python reproduction/studies/around.py --table                                     # print the table
 
 Every run trains or solves for one model, measures its error on validation functions, and predicts the test functions
 once. Error bars are calibrated on the validation functions. When all runs of a case are done, the best of each model on
 validation functions are combined, with weights chosen on these, and the combination predicts the test functions once.
-Results are added to studies/around.json; rows that exist are not computed again. Models are kept in LOCA_CACHE or
-build/around.
+Results are added to studies/around.json, from which `make results` makes a table; rows that exist are not computed
+again. Models are kept in LOCA_CACHE or build/around.
 """
 
 import argparse
@@ -22,7 +21,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from rows import Rows, markdown, read_rows
+from rows import Rows
 from standard import every, functions
 
 import loca
@@ -57,7 +56,6 @@ class Run(NamedTuple):
 class Case(NamedTuple):
     """The data of a seed, transforms of inputs, symmetries that are known, and runs."""
 
-    title: str
     load: Callable[[int], RunData]
     transforms: dict[str, str]
     symmetries: tuple[str, ...]
@@ -92,45 +90,44 @@ def darcy(preset: str) -> Callable[[int], RunData]:
 LOG, REFLECTED = {"permeability": "log"}, ("reflect y", "scale -1")
 CASES = {
     "bundled": Case(
-        "Two-valued Darcy flow of neuraloperator, 16 × 16",
         standard("bundled", 100), {}, ("transpose x y", "reflect x at 0.5"),
         (Run("gaussian", symmetries=True), Run("fno", symmetries=True, steps=3000), Run("fno", steps=3000)),
     ),
     "darcy": Case(
-        "Darcy flow, rough inputs, 128 labels", darcy("literal"), LOG, REFLECTED,
+        darcy("literal"), LOG, REFLECTED,
         (
             Run("gaussian", symmetries=True), Run("fno", symmetries=True, steps=1023),
             *(Run("loca", around, True, 4000) for around in ("", "ridge")),
         ),
     ),
     "smooth darcy": Case(
-        "Darcy flow, smooth inputs, 128 labels", darcy("easy"), LOG, REFLECTED,
+        darcy("easy"), LOG, REFLECTED,
         (Run("gaussian"), Run("gaussian", symmetries=True), Run("fno", symmetries=True, steps=1023)),
     ),
     "digits": Case(
-        "Mechanical MNIST, 56 labels", digits(), {}, SQUARE,
+        digits(), {}, SQUARE,
         (
             Run("fno", "proportional", True, 1000), Run("fno", "proportional", steps=1000), Run("fno", steps=1000),
             Run("gaussian", symmetries=True), *(Run("loca", around, True, 4000) for around in ("", "proportional")),
         ),
     ),
     "noisy digits": Case(
-        "Mechanical MNIST, 56 labels, noisy inputs", digits(0.15), {}, SQUARE,
+        digits(0.15), {}, SQUARE,
         (
             Run("gaussian", symmetries=True), Run("fno", symmetries=True, steps=800),
             Run("fno", "ridge", True, 800), Run("fno", steps=800),
         ),
     ),
     "waves": Case(
-        "Shallow water, 128 labels", drawn(ShallowWater(), 1000, labels=128, validation=100, test=200), {}, BASIN,
+        drawn(ShallowWater(), 1000, labels=128, validation=100, test=200), {}, BASIN,
         (
             Run("gaussian"), Run("gaussian", symmetries=True),
             Run("loca", symmetries=True, steps=2000), Run("fno", symmetries=True, steps=250),
         ),
     ),
     "two-valued 85": Case(
-        "Two-valued Darcy flow, 85 × 85", standard("piecewise-85", 50), {}, ("transpose x y", "reflect x"),
-        (Run("fno", symmetries=True, steps=800, coarse=4000), Run("gaussian", symmetries=True)),
+        standard("piecewise-85", 50), {}, ("transpose x y", "reflect x"),
+        (Run("fno", symmetries=True, steps=500, coarse=3000), Run("gaussian", symmetries=True)),
     ),
 }  # fmt: skip
 
@@ -196,31 +193,12 @@ def combined(name: str, seed: int, data: RunData, rows: Rows) -> None:
     )
 
 
-def table(results: list[dict]) -> str:
-    """Test errors, coverage and core minutes as Markdown, means over seeds."""
-    lines = []
-    for name, case in CASES.items():
-        own = [row for row in results if row["case"] == name]
-        for run in dict.fromkeys(row["run"] for row in own):
-            same = [row for row in own if row["run"] == run]
-            errors = np.mean([row["test"] for row in same], axis=0)
-            covered = np.mean([row["coverage"] for row in same], axis=0)
-            cells = [", ".join(f"{100 * each:.3g} %" for each in part) for part in (errors, covered)]
-            minutes = np.mean([row["core_seconds"] for row in same]) / 60
-            lines.append([case.title, run, *cells, f"{minutes:.1f}", str(len(same))])
-    return markdown(["data", "model", "test error", "coverage", "core minutes", "seeds"], lines, words=2)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--case", choices=CASES, action="append")
     parser.add_argument("--run", action="append", help="such as 'fno, symmetries'; repeatable; all unless given")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--table", action="store_true", help="print the results so far as Markdown")
     asked = parser.parse_args()
-    if asked.table:
-        print(table(read_rows(RESULTS)))
-        return
     rows = Rows(RESULTS)
     CACHE.mkdir(parents=True, exist_ok=True)
     for seed in range(asked.seeds):
