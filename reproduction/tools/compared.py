@@ -61,14 +61,14 @@ def mean(group: list[ComparisonEntry], name: str) -> float:
     return statistics.mean(getattr(entry, name) for entry in group)
 
 
-def percent(value: float) -> str:
-    """An error with three digits."""
-    return f"{100.0 * value:.3g} %"
+def percent(value: float, digits: int = 3) -> str:
+    """An error in percent, with some digits."""
+    return f"{100.0 * value:.{digits}g} %"
 
 
 def table(found: Comparison) -> str:
     """One line per model."""
-    lines = ["| model | error | spread | core minutes | coverage | ms |", "| --- | ---: | ---: | ---: | ---: | ---: |"]
+    lines = ["| model | error | spread | core min | coverage | ms |", "| --- | ---: | ---: | ---: | ---: | ---: |"]
     for (model, _), group in found.groups().items():
         known = {
             name: [value for entry in group if (value := getattr(entry, name)) is not None]
@@ -78,7 +78,7 @@ def table(found: Comparison) -> str:
         cells = [
             f"**{model}**" if model == found.best else model,
             percent(means["error"]),
-            percent(max(known["error"]) - min(known["error"])),
+            percent(max(known["error"]) - min(known["error"]), digits=2),
             f"{means['core_seconds'] / 60.0:.2f}",
             f"{100.0 * means['coverage']:.0f} %" if "coverage" in means else "",
             f"{means['milliseconds']:.2g}" if "milliseconds" in means else "",
@@ -154,7 +154,7 @@ def section(name: str, found: Comparison) -> str:
     made = (
         f"{found.functions} functions to fit, {found.validation} to choose, {found.test} to test; "
         f"{' and '.join(f'{each:g}' for each in budgets)} min for each trained model; seeds: {seeds}. "
-        f"{found.about['hardware']}, commit {found.about['commit']}."
+        f"{found.about['hardware']}, commit {found.about['commit'][:10]}."
     )
     picture = f"![Test error of each model over its core minutes](results/compare-{name}.png)"
     return f"## {found.about['title']}\n\n{table(found)}\n\n{picture}\n\n{made}"
