@@ -117,7 +117,9 @@ class Trajectories:
         found = np.asarray(s)
         found = single(found[..., None] if found.ndim == 3 else found, "s")
         if found.ndim != 4 or found.shape[2] != len(places):
-            raise ValueError(f"expected s of shape (N, T, m, d) with m = {len(places)} locations, got {np.shape(s)}")
+            raise ValueError(
+                f"expected s of shape (N, T, m, d) with m = {len(places)} locations, got shape {found.shape}"
+            )
         N, T, m, d = found.shape
         if T < 2:
             raise ValueError(f"a trajectory needs at least two frames, got {T}")
@@ -252,18 +254,13 @@ class Trajectories:
         m = len(self.y)
         mask = () if self.mask is None else (np.broadcast_to(self.mask[:, None], (len(rows), m, 1)),)
         given = self.forcing[rows[:, None], steps]
-        phases = self.phases(self.times[rows[:, None], steps])
-        spread = np.broadcast_to(phases[:, :, None], (*phases.shape[:2], m, phases.shape[-1]))
+        acting = phases(self.times[rows[:, None], steps], self.cycles)
+        spread = np.broadcast_to(acting[:, :, None], (*acting.shape[:2], m, acting.shape[-1]))
         return Window(
             self.s[rows[:, None], steps],
             np.concatenate([np.broadcast_to(static, (len(rows), m, static.shape[-1])), *mask], -1, dtype=np.float32),
             np.concatenate([np.broadcast_to(given, (*given.shape[:2], m, given.shape[-1])), spread], -1),
         )
-
-    def phases(self, times: Float[np.ndarray, "*T"]) -> Float[np.ndarray, "*T k"]:
-        """The sine and the cosine of the cycles."""
-        angles = 2.0 * np.pi * (np.asarray(times)[..., None] / np.asarray(self.cycles) % 1.0)
-        return np.concatenate([np.sin(angles), np.cos(angles)], axis=-1).astype(np.float32)
 
     @functools.cached_property
     def moments(self) -> Moments:
@@ -319,8 +316,8 @@ class Steps(Records):
         self.per, self.domain, self.source = last, trajectories.domain, repr(trajectories)
         given = trajectories
         static = (*given.static_names, *(() if given.mask is None else (MASK,)))
-        phases = [Variable(f"{name} {cycle:g}") for name in ("sine", "cosine") for cycle in given.cycles]
-        acting = (*given.forcing_names, *phases)
+        cycles = [Variable(f"{name} {cycle:g}") for name in ("sine", "cosine") for cycle in given.cycles]
+        acting = (*given.forcing_names, *cycles)
         frames = [at(each, k - history + 1) for k in range(history) for each in given.fields]
         self.inputs = (*frames, *static, *(at(each, k) for k in range(ahead) for each in acting))
         self.outputs = tuple(
@@ -358,6 +355,12 @@ class Steps(Records):
     def label(self, s: Float[np.ndarray, "B P d_s"], rows: Rows = slice(None)) -> xarray.Dataset:
         numbers, given = numbered_rows(rows, len(self)), self.trajectories
         return labeled(np.asarray(s), numbers, given.y, given.coordinates, self.outputs)
+
+
+def phases(times: Float[np.ndarray, "*T"], cycles: Sequence[float]) -> Float[np.ndarray, "*T k"]:
+    """The sine and the cosine of cycles at some times."""
+    angles = 2.0 * np.pi * (np.asarray(times)[..., None] / np.asarray(cycles, np.float64) % 1.0)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=-1).astype(np.float32)
 
 
 def at(variable: Variable, step: int) -> Variable:

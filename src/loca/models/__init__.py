@@ -35,6 +35,7 @@ from loca.models.predictor import (
     shard,
 )
 from loca.models.signature import FIELD_ARRAYS, Signature, example_of, knows_sensors, named_arrays
+from loca.models.stepper import DivergedWarning, Noise, Start, Stepper, TimeSignature, Unrolled
 from loca.models.uncertain import (
     LEVEL,
     Bands,
@@ -53,12 +54,14 @@ __all__ = [
     "Combination",
     "Combined",
     "DeepONet",
+    "DivergedWarning",
     "ErrorBars",
     "Grid",
     "Operator",
     "Proportional",
     "Regression",
     "SeparableOperator",
+    "Stepper",
     "Uncertain",
     "adapt",
     "combine",
