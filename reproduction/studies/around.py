@@ -27,6 +27,7 @@ from standard import every, functions
 import loca
 from loca.models import MODELS
 from loca.problems import Darcy, ShallowWater
+from loca_reproduction.machine import write
 from loca_reproduction.problems import MechanicalMNIST
 from loca_reproduction.runs import mean_error
 from loca_reproduction.sources import Drawn, RunData, Unseen
@@ -115,7 +116,7 @@ CASES = {
         digits(0.15), {}, SQUARE,
         (
             Run("gaussian", symmetries=True), Run("fno", symmetries=True, steps=800),
-            Run("fno", "ridge", True, 800), Run("fno", steps=800),
+            Run("fno", "gaussian", True, 800), Run("fno", steps=800),
         ),
     ),
     "waves": Case(
@@ -132,7 +133,25 @@ CASES = {
 }  # fmt: skip
 
 
-def fitted(run: Run, case: Case, data: RunData, seed: int, directory: Path) -> tuple[loca.Operator, list]:
+class CoreSeconds:
+    """The time that cores work on a run, also before it was killed and resumed; a callback of its training."""
+
+    def __init__(self, directory: Path):
+        directory.mkdir(parents=True, exist_ok=True)
+        self.file, self.begun = directory / "core_seconds.txt", time.process_time()
+        self.before = float(self.file.read_text()) if self.file.exists() else 0.0
+
+    def __call__(self, _: loca.training.Progress) -> None:
+        write(self.file, str(self.total))
+
+    @property
+    def total(self) -> float:
+        return self.before + time.process_time() - self.begun
+
+
+def fitted(
+    run: Run, case: Case, data: RunData, seed: int, directory: Path, spent: CoreSeconds
+) -> tuple[loca.Operator, list]:
     """The model of a run, and pairs of a step and the validation error before averages over symmetries."""
     symmetries = case.symmetries if run.symmetries else None
     if run.model == "gaussian":
@@ -147,7 +166,7 @@ def fitted(run: Run, case: Case, data: RunData, seed: int, directory: Path) -> t
         known = loca.solve(data.train, validation=data.validation, progress=False)[1].hyperparameters
         options["around"] = lambda samples: loca.solve(samples, hyperparameters=known, progress=False)[0]
     model = MODELS[run.model].create(data.train, key=jax.random.key(seed + 100), transforms=case.transforms)
-    options |= {"symmetries": symmetries, "seed": seed, "progress": False}
+    options |= {"symmetries": symmetries, "seed": seed, "progress": False, "callbacks": [spent]}
     curve = []
     if run.coarse:
         train, validation = every(2, data.train), every(2, data.validation)
@@ -208,10 +227,11 @@ def main() -> None:
                 key = {"case": name, "run": str(run), "seed": seed}
                 if key in rows or (asked.run and str(run) not in asked.run):
                     continue
-                data, begun = data or case.load(seed), time.process_time()
-                operator, curve = fitted(run, case, data, seed, CACHE / f"{name}-{run}-{seed}")
-                key |= {"steps": run.coarse + run.steps, "core_seconds": time.process_time() - begun, "curve": curve}
-                loca.save(operator, CACHE / f"{name}-{run}-{seed}.safetensors", data=data.train)
+                data, directory = data or case.load(seed), CACHE / f"{name}-{run}-{seed}"
+                spent = CoreSeconds(directory)
+                operator, curve = fitted(run, case, data, seed, directory, spent)
+                key |= {"steps": run.coarse + run.steps, "core_seconds": spent.total, "curve": curve}
+                loca.save(operator, directory.with_suffix(".safetensors"), data=data.train)
                 rows.add(key | {"validation": mean_error(operator, data.validation)} | tested(operator, data))
             keys = [{"case": name, "run": each, "seed": seed} for each in (*map(str, case.runs), "combination")]
             if all(key in rows for key in keys[:-1]) and keys[-1] not in rows:
