@@ -116,7 +116,7 @@ CASES = {
         digits(0.15), {}, SQUARE,
         (
             Run("gaussian", symmetries=True), Run("fno", symmetries=True, steps=800),
-            Run("fno", "gaussian", True, 800), Run("fno", steps=800),
+            Run("fno", steps=800),
         ),
     ),
     "waves": Case(
