@@ -1,5 +1,7 @@
 """Print the size of the package, part by part: lines, statements, exported names, long functions, many parameters.
 
+A docstring is a statement to Python's `ast`, and is counted as one; the column beside says how many of them are.
+
 python tools/size.py                     # src/loca
 python tools/size.py reproduction/src/loca_reproduction --json
 """
@@ -13,7 +15,7 @@ LONG = 60
 """A function with more lines than this is long."""
 MANY = 8
 """A function with more parameters than this has many."""
-COLUMNS = ("files", "lines", "statements", "exported", "long functions", "many parameters")
+COLUMNS = ("files", "lines", "statements", "docstrings", "exported", "long functions", "many parameters")
 ROOT = Path(__file__).parents[1]
 
 
@@ -31,6 +33,11 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return sum(argument.arg not in ("self", "cls") for argument in every)
 
 
+def is_docstring(node: ast.AST) -> bool:
+    """Whether a node is a text of its own, under a definition or a constant."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
 def measure(files: list[Path]) -> tuple[dict[str, int], list[str]]:
     """The row of these files, and the functions that are long or have many parameters."""
     row = dict.fromkeys(COLUMNS, 0)
@@ -43,6 +50,7 @@ def measure(files: list[Path]) -> tuple[dict[str, int], list[str]]:
         row["files"] += 1
         row["lines"] += len(text.splitlines())
         row["statements"] += sum(isinstance(node, ast.stmt) for node in ast.walk(tree))
+        row["docstrings"] += sum(map(is_docstring, ast.walk(tree)))
         names |= exported(tree)
         for function in functions:
             length = (function.end_lineno or function.lineno) - function.lineno + 1

@@ -265,7 +265,7 @@ def _entries(
         for budget in minutes if isinstance(compete, Trained) else (0.0,):
             given = task._replace(model=name, seconds=60.0 * budget)
             key = key_of(given, budget)
-            files[name, budget] = path = model_file(work, key)
+            files[name, budget] = path = work.path(f"{key}.safetensors")
             fitted = [each for each in entries if each[0] in MAPS and entries[each].error is not None]
             maps = {each[0]: (entries[each], files[each]) for each in fitted}
             found = work.once(key, functools.partial(_measure, compete, given, test, maps, path))
@@ -301,11 +301,6 @@ def key_of(task: Task, budget: float) -> str:
     """The key of a result."""
     given = [list(task.symmetries)] if task.symmetries else []
     return json_digest([task.model, task.seed, budget, *given])
-
-
-def model_file(work: Resumable, key: str) -> Path:
-    """Where a fitted model is kept, for combinations."""
-    return work.path(f"{key}.safetensors")
 
 
 def _measure(

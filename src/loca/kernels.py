@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from loca.parameters import Held, Positive, positive
 
-__all__ = ["RBF", "Kernel", "Laplacian", "Matern", "RationalQuadratic", "Scaled"]
+__all__ = ["RBF", "Kernel", "Matern", "Scaled"]
 
 
 class Kernel(eqx.Module):
@@ -135,43 +135,3 @@ class Matern(Kernel):
         t = jnp.sqrt(2.0 * self.order) * self.rate() * safe_root(r2)
         polynomial = {0.5: 1.0, 1.5: 1.0 + t, 2.5: 1.0 + t + t**2 / 3.0}[self.order]
         return polynomial * jnp.exp(-t)
-
-
-class Laplacian(Kernel):
-    """k(z, z′) = exp(−β‖z − z′‖₁): a product over the coordinates, with a kink where points coincide.
-
-    With the Euclidean norm it would be `Matern(order=1/2)`.
-
-    **Arguments:**
-
-    - `rate`: β > 0. Good values: about 1/l, since the norm grows with the lifted dimension l.
-    """
-
-    rate: Positive | Held
-
-    def __init__(self, rate: float | Positive | Held = 1.0):
-        self.rate = positive(rate)
-
-    def matrix(self, z: Float[Array, "P l"], z_: Float[Array, "Q l"]) -> Float[Array, "P Q"]:
-        return jnp.exp(-self.rate() * jnp.sum(jnp.abs(z[:, None] - z_), axis=-1))
-
-
-class RationalQuadratic(Kernel):
-    """k(z, z′) = (1 + β‖z − z′‖²/α)^(−α): a mixture of Gaussians of all widths, RBF as α → ∞.
-
-    **Arguments:**
-
-    - `rate`: β > 0.
-    - `mixture`: α > 0; smaller means heavier tails. Good values: 0.5 to 5.
-    """
-
-    rate: Positive | Held
-    mixture: Positive | Held
-
-    def __init__(self, rate: float | Positive | Held = 1.0, mixture: float | Positive | Held = 1.0):
-        self.rate = positive(rate)
-        self.mixture = positive(mixture)
-
-    def matrix(self, z: Float[Array, "P l"], z_: Float[Array, "Q l"]) -> Float[Array, "P Q"]:
-        alpha = self.mixture()
-        return jnp.exp(-alpha * jnp.log1p(self.rate() * squared_distances(z, z_) / alpha))

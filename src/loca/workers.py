@@ -21,12 +21,6 @@ T = TypeVar("T")
 DEATHS = 3
 """Number of consecutive times that a pool of workers may die without completing a task."""
 
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NPROC")
-"""Environment variables with the number of threads of libraries, which is 1 in each worker process.
-
-NPROC is that of XLA, by which it also splits sums: with one thread, results do not depend on the number of cores.
-"""
-
 
 def run_tasks(
     run: Callable[[T], object], tasks: Sequence[T], *, workers: int = 1, executor: Executor | None = None
@@ -65,8 +59,7 @@ def _run_in_processes(workers: int, run: Callable[[T], object], tasks: Sequence[
     while waiting:
         pool = ProcessPoolExecutor(min(workers, len(waiting)), context, initializer=_start_worker)
         try:
-            with _one_thread_for_children():
-                futures = {pool.submit(run, tasks[i]): i for i in waiting}
+            futures = {pool.submit(run, tasks[i]): i for i in waiting}
             for future in as_completed(futures):
                 future.result()
                 del waiting[futures[future]]
@@ -85,7 +78,11 @@ def _run_in_processes(workers: int, run: Callable[[T], object], tasks: Sequence[
 
 
 def _start_worker() -> None:
-    """End this process when its parent has ended for any reason; leave Ctrl-C to the parent."""
+    """End this process when its parent has ended for any reason; leave Ctrl-C to the parent.
+
+    XLA has one thread: it splits sums among threads, and results would depend on the number of cores.
+    """
+    os.environ.setdefault("NPROC", "1")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -95,18 +92,6 @@ def _start_worker() -> None:
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()
-
-
-@contextlib.contextmanager
-def _one_thread_for_children() -> Iterator[None]:
-    """Set `THREADS`, which libraries read when they are loaded, unless the user has set them."""
-    missing = [name for name in THREADS if name not in os.environ]
-    os.environ.update(dict.fromkeys(missing, "1"))
-    try:
-        yield
-    finally:
-        for name in missing:
-            del os.environ[name]
 
 
 @contextlib.contextmanager

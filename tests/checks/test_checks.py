@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from commands import command
 from loca.checks import CheckReport, check
 from loca.checks.locations import check_locations, grid_fields, rough_part
-from loca.checks.pairs import EFFECT, check_drift, critical_distance, distances, relation
+from loca.checks.pairs import EFFECT, check_drift, distances, relation
 from loca.cli.app import app
 from loca.cli.arguments import load
 from loca.data import Samples, Shared, Variable
@@ -264,8 +264,8 @@ def test_what_chance_does_to_pairs_is_known_without_shuffling():
 
 
 def kolmogorov_smirnov(a, b):
-    """sup |F_a − F_b|: the largest distance of the two empirical distribution functions."""
-    return scipy.stats.ks_2samp(a, b, method="asymp").statistic
+    """sup |F_a − F_b|, the largest distance of the two empirical distribution functions, and its p-value."""
+    return scipy.stats.ks_2samp(a, b, method="asymp")
 
 
 @pytest.mark.parametrize("sizes", [(300, 100), (1000, 1000), (40, 25)])
@@ -273,7 +273,7 @@ def test_false_alarms_about_drift_are_rare(sizes):
     """At most as frequent as promised, up to three standard deviations of counting."""
     generator, level, count = np.random.default_rng(0), 0.05, 500
     drawn = [kolmogorov_smirnov(*(generator.standard_normal(size) for size in sizes)) for _ in range(count)]
-    alarms = np.mean(np.array(drawn) > critical_distance(*sizes, level))
+    alarms = np.mean([found.pvalue < level for found in drawn])
     assert alarms < level + 3 * np.sqrt(level * (1 - level) / count)
 
 
@@ -282,8 +282,8 @@ def test_drift_is_both_significant_and_large():
     for count, shift in [(40, 0.6), (2000, 0.3)]:
         train, test = pairs(0, count), edit(pairs(1, count), u=lambda u, shift=shift: u + shift)
         means = (np.asarray(part.u).mean(axis=(1, 2)) for part in (train, test))
-        limit, distance = critical_distance(count, count, 1e-3), kolmogorov_smirnov(*means)
-        assert min(limit, EFFECT) < distance < max(limit, EFFECT)
+        found = kolmogorov_smirnov(*means)
+        assert (found.statistic > EFFECT) != (found.pvalue < 1e-3)
         assert not list(check_drift(train, test))
 
 

@@ -43,11 +43,6 @@ def encode(position, y):
     return np.array(features)
 
 
-def absolute(difference):
-    """|x| as an analytic function of a complex number near the real axis, 0 with derivative 0 at 0."""
-    return np.sign(difference.real) * difference
-
-
 def distance(a, b):
     r2 = sum((a - b) ** 2)
     return np.sqrt(r2) if r2.real > 0 else 0.0
@@ -57,11 +52,6 @@ def kernel(k, a, b):
     match k:
         case kernels.RBF():
             return np.exp(-np.exp(k.rate.log) * sum((a - b) ** 2))
-        case kernels.Laplacian():
-            return np.exp(-np.exp(k.rate.log) * sum(absolute(a - b)))
-        case kernels.RationalQuadratic():
-            alpha = np.exp(k.mixture.log)
-            return (1.0 + np.exp(k.rate.log) * sum((a - b) ** 2) / alpha) ** (-alpha)
         case kernels.Matern(order=0.5):
             return np.exp(-np.exp(k.rate.log) * distance(a, b))
         case kernels.Matern(order=1.5):

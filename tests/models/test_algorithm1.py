@@ -13,7 +13,7 @@ from loca.attention import Dense
 from loca.data import Free, Indexed, Normalization, Shared
 from loca.domains import Box, Sphere, Torus
 from loca.encoders import Sensors
-from loca.kernels import RBF, Laplacian, Matern, RationalQuadratic
+from loca.kernels import RBF, Matern
 from loca.models import LOCA
 from loca.nets import MLP
 from loca.parameters import trainable
@@ -38,10 +38,8 @@ KERNELS = {
     "matern-1/2": lambda: Matern(0.5, 0.6),
     "matern-3/2": lambda: Matern(1.5, 0.6),
     "matern-5/2": lambda: Matern(2.5, 0.6),
-    "laplacian": lambda: Laplacian(0.4),
-    "rational-quadratic": lambda: RationalQuadratic(0.8, 1.5),
     "sum": lambda: RBF(0.5) + 0.3 * Matern(1.5),
-    "product": lambda: RBF(0.2) * RationalQuadratic(0.3),
+    "product": lambda: RBF(0.2) * Matern(2.5, 0.3),
 }
 FORMS = ("shared", "indexed", "free")
 CHANNELS = (1, 2)

@@ -21,7 +21,7 @@ from loca.data import Normalization, Transform, Variable
 from loca.domains import Box, Domain, Mesh, Sphere, Torus
 from loca.encoders import Beside, Encoder, Projection, Scattering1D, Scattering2D, Sensors, StructureTensor
 from loca.gaussian import Hyperparameters, solve
-from loca.kernels import RBF, Kernel, Laplacian, Matern, RationalQuadratic
+from loca.kernels import RBF, Kernel, Matern
 from loca.local import Corrected, LocalRule, UncertainCorrected
 from loca.models import FNO, LOCA, Combination, DeepONet, Grid, Operator, Proportional, Regression, Sum
 from loca.models.combination import UncertainSum
@@ -150,10 +150,8 @@ MODELS = {
     "Scattering1D": lambda: loca_with(Box.unit(1), (64,), encoder=Scattering1D.create(64, scales=3)),
     "Scattering2D": lambda: loca_with(encoder=Scattering2D.create((8, 8), scales=2, angles=2)),
     "RBF": lambda: loca_with(kernel=RBF(Held(0.3))),
-    "Laplacian": lambda: loca_with(kernel=Laplacian(0.3)),
     "Matern": lambda: loca_with(kernel=Matern(0.5)),
-    "RationalQuadratic": lambda: loca_with(kernel=RationalQuadratic(0.5, Held(2.0))),
-    "combined": lambda: loca_with(kernel=(RBF() + 0.5 * Matern(1.5)) * Laplacian(0.1)),
+    "combined": lambda: loca_with(kernel=(RBF() + 0.5 * Matern(1.5)) * Matern(0.5, Held(0.1))),
     "FixedRule": lambda: loca_with(rule=FixedRule(BOX, jnp.full((1, 2), 0.5), jnp.ones(1))),
     "GaussLegendre": lambda: loca_with(rule=GaussLegendre(BOX, (3, 4))),
     "MonteCarlo": lambda: loca_with(rule=MonteCarlo(BOX, 11, key=key())),

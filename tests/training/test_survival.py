@@ -18,7 +18,7 @@ from zygote import Life, zygote
 
 from loca.data import Part, data_digest
 from loca.durable import MANIFEST
-from loca.kernels import Laplacian
+from loca.kernels import Matern
 from loca.losses import mean_squared
 from loca.problems import Antiderivative, generate
 from loca.training import History, StoppedError, fit, paper_optimizer
@@ -195,8 +195,8 @@ OTHER = {
     "data": (lambda model, data: (model, flipped(data)), {}, "has other data"),
     "parameters": (lambda model, data: (dataclasses.replace(model, f=jax.tree.map(jnp.negative, model.f)), data), {},
                    r"has other initial parameters \(\.f\.weights\[0\] is "),
-    "kernel": (lambda model, data: (dataclasses.replace(model, k=Laplacian()), data), {},
-               r"has another model \(\.k is RBF; got Laplacian\)"),
+    "kernel": (lambda model, data: (dataclasses.replace(model, k=Matern()), data), {},
+               r"has another model \(\.k is RBF; got Matern\)"),
     "loss": (lambda model, data: (model, data), {"loss": lambda s, truth: 2.0 * mean_squared(s, truth)},
              "has another loss"),
     "optimizer": (lambda model, data: (model, data), {"optimizer": paper_optimizer(2e-3)}, "has another optimizer"),
