@@ -128,7 +128,7 @@ CASES = {
     ),
     "two-valued 85": Case(
         standard("piecewise-85", 50), {}, ("transpose x y", "reflect x"),
-        (Run("fno", symmetries=True, steps=500, coarse=3000), Run("gaussian", symmetries=True)),
+        (Run("fno", symmetries=True, steps=250, coarse=2000), Run("gaussian", symmetries=True)),
     ),
 }  # fmt: skip
 
