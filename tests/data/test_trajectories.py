@@ -1,9 +1,11 @@
 """Trajectories: what is refused, pieces, the pairs of one step, and locations without values."""
 
+import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xarray
 
 import loca
 from loca.data import Trajectories, Variable
@@ -132,8 +134,6 @@ def test_refused_shapes():
     ):
         with pytest.raises(ValueError, match=message):
             Trajectories(s, **{"y": np.linspace(0, 1, 10), **given})
-    with pytest.raises(ValueError, match="at least two frames"):
-        Trajectories(s[:, :1], np.linspace(0, 1, 10))
 
 
 def test_any_operator_learns_the_pairs():
@@ -146,3 +146,94 @@ def test_any_operator_learns_the_pairs():
     assert model.predict(pairs.load([0, 5]).u, data.y).shape == (2, 16, 1)
     labels = pairs.label(np.asarray(pairs.load([0, 5]).s), [0, 5])
     assert labels["u1_increment"].shape == (2, 16)
+
+
+def well_file(path, N=6, T=33, n=(12, 10)):
+    """Two fields that move along x, in the layout of The Well, with a mask that is constant and a parameter."""
+    x = [np.arange(k) / k for k in n]
+    speed = np.arange(N) % 2 + 1
+    with h5py.File(path, "w") as root:
+        root.attrs.update(dataset_name="moving", simulation_parameters=["speed"], n_trajectories=N)
+        scalars = root.create_group("scalars")
+        scalars.attrs["field_names"] = ["speed"]
+        scalars["speed"] = speed.astype(np.float32)
+        scalars["speed"].attrs.update(sample_varying=True, time_varying=False)
+        dims = root.create_group("dimensions")
+        dims.attrs["spatial_dims"] = ["x", "y"]
+        for name, values in (("time", 0.5 * np.arange(T)), ("x", x[0]), ("y", x[1])):
+            dims[name] = values
+            dims[name].attrs.update(sample_varying=False, time_varying=False)
+        edges = root.create_group("boundary_conditions")
+        for name in ("x", "y"):
+            edge = edges.create_group(f"{name}_periodic")
+            edge.attrs.update(bc_type="PERIODIC", associated_dims=[name], associated_fields=[], sample_varying=False)
+        fields = root.create_group("t0_fields")
+        fields.attrs["field_names"] = ["wall", "density", "energy"]
+        wall = np.zeros(n, np.float32)
+        wall[:2, :3] = 1.0
+        fields["wall"] = wall
+        fields["wall"].attrs.update(sample_varying=False, time_varying=False, dim_varying=[True, True])
+        phase = np.random.default_rng(1).uniform(0, 1, size=(N, 1, 1, 1))
+        time = np.arange(T)[:, None, None]
+        place = x[0][:, None] - time * speed[:, None, None, None] / n[0] - phase
+        for name, values in (("density", np.sin(2 * np.pi * place)), ("energy", np.cos(2 * np.pi * (place + x[1])))):
+            fields[name] = np.broadcast_to(values, (N, T, *n)).astype(np.float32)
+            fields[name].attrs.update(sample_varying=True, time_varying=True, dim_varying=[True, True])
+        for group in ("t1_fields", "t2_fields"):
+            root.create_group(group).attrs["field_names"] = []
+    return path
+
+
+def test_a_file_of_the_well(tmp_path):
+    data = Trajectories.open(well_file(tmp_path / "moving.hdf5"))
+    assert [v.name for v in data.fields] == ["density", "energy"]
+    assert [v.name for v in data.static_names] == ["speed", "wall"]
+    assert (len(data), data.frames, data.shape, data.step) == (6, 33, (12, 10), 0.5)
+    assert data.domain.periods == (pytest.approx(1.0), pytest.approx(1.0))
+    part = data.take([3, 1]).cut(11).stride(2)
+    assert not isinstance(part.s, np.ndarray)
+    assert part.load().s.shape == (6, 6, 120, 2)
+    np.testing.assert_array_equal(part.load().s[1], data.load().s[3, 11:22:2])
+    some = part.steps(history=2).load([5, 0])
+    np.testing.assert_array_equal(some.u[0, :, :2], np.asarray(data.s)[3, 13])
+    assert [v.name for v in some.inputs][-2:] == ["speed", "wall"]
+    np.testing.assert_array_equal(some.u[:, 0, -2], 2.0)
+    only = Trajectories.open(tmp_path / "moving.hdf5", "energy", static="wall")
+    assert (only.d, [v.name for v in only.static_names]) == (1, ["wall"])
+
+
+def test_from_xarray():
+    days = np.datetime64("2001-01-01", "ns") + np.arange(20) * np.timedelta64(1, "D")
+    sst = np.random.default_rng(0).normal(size=(20, 5, 8)).astype(np.float32)
+    sst[:, 1, 2] = np.nan
+    dataset = xarray.Dataset(
+        {
+            "sst": (("time", "lat", "lon"), sst, {"units": "K"}),
+            "depth": (("lat", "lon"), np.ones((5, 8)), {"units": "m"}),
+            "index": (("time",), np.arange(20.0)),
+        },
+        {"time": days, "lat": np.linspace(60, -60, 5), "lon": np.arange(0, 360, 45.0)},
+    )
+    data = Trajectories.from_xarray(dataset, "sst", static="depth", forcing="index", cycles=(365.25,))
+    assert (len(data), data.frames, data.step, data.unit) == (1, 20, 1.0, "days")
+    assert data.domain.periods == (None, 360.0)
+    assert [str(v) for v in (*data.fields, *data.static_names, *data.coordinates)] == [
+        "sst (K)",
+        "depth (m)",
+        "lat",
+        "lon",
+    ]
+    assert not data.mask[10]
+    np.testing.assert_array_equal(data.load().s[0, :, 9, 0], sst[:, 1, 1])
+    pairs = data.samples()
+    assert [v.name for v in pairs.inputs] == ["sst", "depth", "mask", "index", "sine 365.25", "cosine 365.25"]
+    one = Trajectories.from_xarray(dataset.isel(time=3), "sst", time="time")
+    assert one.frames == 1
+    np.testing.assert_array_equal(one.load().s[0, 0, data.mask], data.load().s[0, 3, data.mask])
+    sst[4, 0, 0] = np.nan
+    with pytest.raises(ValueError, match="1 of 800 values of trajectory 0 are NaN"):
+        Trajectories.from_xarray(dataset, "sst").load()
+    with pytest.raises(ValueError, match=r"depth of xarray.Dataset do not change along 'time'; pass them as static="):
+        Trajectories.from_xarray(dataset, ["sst", "depth"])
+    with pytest.raises(ValueError, match="time does not increase"):
+        Trajectories.from_xarray(dataset.isel(time=slice(None, None, -1)), "sst")

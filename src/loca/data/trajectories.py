@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from loca.data.files.frames import Frames, arguments_of
+from loca.data.files.labeled import as_names, contents
 from loca.data.grids import grid_axes
 from loca.data.queries import check_locations, single
 from loca.data.records import Records, Rows, numbered_rows, pieces
@@ -22,6 +24,8 @@ from loca.domains import Box, Domain
 from loca.typing import Key, Numbers
 
 if TYPE_CHECKING:
+    import os
+
     import xarray
 
 DAYS = "days since 1970-01-01"
@@ -63,6 +67,8 @@ class Trajectories:
     Locations where no frame has a value (NaN), such as land in a map of the sea, are kept, so that a grid stays a
     grid: there the fields have their mean, and a static field `mask` is 0.
 
+    Frames in files are read when they are needed; see `from_xarray` and `open`.
+
     **Arguments:**
 
     - `s`: values (N, T, m, d), or (N, T, m) of one field.
@@ -81,11 +87,11 @@ class Trajectories:
     - `mask`: (m,), where the fields have values; found in s unless given.
     """
 
-    s: Float[np.ndarray, "N T m d"]
+    s: Float[np.ndarray, "N T m d"] | Frames
     y: Float[np.ndarray, "m d_y"]
     times: Float[np.ndarray, "N T"]
     static: Float[np.ndarray, "_ _ d_static"]
-    forcing: Float[np.ndarray, "N T _ d_f"]
+    forcing: Float[np.ndarray, "N T _ d_f"] | Frames
     cycles: tuple[float, ...]
     domain: Domain
     fields: tuple[Variable, ...]
@@ -97,12 +103,12 @@ class Trajectories:
 
     def __init__(
         self,
-        s: Numbers,
+        s: Numbers | Frames,
         y: Numbers,
         *,
         times: Any = None,
         static: Numbers | None = None,
-        forcing: Numbers | None = None,
+        forcing: Numbers | Frames | None = None,
         cycles: Sequence[float] = (),
         domain: Domain | None = None,
         fields: VariableNames | None = None,
@@ -114,15 +120,16 @@ class Trajectories:
     ):
         places = np.asarray(y, np.float32)
         places = np.asarray(check_locations(jnp.asarray(places.reshape(len(places), -1)), "y"))
-        found = np.asarray(s)
-        found = single(found[..., None] if found.ndim == 3 else found, "s")
+        found = s if isinstance(s, Frames) else np.asarray(s)
+        if not isinstance(found, Frames):
+            found = single(found[..., None] if found.ndim == 3 else found, "s")
         if found.ndim != 4 or found.shape[2] != len(places):
             raise ValueError(
                 f"expected s of shape (N, T, m, d) with m = {len(places)} locations, got shape {found.shape}"
             )
         N, T, m, d = found.shape
-        if T < 2:
-            raise ValueError(f"a trajectory needs at least two frames, got {T}")
+        if not N * T:
+            raise ValueError(f"got {N} trajectories of {T} frames; pass at least one")
         given, unit = _as_times(np.arange(T) if times is None else np.asarray(times))
         (named,) = as_variables([time])
         named = Variable(named.name, unit or named.unit)
@@ -156,11 +163,12 @@ class Trajectories:
 
     def _fill(self) -> None:
         """Find the locations without values, and give them the mean of the field."""
-        missing = np.isnan(self.s)
-        if self.mask is None and missing.any():
+        if self.mask is None and not isinstance(self.s, Frames) and (missing := np.isnan(self.s)).any():
             self._put(mask=~missing.all(axis=(0, 1, 3)))
         for name in ("s", "static", "forcing"):
             values, mask = getattr(self, name), self.mask
+            if isinstance(values, Frames):
+                continue  # which reads finite values only
             if mask is not None and values.shape[-2] == len(mask) and np.isnan(values[..., ~mask, :]).any():
                 mean = values[..., mask, :].mean(axis=tuple(range(values.ndim - 1)), dtype=np.float64)
                 self._put(**{name: np.where(mask[:, None], values, mean.astype(values.dtype))})
@@ -185,8 +193,8 @@ class Trajectories:
 
     @property
     def step(self) -> float:
-        """Δt, in units of time."""
-        return float((self.times[0, -1] - self.times[0, 0]) / (self.frames - 1))
+        """Δt, in units of time; 0 of a single frame."""
+        return float((self.times[0, -1] - self.times[0, 0]) / max(1, self.frames - 1))
 
     @property
     def unit(self) -> str:
@@ -207,6 +215,88 @@ class Trajectories:
     def shape(self) -> tuple[int, ...] | None:
         """The number of points along each axis of the grid; None if the locations are no grid."""
         return None if self.axes is None else tuple(map(len, self.axes))
+
+    @classmethod
+    def from_xarray(
+        cls,
+        dataset: xarray.Dataset,
+        fields: str | Sequence[str],
+        *,
+        time: str | None = None,
+        sample: str | None = None,
+        static: str | Sequence[str] = (),
+        forcing: str | Sequence[str] = (),
+        cycles: Sequence[float] = (),
+        periods: Mapping[str, float] | None = None,
+        domain: Domain | None = None,
+    ) -> Trajectories:
+        """Trajectories that are variables of a data set in memory or in a file, whose frames are read when needed.
+
+        **Arguments:**
+
+        - `dataset`: of xarray.
+        - `fields`: names of the variables that change with time and are predicted.
+        - `time`: their dimension of time; by default the one that is called "time" or "t" or holds dates.
+        - `sample`: the dimension that counts the trajectories; None for a single one.
+        - `static`, `forcing`: names of variables that do not change with time, and of those that are known in advance.
+        - `cycles`: as for `Trajectories`.
+        - `periods`: the periods of coordinates, such as `{"x": 1.0}`; that of longitudes around the globe is known.
+        - `domain`: by default the sphere, a torus or a box, whichever the coordinates describe.
+        """
+        names = {"static": static, "forcing": forcing, "periods": periods, "domain": domain}
+        return cls(**arguments_of(dataset, fields, time=time, sample=sample, **names), cycles=cycles)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        fields: str | Sequence[str] | None = None,
+        *,
+        time: str | None = None,
+        sample: str | None = None,
+        static: str | Sequence[str] | None = None,
+        forcing: str | Sequence[str] | None = None,
+        cycles: Sequence[float] = (),
+        domain: Domain | None = None,
+        format: str | None = None,  # noqa: A002
+        split: str | None = None,
+    ) -> Trajectories:
+        """Trajectories in files: NetCDF, Zarr, The Well, PDEBench and all other formats of `loca.data.open`.
+
+        The Well and PDEBench define the fields, what is static (constant fields, and parameters that differ between
+        trajectories), forcing, time and periodic boundaries; arguments override them.
+
+        **Arguments:**
+
+        - `path`, `format`, `split`: as for `loca.data.open`.
+        - `fields`, `time`, `sample`, `static`, `forcing`, `cycles`, `domain`: as for `from_xarray`.
+        """
+        from loca.data.files.opening import open_layout
+
+        layout, source, rows = open_layout(path, fields or (), sample=sample, format=format, split=split)
+        if not layout.outputs:
+            raise ValueError(
+                f"{source} does not define fields; pass their names, fields=, out of\n{contents(layout.dataset)}"
+            )
+        along, held = time or layout.time, layout.dataset
+        evolves = {str(name): along in each.dims for name, each in held.data_vars.items()}
+        others = [name for name in dict.fromkeys((*layout.parameters, *layout.inputs)) if name not in layout.outputs]
+        known = {
+            "static": [name for name in others if not evolves[name] and held[name].dims],
+            "forcing": [
+                name for name, moves in evolves.items() if moves and set(held[name].dims) <= {along, layout.sample}
+            ],
+        }
+        given = {"static": static, "forcing": forcing}
+        names = {name: layout.named(known[name] if each is None else as_names(each)) for name, each in given.items()}
+        options: dict[str, Any] = {"time": along, "sample": layout.sample, "periods": layout.periods, "domain": domain}
+        found = cls(**arguments_of(layout.dataset, layout.outputs, **options, **names, source=source), cycles=cycles)
+        return found if rows is None else found.take(rows)
+
+    def load(self) -> Trajectories:
+        """The same trajectories in memory."""
+        read = {name: np.asarray(getattr(self, name)) for name in ("s", "forcing")}
+        return dataclasses.replace(self, **read) if isinstance(self.s, Frames) else self
 
     def take(self, rows: Rows) -> Trajectories:
         """The trajectories with these numbers."""
@@ -245,7 +335,7 @@ class Trajectories:
     def blocks(self, size: int | None = None) -> Iterator[Trajectories]:
         """All trajectories in memory, some at a time; so many that memory stays small unless `size` is given."""
         size = size or max(1, BLOCK_NUMBERS // math.prod(self.s.shape[1:]))
-        return (self.take(rows) for rows in pieces(range(len(self)), size))
+        return (self.take(rows).load() for rows in pieces(range(len(self)), size))
 
     def window(self, rows: Int[np.ndarray, " B"], starts: Int[np.ndarray, " B"], count: int) -> Window:
         """`count` frames of some trajectories, from some step on, with their static fields and forcing."""
@@ -253,11 +343,11 @@ class Trajectories:
         static = self.static[rows if len(self.static) > 1 else np.zeros_like(rows)]
         m = len(self.y)
         mask = () if self.mask is None else (np.broadcast_to(self.mask[:, None], (len(rows), m, 1)),)
-        given = self.forcing[rows[:, None], steps]
+        given = np.asarray(self.forcing[rows[:, None], steps])
         acting = phases(self.times[rows[:, None], steps], self.cycles)
         spread = np.broadcast_to(acting[:, :, None], (*acting.shape[:2], m, acting.shape[-1]))
         return Window(
-            self.s[rows[:, None], steps],
+            np.asarray(self.s[rows[:, None], steps]),
             np.concatenate([np.broadcast_to(static, (len(rows), m, static.shape[-1])), *mask], -1, dtype=np.float32),
             np.concatenate([np.broadcast_to(given, (*given.shape[:2], m, given.shape[-1])), spread], -1),
         )
@@ -268,7 +358,7 @@ class Trajectories:
         sums, low, high = np.zeros((2, 2, self.d)), np.full(self.d, np.inf), np.full(self.d, -np.inf)
         counts, inside = np.zeros(2), slice(None) if self.mask is None else self.mask
         for block in self.blocks():
-            s = block.s[:, :, inside].astype(np.float64)
+            s = np.asarray(block.s)[:, :, inside].astype(np.float64)
             low, high = np.minimum(low, s.min(axis=(0, 1, 2))), np.maximum(high, s.max(axis=(0, 1, 2)))
             for i, values in enumerate((s, np.diff(s, axis=1))):
                 sums[i] += values.sum(axis=(0, 1, 2)), (values**2).sum(axis=(0, 1, 2))
@@ -385,7 +475,7 @@ def _as_times(times: np.ndarray) -> tuple[Float[np.ndarray, "*N T"], str]:
 def _check_steps(times: Float[np.ndarray, "N T"], time: Variable) -> None:
     """Raise unless times increase by equal steps, the same in all trajectories."""
     gaps = np.diff(times, axis=1)
-    typical = float(np.median(gaps))
+    typical = float(np.median(gaps)) if gaps.size else 0.0
     if (gaps <= 0.0).any():
         row, step = np.argwhere(gaps <= 0.0)[0]
         raise ValueError(
@@ -400,9 +490,11 @@ def _check_steps(times: Float[np.ndarray, "N T"], time: Variable) -> None:
         )
 
 
-def _as_values(values: Any, name: str, *counts: int) -> np.ndarray:
+def _as_values(values: Any, name: str, *counts: int) -> np.ndarray | Frames:
     """Static fields (N or 1, m or 1, d), or forcing (N, T, m or 1, d); without channels if there are none."""
     *lead, m = counts
+    if isinstance(values, Frames):
+        return values
     if values is None:
         return np.zeros((*(lead if name == "forcing" else [1]), 1, 0), np.float32)
     found = single(np.asarray(values), name)

@@ -35,7 +35,16 @@ from loca.models.predictor import (
     shard,
 )
 from loca.models.signature import FIELD_ARRAYS, Signature, example_of, knows_sensors, named_arrays
-from loca.models.stepper import DivergedWarning, Noise, Start, Stepper, TimeSignature, Unrolled
+from loca.models.stepper import (
+    DivergedWarning,
+    Noise,
+    Start,
+    Stepper,
+    TimeSignature,
+    Unrolled,
+    combine_steppers,
+    rollout_error,
+)
 from loca.models.uncertain import (
     LEVEL,
     Bands,
@@ -65,7 +74,9 @@ __all__ = [
     "Uncertain",
     "adapt",
     "combine",
+    "combine_steppers",
     "predict",
+    "rollout_error",
     "shard",
 ]
 

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import equinox as eqx
@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from loca.data import Normalization, Queries, Shared, Trajectories, nearest, phases
 from loca.domains import area_weights
+from loca.models.combination import Sum
 from loca.models.grid import Grid
 from loca.models.operator import FieldOperator, Operator, Wrapper, interpolate
 from loca.models.signature import Signature, names_and_units
@@ -259,7 +260,7 @@ class Stepper(Wrapper):
                 )
             if abs(start.step - about.step) > 1e-3 * about.step:
                 raise ValueError(f"the frames of the start are {start.step:g} apart, steps are {about.step:g} long")
-            frames, times = start.s, start.times[:, -1]
+            frames, times = np.asarray(start.s[:, -k:]), start.times[:, -1]
             static = start.static
         else:
             frames, static = np.asarray(start, np.float32), None
@@ -269,7 +270,9 @@ class Stepper(Wrapper):
             raise ValueError(f"expected frames of shape (k, {m}, {d}) or (B, k, {m}, {d}), got {frames.shape}")
         if frames.shape[1] < k:
             raise ValueError(f"the stepper sees the last {k} frames, but the start has {frames.shape[1]}; pass {k}")
-        B = len(frames)
+        B, known = len(frames), getattr(start, "mask", None)
+        if known is not None and not (known if about.mask is None else known | ~np.asarray(about.mask)).all():
+            raise ValueError("the start has no values (NaN) at some locations where the stepper needs them; fill these")
         if static is None or not static.shape[-1]:
             static = np.zeros((1, m, 0)) if about.static is None else about.static[None]
         static = np.broadcast_to(static, (B, m, static.shape[-1]))
@@ -287,18 +290,39 @@ class Stepper(Wrapper):
         if given.shape[1] < steps or given.shape[0] != B or given.shape[-1] != about.num_forcing:
             raise ValueError(
                 f"{steps} steps of {B} rollouts need {about.num_forcing} channels of forcing for each, got an array of "
-                f"shape {np.shape(forcing)}; pass forcing until the last step"
+                f"shape {() if forcing is None else forcing.shape}; pass forcing until the last step"
             )
         acting = phases(times[:, None] + about.step * np.arange(steps), about.cycles)[:, :, None]
         spread = np.broadcast_to(acting, (*acting.shape[:2], given.shape[2], acting.shape[-1]))
         acting = np.concatenate([given[:, :steps], spread], axis=-1, dtype=np.float32)
-        channels = k * d + static.shape[-1] + acting.shape[-1]
-        if channels != len(self.normalization.u_shift):
+        found = Start(window, static.astype(np.float32), acting, times)
+        if self._channels(found) != len(self.normalization.u_shift):
             raise ValueError(
                 f"the stepper needs {len(self.normalization.u_shift)} input channels, but frames, static fields and "
-                f"forcing have {channels}; pass trajectories with their own static fields"
+                f"forcing have {self._channels(found)}; pass trajectories with their own static fields"
             )
-        return Start(window, static.astype(np.float32), acting, times)
+        return found
+
+    def starts(
+        self, data: Trajectories, rows: Int[np.ndarray, " B"], first: Int[np.ndarray, " B"], steps: int
+    ) -> tuple[Start, Float[np.ndarray, "B steps m d"]]:
+        """Rollouts from within trajectories of the same form as the training data, and the frames that follow.
+
+        The first frame that a rollout sees is `first` of the trajectory of this number.
+        """
+        k = self.history
+        window = data.window(rows, first, k + steps)
+        times = data.times[rows, np.asarray(first) + k - 1]
+        start = Start(window.s[:, :k], window.static, window.forcing[:, k - 1 : -1], times)
+        if tuple(data.fields) != tuple(self.outputs) or self._channels(start) != len(self.normalization.u_shift):
+            raise ValueError(
+                f"the stepper was made for {', '.join(v.name for v in self.inputs)}, but these trajectories have "
+                f"{', '.join(v.name for v in data.steps(min(k, data.frames - 1)).inputs)}"
+            )
+        return start, window.s[:, k:]
+
+    def _channels(self, start: Start) -> int:
+        return sum(each.shape[-1] for each in start[:3]) + (self.history - 1) * len(self.outputs)
 
     def roll(
         self,
@@ -450,6 +474,59 @@ class Unrolled(Wrapper):
         _, frames = advance(stepper, window, u[..., k * d : end], forcing, jnp.arange(self.ahead), None)
         changes = jnp.moveaxis(frames - window[:, -1:], 1, 2).reshape(B, m, -1)
         return self.normalization.at(queries).standardize(changes)
+
+
+def rollout_error(stepper: Stepper, data: Trajectories, steps: int | None = None) -> float:
+    """The geometric mean over steps of the mean relative L2 error of rollouts from the beginning of trajectories."""
+    steps = steps or data.frames - stepper.history
+    inside = slice(None) if stepper.about.mask is None else np.asarray(stepper.about.mask)
+    sums = np.zeros(steps)
+    for rows in np.array_split(
+        np.arange(len(data)), -(-len(data) // max(1, AT_ONCE // (steps * np.prod(data.s.shape[2:]))))
+    ):
+        start, truth = stepper.starts(data, rows, np.zeros_like(rows), steps)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DivergedWarning)
+            found = np.concatenate([part[:, 0] for _, part, _ in stepper.roll(start, steps)], axis=1)
+        error, size = (
+            np.square(each[:, :, inside], dtype=np.float64).sum(axis=(2, 3)) for each in (found - truth, truth)
+        )
+        sums += np.sqrt(error / size).sum(axis=0)
+    logs = np.log(np.where(np.isfinite(sums), sums / len(data), np.inf))
+    return float(np.exp(logs.mean()))
+
+
+WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Weights of a stepper in a mean of two that are tried."""
+
+
+def combine_steppers(steppers: Mapping[str, Stepper], validation: Trajectories) -> tuple[Stepper, float]:
+    """The mean of the increments of steppers with the least error of rollouts, and that error.
+
+    Steppers join one after the other, the best first, with the weight that is best on rollouts of validation
+    trajectories.
+
+    **Arguments:**
+
+    - `steppers`: by name, such as a solved and a trained one; they see the same number of frames.
+    - `validation`: trajectories that none of them was fitted to.
+    """
+    errors = {name: rollout_error(stepper, validation) for name, stepper in steppers.items()}
+    first, *others = sorted(errors, key=lambda name: errors[name])
+    best, error, weights, pairs = steppers[first], errors[first], {first: 1.0}, None
+    for name in others:
+        if steppers[name].history != best.history:
+            raise ValueError(f"{name} sees {steppers[name].history} frames, {first} {best.history}; combine equal ones")
+        pairs, trials = pairs or validation.steps(best.history).load(slice(0, 100)), []
+        for w in WEIGHTS:
+            tried = {**{each: (1.0 - w) * other for each, other in weights.items()}, name: w}
+            rows = np.asarray(list(tried.values()))[:, None] * np.ones(len(best.outputs))
+            mean = Sum.of({each: steppers[each].operator for each in tried}, rows, pairs)
+            stepper = dataclasses.replace(best, operator=mean)
+            trials.append((rollout_error(stepper, validation), tried, stepper))
+        found = min(trials, key=lambda trial: trial[0])
+        error, weights, best = found if found[0] < error else (error, weights, best)
+    return best, error
 
 
 def _terms(times: Float[np.ndarray, "*T"], cycles: tuple[float, ...]) -> Float[np.ndarray, "*T c"]:

@@ -19,16 +19,17 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
-from loca.data import Normalization, Part, Records, Samples, batch_rows, check_finite, not_finite
+from loca.data import Normalization, Part, Records, Samples, Trajectories, batch_rows, check_finite, not_finite
 from loca.devices import FUNCTIONS, ProcessGroup, ShardingRule, local_copy, place, replicated
 from loca.gaussian import is_auto, solve
 from loca.metrics import relative_l2
-from loca.models import Adaptation, Loss, Operator, Predictor, adapt, blocks, predict_encoded, shard
+from loca.models import Adaptation, Loss, Operator, Predictor, Stepper, adapt, blocks, predict_encoded, shard
 from loca.models import around as corrected
 from loca.symmetries import Symmetries
 from loca.training.checkpoints import Checkpoints, RunDirectory, fingerprint, stop_requests
 from loca.training.history import Callback, History, HistoryWriter, Progress, show_training
 from loca.training.optimizers import default_optimizer
+from loca.training.steppers import pairs_of, with_trained
 from loca.training.steps import (
     AT_ONCE,
     Encoded,
@@ -53,7 +54,7 @@ Ctrl-C, long enough to cost nothing."""
 
 def fit(
     model: Operator,
-    data: Samples | Records,
+    data: Samples | Records | Trajectories,
     *,
     steps: int = 20_000,
     optimizer: optax.GradientTransformation | None = None,
@@ -61,7 +62,7 @@ def fit(
     batch_size: int | None = None,
     seed: int = 0,
     weights: Float[Array | np.ndarray, " M"] | None = None,
-    validate: Samples | None = None,
+    validate: Samples | Trajectories | None = None,
     every: int | None = None,
     recover: bool = True,
     callbacks: Sequence[Callback] = (),
@@ -72,6 +73,8 @@ def fit(
     parameters: ShardingRule = replicated,
     symmetries: str | Sequence[str] | None = None,
     around: Callable[[Samples], Operator] | None = None,
+    noise: float = 0.0,
+    unroll: int = 1,
 ) -> tuple[Operator, History]:
     """Minimize the loss over the data; return the trained operator and the history of the run.
 
@@ -84,7 +87,8 @@ def fit(
     **Arguments:**
 
     - `model`: the operator to start from, from `LOCA.create` or another run.
-    - `data`: pairs (u, s) in memory or in a file.
+    - `data`: pairs (u, s) in memory or in a file; or `Trajectories`, for an operator that was created from
+      `trajectories.samples(history=k)`, or a stepper. The result is then a `loca.models.Stepper`.
     - `steps`: number of steps.
     - `optimizer`: an Optax transformation; `default_optimizer(steps)` unless given; the paper's is `paper_optimizer()`.
     - `loss`: a function of standardized outputs, after their transforms, from `loca.losses` or your own; by default
@@ -118,7 +122,14 @@ def fit(
     - `around`: fits a map to functions in closed form, such as `loca.models.Proportional.fit`. The model learns what
       that map leaves over, B + γ N, with predictions for each fifth of the functions from a map fitted to the others;
       γ is chosen on `validate`, from 0 to 1. Losses and validation errors of the history are those of what is left.
+      For what a solved stepper leaves over pass `lambda pairs: solved.operator`.
+    - `noise`, `unroll`: of trajectories. Noise of the frames that the model sees, in standard deviations of each field,
+      such as 0.01; and the number of steps of the short rollouts that are trained on.
     """
+    if isinstance(data, Trajectories):
+        return _fit_stepper(**locals())
+    if noise or unroll > 1 or isinstance(validate, Trajectories):
+        raise ValueError("`noise`, `unroll` and validation trajectories belong to trajectories; pass them as data")
     if symmetries is not None:
         return _fit_with_symmetries(**locals())
     if around is not None:
@@ -188,6 +199,19 @@ def fit(
                 stop = [*requested, signal.SIGTERM][0] if processes.any(bool(requested)) and not last else None
                 run.update((state, recovery.best), writer.history, numbers, last=last, stop=stop)
     return local_copy(place(trained(state), mesh)), writer.history
+
+
+def _fit_stepper(
+    model: Operator, data: Trajectories, noise: float, unroll: int, **options: Any
+) -> tuple[Stepper, History]:
+    """Train what predicts the increment."""
+    stepper = model if isinstance(model, Stepper) else Stepper.of(model, data)
+    inner, pairs, found = pairs_of(
+        stepper, data, options.pop("validate"), noise=noise, unroll=unroll, seed=options["seed"]
+    )
+    options |= {name: value for name, value in found.items() if options.get(name) is None}
+    trained, history = fit(inner, pairs, **options)
+    return with_trained(stepper, trained), history
 
 
 def _fit_with_symmetries(

@@ -90,14 +90,14 @@ class Labeled(Records):
         source: str = "xarray.Dataset",
     ):
         input_names, output_names = as_names(inputs), as_names(outputs)
-        _check_names(dataset, [*input_names, *output_names], sample, source)
+        check_names(dataset, [*input_names, *output_names], sample, source)
         self.dataset, self.sample, self.source = dataset, sample, source
         if time is None and (input_times is not None or output_times is not None):
-            time = _time_dimension(dataset, output_names or input_names, sample, source)
+            time = time_dimension(dataset, output_names or input_names, sample, source)
         for times in (input_times, output_times):
             if times is not None and not len(np.arange(dataset.sizes[time])[times]):
                 raise ValueError(f"{times} selects none of the {dataset.sizes[time]} steps of {source} along {time!r}")
-        placed = _with_locations(dataset, [*input_names, *output_names], sample)
+        placed = with_locations(dataset, [*input_names, *output_names], sample)
         measured = _with_numbers(placed, sample, time)
         before, channels, after = measured, input_names, measured[list(output_names)]
         self._labels = placed[list(output_names)]
@@ -114,8 +114,8 @@ class Labeled(Records):
         self._u = tuple(Functions(before, names, sample) for names in fields)
         self._scalars = Functions(before, scalars, sample) if scalars else None
         self._s = Functions(after, output_names, sample) if output_names else None
-        self.inputs = tuple(Variable(name, _unit(before[name])) for names in (*fields, scalars) for name in names)
-        self.outputs = tuple(Variable(name, _unit(after[name])) for name in output_names)
+        self.inputs = tuple(Variable(name, unit_of(before[name])) for names in (*fields, scalars) for name in names)
+        self.outputs = tuple(Variable(name, unit_of(after[name])) for name in output_names)
         found = (self._s or self._u[0]).columns
         for name in output_names:
             expected = (sample, *(self._s.dims if self._s else ()))
@@ -126,7 +126,7 @@ class Labeled(Records):
                 )
             if not found:
                 raise ValueError(f"output {name!r} of {source} is a single number; pass functions as outputs")
-        self.domain = domain or (_domain_of(found, sample, periods or {}) if found else Box.unit(1))
+        self.domain = domain or (domain_of(found, sample, periods or {}) if found else Box.unit(1))
         if self._s is not None and self.domain.dimension != len(found):
             raise ValueError(
                 f"{self.domain} is {self.domain.dimension}-dimensional but outputs {output_names} of {source} have the "
@@ -207,7 +207,7 @@ class Functions:
     @property
     def coordinates(self) -> tuple[Variable, ...]:
         """Names and units of the coordinates of the locations."""
-        return tuple(Variable(str(column.name), _unit(column)) for column in self.columns)
+        return tuple(Variable(str(column.name), unit_of(column)) for column in self.columns)
 
     @property
     def moving(self) -> bool:
@@ -307,7 +307,8 @@ def as_rows(rows: Rows, count: int) -> slice | np.ndarray:
     return rows if isinstance(rows, slice) else as_slice(numbered_rows(rows, count))
 
 
-def _check_names(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> None:
+def check_names(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> None:
+    """Raise unless a data set has these variables, of numbers, and this dimension."""
     if missing := [name for name in names if name not in dataset.variables]:
         raise ValueError(f"{source} has no variable {', '.join(missing)}; it holds\n{contents(dataset)}")
     if sample not in dataset.dims:
@@ -322,16 +323,18 @@ def contents(dataset: xarray.Dataset) -> str:
     """A summary of a data set, one line per variable: name, dimensions with sizes, unit."""
     lines = []
     for name in dataset.variables:
-        sizes, unit = ", ".join(f"{dim}: {size}" for dim, size in dataset[name].sizes.items()), _unit(dataset[name])
+        sizes, unit = ", ".join(f"{dim}: {size}" for dim, size in dataset[name].sizes.items()), unit_of(dataset[name])
         lines.append(f"  {name}({sizes})" + (f" [{unit}]" if unit else ""))
     return "\n".join(lines)
 
 
-def _unit(array: xarray.DataArray) -> str:
+def unit_of(array: xarray.DataArray) -> str:
+    """The unit of a variable; empty if it has none."""
     return str(array.attrs.get("units", array.attrs.get("unit", "")))
 
 
-def _time_dimension(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> str:
+def time_dimension(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> str:
+    """The dimension of time of some variables."""
     for dim in dict.fromkeys(str(dim) for name in names for dim in dataset[name].dims if dim != sample):
         attributes = dataset[dim].attrs
         is_time = attributes.get("standard_name") == "time" or attributes.get("axis") == "T"
@@ -370,7 +373,7 @@ def _steps_as_channels(
     return channels.assign(arrays), tuple(arrays)
 
 
-def _with_locations(dataset: xarray.Dataset, names: Sequence[str], sample: str) -> xarray.Dataset:
+def with_locations(dataset: xarray.Dataset, names: Sequence[str], sample: str) -> xarray.Dataset:
     """The data set with all variables that are locations, except those in `names`, as coordinates."""
 
     def is_location(array: xarray.DataArray) -> bool:
@@ -440,7 +443,7 @@ def _is_longitude_around(coordinate: xarray.DataArray) -> bool:
     return bool(np.diff(around, append=around[0] + 360.0).max() <= WIDEST_GAP)
 
 
-def _domain_of(found: Sequence[xarray.DataArray], sample: str, periods: Mapping[str, float]) -> Domain:
+def domain_of(found: Sequence[xarray.DataArray], sample: str, periods: Mapping[str, float]) -> Domain:
     """The domain of these coordinates.
 
     Latitudes and longitudes around the globe are a sphere, or a zone of it if they do not reach both polar regions.

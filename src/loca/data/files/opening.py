@@ -92,23 +92,16 @@ def open(  # noqa: A001
     """
     from loca.data.files.datasets import Roles
 
-    files = _expand(path)
-    if format is not None and format not in FORMATS:
-        raise ValueError(f"there is no format {format!r}; choose one of {', '.join(FORMATS)}")
-    if len(files) == 1 and files[0].is_dir() and not _is_zarr(files[0]):
-        files, split = _files_of(files[0], split)
-    kinds = [_recognize(file, format) for file in files]
+    files, kinds, split = _recognized(path, format, split)
     if kinds[0] == "loca":
         given = (inputs, outputs, sample, input_times, output_times, split, domain)
         if len(files) > 1 or any(option is not None for option in given):
             raise ValueError(f"{files[0]} is a store of loca, whose roles are fixed; open it without further arguments")
         return Store.open(files[0])
-    if split is not None and kinds[0] != "pdebench":
-        raise ValueError(f"{files[0]} ({kinds[0]}) has no official split {split!r}; open it and use select(rows)")
-
+    _check_split(files[0], kinds[0], split)
     names = as_names(inputs or ()), as_names(outputs or ())
     layout = _read(files, kinds, Roles(*names, sample, sensors, queries, unsolved))
-    source = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+    source = _source(files)
     if layout.sample is None or not layout.inputs or not (layout.outputs or unsolved):
         raise ValueError(
             f"{source} ({kinds[0]}) does not define inputs and outputs: pass inputs=, outputs= (names of variables) "
@@ -139,6 +132,50 @@ def open(  # noqa: A001
     from loca.data.files.benchmarks import split_rows
 
     return records.select(split_rows(files[0], len(records), split))
+
+
+def open_layout(
+    path: AnyPath | Sequence[AnyPath],
+    fields: str | Sequence[str],
+    *,
+    sample: str | None = None,
+    format: str | None = None,  # noqa: A002
+    split: str | None = None,
+) -> tuple[Layout, str, Rows | None]:
+    """Files of trajectories: what they hold, their name, and the rows of a split; for `Trajectories.open`."""
+    from loca.data.files.benchmarks import split_rows
+    from loca.data.files.datasets import Roles
+
+    files, kinds, split = _recognized(path, format, split)
+    if kinds[0] == "loca":
+        raise ValueError(f"{files[0]} is a store of loca, which holds pairs; open the files it was made from")
+    _check_split(files[0], kinds[0], split)
+    layout = _read(files, kinds, Roles(outputs=as_names(fields), sample=sample, unsolved=not fields))
+    count = 1 if layout.sample is None else layout.dataset.sizes[layout.sample]
+    return layout, _source(files), None if split is None else split_rows(files[0], count, split)
+
+
+def _recognized(
+    path: AnyPath | Sequence[AnyPath],
+    format: str | None,  # noqa: A002
+    split: str | None,
+) -> tuple[list[Path], list[str], str | None]:
+    """All files, their formats, and the split that is left to apply."""
+    files = _expand(path)
+    if format is not None and format not in FORMATS:
+        raise ValueError(f"there is no format {format!r}; choose one of {', '.join(FORMATS)}")
+    if len(files) == 1 and files[0].is_dir() and not _is_zarr(files[0]):
+        files, split = _files_of(files[0], split)
+    return files, [_recognize(file, format) for file in files], split
+
+
+def _check_split(file: Path, kind: str, split: str | None) -> None:
+    if split is not None and kind != "pdebench":
+        raise ValueError(f"{file} ({kind}) has no official split {split!r}; open it and use select(rows)")
+
+
+def _source(files: Sequence[Path]) -> str:
+    return str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
 
 
 def _expand(path: AnyPath | Sequence[AnyPath]) -> list[Path]:
