@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from compared import europe
 from rows import Rows
 from standard import every, functions
 
@@ -68,11 +69,11 @@ def drawn(*given: object, **options: object) -> Callable[[int], RunData]:
     return lambda seed: Drawn(*given, **options).load(seed, CACHE)  # pyright: ignore[reportArgumentType]
 
 
-def standard(task: str, held: int) -> Callable[[int], RunData]:
-    """A standard set, of whose training functions some are for validation."""
+def given(pair: Callable[[], tuple[loca.Samples, ...]], held: int) -> Callable[[int], RunData]:
+    """Training and test functions, of which some of the former are for validation."""
 
     def load(seed: int) -> RunData:
-        train, test = functions(task)
+        train, test = pair()
         return RunData(*train.split(jax.random.key(seed), len(train) - held, held), {"test": test})
 
     return load
@@ -91,7 +92,7 @@ def darcy(preset: str) -> Callable[[int], RunData]:
 LOG, REFLECTED = {"permeability": "log"}, ("reflect y", "scale -1")
 CASES = {
     "bundled": Case(
-        standard("bundled", 100), {}, ("transpose x y", "reflect x at 0.5"),
+        given(functools.partial(functions, "bundled"), 100), {}, ("transpose x y", "reflect x at 0.5"),
         (Run("gaussian", symmetries=True), Run("fno", symmetries=True, steps=3000), Run("fno", steps=3000)),
     ),
     "darcy": Case(
@@ -126,8 +127,15 @@ CASES = {
             Run("loca", symmetries=True, steps=2000), Run("fno", symmetries=True, steps=250),
         ),
     ),
+    "europe": Case(
+        given(europe, 100), {}, (),
+        (
+            Run("gaussian"), *(Run("fno", around, steps=500) for around in ("", "ridge")),
+            *(Run("loca", around, steps=2000) for around in ("", "ridge")),
+        ),
+    ),
     "two-valued 85": Case(
-        standard("piecewise-85", 50), {}, ("transpose x y", "reflect x"),
+        given(functools.partial(functions, "piecewise-85"), 50), {}, ("transpose x y", "reflect x"),
         (Run("fno", symmetries=True, steps=250, coarse=2000), Run("gaussian", symmetries=True)),
     ),
 }  # fmt: skip

@@ -40,6 +40,7 @@ TITLES = {
     "digits": "Mechanical MNIST, 56 labels",
     "noisy digits": "Mechanical MNIST, 56 labels, noisy inputs",
     "waves": "Shallow water, 128 labels: height, both velocities",
+    "europe": "Temperature to pressure height over Europe, 600 days",
     "bundled": "Two-valued Darcy flow of neuraloperator, 16 × 16",
     "two-valued 85": "Two-valued Darcy flow, 85 × 85",
 }
@@ -47,11 +48,12 @@ TITLES = {
 
 KNOWN = """## With what is known about the data
 
-A thousand training functions. The [symmetries](symmetries.md) of each problem are named, and Gaussian operators are
-[corrected](solving.md) where that lowers the error on held-out functions. *Around* is a map that the network
-[is trained around](training.md#a-map-around-the-network). A combination has the best model of each kind on validation
-functions, with weights chosen on these. Coverage is that of bands of 90 % after calibration on the validation
-functions. The model that validation functions prefer is in bold; several numbers are those of the channels.
+A thousand training functions unless it says otherwise. The [symmetries](symmetries.md) of each problem are named, and
+Gaussian operators are [corrected](solving.md) where that lowers the error on held-out functions. *Around* is a map
+that the network [is trained around](training.md#a-map-around-the-network). A combination has the best model of each
+kind on validation functions, with weights chosen on these. Coverage is that of bands of 90 % after calibration on the
+validation functions. The model that validation functions prefer is in bold; several numbers are those of the
+channels.
 
 """
 
