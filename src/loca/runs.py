@@ -9,6 +9,7 @@ import dataclasses
 import json
 import math
 import os
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -74,6 +75,12 @@ class RunData(NamedTuple):
     test: Records | None
     example: Samples
 
+    def __str__(self) -> str:
+        u, s = (", ".join(each.name for each in names) for names in (self.example.inputs, self.example.outputs))
+        along = ", ".join(each.name for each in self.example.query_coordinates)
+        labels = f"{self.example.s.shape[1]} labels{along and f' along {along}'}"
+        return f"{len(self.train)} functions {u} → {s} with {labels}, and {len(self.validation)} for validation"
+
 
 def execute(configuration: RunConfiguration, directory: Path, *, progress: bool = False) -> RunResult:
     """Carry out a run as configured, and keep configuration, model and report in a directory.
@@ -88,6 +95,8 @@ def execute(configuration: RunConfiguration, directory: Path, *, progress: bool 
     """
     training, description = configuration.training, json.loads(configuration.model_dump_json())
     data = load_data(configuration.data, training.seed)
+    if progress:
+        print(f"{directory}: {data}", file=sys.stderr, flush=True)  # noqa: T201
     listeners: list[Listener] = [Logger(name, directory, description) for name in training.loggers]
     listeners += [show_training(lines=True)] if progress else []
     if isinstance(configuration.model, ModelConfiguration):

@@ -314,7 +314,9 @@ def test_an_interrupted_command_saves_and_ends_with_the_code_of_the_signal(numbe
         _, error = process.communicate(timeout=60)
     assert process.returncode == code
     assert re.fullmatch(
-        r"run: loading\nstopped at step \d+ and saved in run; continue with `loca train --resume run`\n", error
+        r"run: loading\nrun: \d+ functions .* for validation\n"
+        r"stopped at step \d+ and saved in run; continue with `loca train --resume run`\n",
+        error,
     )
     assert Checkpoints(tmp_path / "run/checkpoints").steps()
 

@@ -58,6 +58,20 @@ def test_round_trip_is_exact_whatever_the_order_of_dimensions(dims):
     assert samples.s.dtype == samples.u.dtype == jnp.float32
 
 
+def test_a_coordinate_that_is_named_as_the_sample_is_noticed():
+    x = np.linspace(0.0, 1.0, 6)
+    sheets = xarray.Dataset({name: (("run", "x"), normal(4, 6)) for name in "us"}, {"x": x})
+    with pytest.warns(UserWarning, match="sample='x' has values from 0 to 1, .* pass sample='run'"):
+        Labeled(sheets, "u", "s", "x")
+    with pytest.warns(UserWarning, match="pass sample='run'"):
+        Labeled(sheets.assign_coords(run=np.arange(4)), "u", "s", "x")
+    # all of these are right: what counts, a parameter that was varied, time, and a grid without coordinates
+    Labeled(sheets, "u", "s", "run")
+    Labeled(sheets.assign_coords(run=np.linspace(0.1, 0.2, 4)), "u", "s", "x")
+    Labeled(sheets.rename(x="time"), "u", "s", "time")
+    Labeled(sheets.rename(x="viscosity").expand_dims(y=3), "u", "s", "viscosity")
+
+
 def test_some_rows_in_any_order():
     dataset = weather(*GLOBE)
     records = Labeled(dataset, "air", ["pres", "air"], "time")

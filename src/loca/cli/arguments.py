@@ -183,7 +183,7 @@ def load(
     from loca.data import open as open_data
     from loca.problems import PROBLEMS
 
-    with refusing("DATA", f"{data}: ", f" (the built-in problems are {', '.join(PROBLEMS)})"):
+    with refusing("DATA", f"{data}: ", f" (the built-in problems are {', '.join(PROBLEMS)})"), printed_warnings():
         if not Path(data).exists() and (kind := problem_of(data)) is not None:
             samples = create_problem(kind, arguments).sample(jax.random.key(seed), skip + count)
             return samples.take(jnp.arange(skip, skip + count)), count
@@ -270,7 +270,7 @@ def open_records(
 
 @contextlib.contextmanager
 def printed_warnings() -> Iterator[None]:
-    """Print warnings about queries outside the domain, unfamiliar inputs and inversions as lines, each once."""
+    """Print warnings, such as those about queries outside the domain or unfamiliar inputs, as lines, each once."""
     import warnings
 
     from loca.domains import OutsideDomainWarning

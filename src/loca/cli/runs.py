@@ -6,7 +6,18 @@ from typing import Annotated, Any
 
 import typer
 
-from loca.cli.arguments import Data, Files, Model, SeedOption, SetOption, Training, check_directory, load, problem_of
+from loca.cli.arguments import (
+    Data,
+    Files,
+    Model,
+    SeedOption,
+    SetOption,
+    Training,
+    check_directory,
+    load,
+    printed_warnings,
+    problem_of,
+)
 from loca.configuration import RunConfiguration, option_of, read_configuration, split_names
 
 SourceArgument = Annotated[
@@ -181,7 +192,8 @@ def execute_run(configuration: RunConfiguration, directory: Path) -> None:
     from loca.training import StoppedError
 
     try:
-        result = execute(configuration, directory, progress=True)
+        with printed_warnings():
+            result = execute(configuration, directory, progress=True)
     except StoppedError as stopped:
         saved = str(stopped).partition(";")[0]  # what follows is advice for callers of `fit`
         typer.echo(f"{saved}; continue with `loca train --resume {directory}`", err=True)

@@ -91,6 +91,7 @@ class Labeled(Records):
     ):
         input_names, output_names = as_names(inputs), as_names(outputs)
         check_names(dataset, [*input_names, *output_names], sample, source)
+        _check_sample(dataset, [*input_names, *output_names], sample, source)
         self.dataset, self.sample, self.source = dataset, sample, source
         if time is None and (input_times is not None or output_times is not None):
             time = time_dimension(dataset, output_names or input_names, sample, source)
@@ -319,6 +320,21 @@ def check_names(dataset: xarray.Dataset, names: Sequence[str], sample: str, sour
         raise ValueError(f"{', '.join(wrong)} of {source} hold no numbers; choose from\n{contents(dataset)}")
 
 
+def _check_sample(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> None:
+    """Warn if the samples have values like those of a coordinate, and one other dimension only counts."""
+    shared = set.intersection(*(set(dataset[name].dims) for name in names)) - {sample}
+    sizes = {dim: size for dim, size in dataset.sizes.items() if dim in shared and size > 1}
+    numbered = [dim for dim, size in sizes.items() if np.array_equal(dataset[dim], np.arange(size))]
+    values = np.asarray(dataset[sample])
+    is_place = values.dtype.kind == "f" and (values % 1.0 != 0.0).any() and not _is_time(dataset[sample])
+    if is_place and len(numbered) == 1:
+        warnings.warn(
+            f"{source}: sample={sample!r} has values from {values.min():g} to {values.max():g}, as a coordinate has; "
+            f"if {numbered[0]!r} counts the functions, pass sample={str(numbered[0])!r}",
+            stacklevel=3,
+        )
+
+
 def contents(dataset: xarray.Dataset) -> str:
     """A summary of a data set, one line per variable: name, dimensions with sizes, unit."""
     lines = []
@@ -336,11 +352,14 @@ def unit_of(array: xarray.DataArray) -> str:
 def time_dimension(dataset: xarray.Dataset, names: Sequence[str], sample: str, source: str) -> str:
     """The dimension of time of some variables."""
     for dim in dict.fromkeys(str(dim) for name in names for dim in dataset[name].dims if dim != sample):
-        attributes = dataset[dim].attrs
-        is_time = attributes.get("standard_name") == "time" or attributes.get("axis") == "T"
-        if is_time or dataset[dim].dtype.kind in "mM" or dim.lower() in {"time", "t"}:
+        if _is_time(dataset[dim]):
             return dim
     raise ValueError(f"no dimension of {', '.join(names)} in {source} is time; it holds\n{contents(dataset)}")
+
+
+def _is_time(coordinate: xarray.DataArray) -> bool:
+    named = coordinate.attrs.get("standard_name") == "time" or coordinate.attrs.get("axis") == "T"
+    return named or coordinate.dtype.kind in "mM" or str(coordinate.name).lower() in {"time", "t"}
 
 
 def _with_numbers(dataset: xarray.Dataset, sample: str, time: str | None) -> xarray.Dataset:
