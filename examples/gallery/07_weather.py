@@ -4,8 +4,8 @@
 # From today's pressure to tomorrow's on the whole globe: how good is the forecast, and where?
 #
 # The data are ten winters of a climate model, SPEEDY: surface pressure every day, as the anomaly from the mean
-# winter, in a file `winters.nc` (`anomaly` over `day`, `lat`, `lon`) in the folder `LOCA_GALLERY_DATA`. Without it,
-# waves that drift and decay stand in. `reproduction/studies/speedy_daily.py` runs the model.
+# winter. `reproduction/studies/speedy_daily.py` runs the model for an hour and writes `speedy_daily.npz`. Without this
+# file in the folder `LOCA_GALLERY_DATA`, waves that drift and decay stand in.
 
 # %%
 import os
@@ -21,6 +21,16 @@ import loca
 folder = Path(os.environ.get("LOCA_GALLERY_DATA", "examples/gallery/data"))
 
 
+def winters_of(file):
+    with np.load(file) as speedy:
+        days = speedy["time"].astype("datetime64[s]").astype("datetime64[ns]")
+        values = 0.02 * speedy["p_2Pa"][:, ::2, ::2]  # hPa, at every second point
+        lat, lon = speedy["lat"][::2], (speedy["lon"][::2] + 180) % 360 - 180
+    pressure = xarray.DataArray(values, {"day": days, "lat": lat, "lon": lon}).sortby("lon")
+    winters = pressure[pressure.day.dt.month.isin([12, 1, 2])]
+    return xarray.Dataset({"anomaly": winters - winters.mean("day")})
+
+
 def drifting_waves(days=900):  # Rossby–Haurwitz waves, renewed a little every day
     lat, lon = np.linspace(-86.25, 86.25, 24), np.arange(-180, 180, 7.5)
     degree, order = (i[1:] for i in np.tril_indices(10))
@@ -33,9 +43,9 @@ def drifting_waves(days=900):  # Rossby–Haurwitz waves, renewed a little every
     return xarray.Dataset({"anomaly": (("day", "lat", "lon"), values)}, {"day": dates, "lat": lat, "lon": lon})
 
 
-file = folder / "winters.nc"
-winters = xarray.open_dataset(file).load() if file.exists() else drifting_waves()
-print(winters.anomaly.sizes, "of", file.name if file.exists() else "waves")
+file = folder / "speedy_daily.npz"
+winters = winters_of(file) if file.exists() else drifting_waves()
+print(dict(winters.sizes), "of", file.name if file.exists() else "waves")
 
 # %% [markdown]
 # A pair is a day and the next one. The first 600 days are for the model, and the last 250, almost three winters,
