@@ -1,9 +1,8 @@
 """The web application: routes, tokens, limits, metrics, errors as JSON, and the processes that serve it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
+import functools
 import gc
 import hmac
 import os
@@ -17,7 +16,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
 
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, Counter, Histogram, generate_latest
@@ -25,16 +23,13 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from loca.models import LEVEL
 from loca.saving import inspect
 from loca.serving.batching import Batcher
 from loca.serving.model import LOG, Repository, ServedModel, find_models
-from loca.serving.protocol import document, parse_request, write_response
+from loca.serving.protocol import Reply, parse_request, read_body, reply, write_response
 
 SETTINGS = "LOCA_SERVE"
 """The environment variable with the settings of worker processes, as JSON."""
@@ -48,8 +43,12 @@ POLL = 1.0
 GRACE = 1.0
 """Seconds in which clients that send requests all the time receive their last response on a connection."""
 
-REQUESTS = Counter("loca_requests_total", "Requests by model and HTTP status", ["model", "status"])
-TIMES = Histogram("loca_request_seconds", "Response time", ["model"])
+# to find a metric takes longer than to count
+REQUESTS = functools.cache(Counter("loca_requests_total", "Requests by model and status", ["model", "status"]).labels)
+TIMES = functools.cache(Histogram("loca_request_seconds", "Response time", ["model"]).labels)
+
+MODEL = r"/v2/models/(?P<name>[^/]+)(?:/versions/(?P<version>[^/]+))?"
+"""The path of a model."""
 
 
 class Settings(BaseModel):
@@ -90,6 +89,16 @@ class Server:
         classes = list(map(resolve_name, settings.classes))
         self.repository = Repository(settings.models, at=settings.at, level=settings.level, classes=classes)
         self.batcher = Batcher(settings.max_queue, settings.timeout)
+        about = {"name": "loca", "version": version("loca-jax"), "extensions": ["binary_tensor_data"]}
+        self.answers = [
+            (f"{MODEL}/infer", "POST", self.infer),
+            (MODEL, "GET", self.metadata),
+            (f"{MODEL}/ready", "GET", lambda scope, receive: reply({"name": self.find_model(scope).name})),
+            ("/v2", "GET", lambda scope, receive: reply(about)),
+            ("/v2/health/live", "GET", lambda scope, receive: reply({"live": True})),
+            ("/v2/health/ready", "GET", self.ready),
+            ("/metrics", "GET", write_metrics),
+        ]
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -130,72 +139,75 @@ class Server:
             raise ValueError(f"{path} must hold one token of at least 16 characters per line, {how}")
         self.tokens = tokens
 
-    def accepts(self, authorization: bytes) -> bool:
-        """Whether a header has a known token; the time does not depend on how much of it is right."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, and count its response.
+
+        The routes, middleware, requests and responses of Starlette would take longer than all else that is done here.
+        """
+        if scope["type"] == "lifespan":
+            await Starlette(lifespan=self.lifespan)(scope, receive, send)
+            return
+        start = time.perf_counter()
+        try:
+            found = self.find_answer(scope)(scope, receive)
+            status, body, fields = found if isinstance(found, tuple) else await found
+        except Exception as error:  # noqa: BLE001 (see `refuse`)
+            status, body, fields = refuse(error)
+        if self.is_ending:
+            fields = [*fields, (b"connection", b"close")]
+        model = scope.get("loca.model", "")
+        REQUESTS(model, status).inc()
+        TIMES(model).observe(time.perf_counter() - start)
+        await send({"type": "http.response.start", "status": status, "headers": fields})
+        await send({"type": "http.response.body", "body": body})
+
+    def find_answer(self, scope: Scope) -> Callable[[Scope, Receive], Reply | Awaitable[Reply]]:
+        """What answers a request; raise `HTTPException` if nothing does, or without a token."""
+        for path, method, answer in self.answers:
+            if found := re.fullmatch(path, scope["path"]):
+                if scope["method"].replace("HEAD", "GET") != method:
+                    raise HTTPException(405, f"only {method} is allowed", {"allow": method})
+                if self.tokens and not path.startswith("/v2/health/"):  # balancers and Kubernetes send no token
+                    self.authorize(dict(scope["headers"]).get(b"authorization", b""))
+                scope["path_params"] = found.groupdict()
+                return answer
+        raise HTTPException(404, "nothing has this path")
+
+    def authorize(self, authorization: bytes) -> None:
+        """Raise unless a header has a known token; the time does not depend on how much of it is right."""
         scheme, _, token = authorization.partition(b" ")
         matches = [hmac.compare_digest(token.strip(), known) for known in self.tokens]
-        return not self.tokens or (scheme.lower() == b"bearer" and any(matches))
+        if not (scheme.lower() == b"bearer" and any(matches)):
+            reason = "a valid token is required: `Authorization: Bearer TOKEN`"
+            raise HTTPException(401, reason, {"www-authenticate": "Bearer"})
 
-    def endpoint(
-        self, answer: Callable[[Request], Any], *, is_open: bool = False
-    ) -> Callable[[Request], Awaitable[Response]]:
-        """An endpoint for requests that have a token; `answer` returns a response or JSON. Responses are counted."""
-
-        async def respond(request: Request) -> Response:
-            start = time.perf_counter()
-            try:
-                if not is_open and not self.accepts(dict(request.scope["headers"]).get(b"authorization", b"")):
-                    reason = "a valid token is required: `Authorization: Bearer TOKEN`"
-                    raise HTTPException(401, reason, {"www-authenticate": "Bearer"})
-                found = answer(request)
-                found = await found if asyncio.iscoroutine(found) else found
-                response = found if isinstance(found, Response) else document(found)
-            except HTTPException as error:
-                response = await refuse(request, error)
-            except ClientDisconnect:
-                response = document({"error": "the connection was closed before the end of the body"}, 400)
-            except Exception:  # noqa: BLE001 (the log has it, and the client need not know it)
-                LOG.exception("a request failed")
-                response = document({"error": "an error inside the server; its log has the reason"}, 500)
-            if self.is_ending:
-                response.headers["connection"] = "close"
-            model = request.scope.get("loca.model", "")
-            REQUESTS.labels(model, response.status_code).inc()
-            TIMES.labels(model).observe(time.perf_counter() - start)
-            return response
-
-        return respond
-
-    def find_model(self, request: Request) -> ServedModel:
+    def find_model(self, scope: Scope) -> ServedModel:
         """The model of a path; the request keeps this version."""
-        found = self.repository.get(**request.path_params)
-        request.scope["loca.model"] = found.name  # for metrics
+        found = self.repository.get(**scope["path_params"])
+        scope["loca.model"] = found.name  # for metrics
         return found
 
-    async def infer(self, request: Request) -> Response:
+    async def infer(self, scope: Scope, receive: Receive) -> Reply:
         """Answer an inference request."""
-        model, limits, body = self.find_model(request), self.settings, bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > limits.max_body:
-                raise HTTPException(413, f"the body has more than {limits.max_body} bytes, the limit")
-        length = dict(request.scope["headers"]).get(b"inference-header-content-length")
-        name, inputs, outputs = parse_request(bytes(body), length, model.inputs, model.outputs, limits.max_values)
+        model, limits = self.find_model(scope), self.settings
+        body = await read_body(receive, limits.max_body)
+        length = dict(scope["headers"]).get(b"inference-header-content-length")
+        name, inputs, outputs = parse_request(body, length, model.inputs, model.outputs, limits.max_values)
         if len(inputs.get("y", ())) > limits.max_queries:
             raise HTTPException(413, f"more than {limits.max_queries} queries, the limit")
         results = await self.batcher.run(model, model.work(inputs, frozenset(outputs), limits.max_values))
         about = {"model_name": model.name, "model_version": str(model.version)}
         return write_response(about if name is None else {"id": name, **about}, outputs, results)
 
-    def ready(self, request: Request) -> Response:
+    def ready(self, scope: Scope, receive: Receive) -> Reply:
         """Whether requests should be sent here: not while the server ends."""
         is_ready = bool(self.repository.models) and not self.is_ending
-        return document({"ready": is_ready}, 200 if is_ready else 400)
+        return reply({"ready": is_ready}, 200 if is_ready else 400)
 
-    def metadata(self, request: Request) -> dict[str, Any]:
+    def metadata(self, scope: Scope, receive: Receive) -> Reply:
         """The metadata of a model."""
-        model = self.find_model(request)
-        return model.metadata(sorted(number for name, number in self.repository.models if name == model.name))
+        model = self.find_model(scope)
+        return reply(model.metadata(sorted(number for name, number in self.repository.models if name == model.name)))
 
 
 async def watch(refresh: Callable[[], None]) -> None:
@@ -212,58 +224,26 @@ async def watch(refresh: Callable[[], None]) -> None:
             complaint = str(error)
 
 
-async def refuse(request: Request, error: Exception) -> Response:
+def refuse(error: Exception) -> Reply:
     """A refusal as JSON with its reason."""
-    assert isinstance(error, HTTPException)
-    return document({"error": error.detail}, error.status_code, error.headers)
+    if isinstance(error, HTTPException):
+        return reply({"error": error.detail}, error.status_code, error.headers)
+    LOG.error("a request failed", exc_info=error)  # the client need not know why
+    return reply({"error": "an error inside the server; its log has the reason"}, 500)
 
 
-def write_metrics(request: Request) -> Response:
+def write_metrics(scope: Scope, receive: Receive) -> Reply:
     """Metrics for Prometheus, of all worker processes if they share a directory for them."""
     registry = REGISTRY
     if SHARED in os.environ:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)
-    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
-
-
-INFER = re.compile(r"/v2/models/(?P<name>[^/]+)(/versions/(?P<version>[^/]+))?/infer")
-"""The path of inference requests."""
+    return reply(generate_latest(registry), kind=CONTENT_TYPE_LATEST)
 
 
 def create_application(settings: Settings | None = None) -> ASGIApp:
-    """The server as an ASGI application, which loads its models at its start; any ASGI server can run it.
-
-    Without settings, it takes those that `serve` has put into the environment for its processes.
-    """
-    server = Server(settings or Settings.model_validate_json(os.environ[SETTINGS]))
-    about = {"name": "loca", "version": version("loca-jax"), "extensions": ["binary_tensor_data"]}
-    infer = server.endpoint(server.infer)
-    routes = [
-        Route("/v2", server.endpoint(lambda request: about)),
-        # balancers and Kubernetes send no token
-        Route("/v2/health/live", server.endpoint(lambda request: {"live": True}, is_open=True)),
-        Route("/v2/health/ready", server.endpoint(server.ready, is_open=True)),
-        Route("/metrics", server.endpoint(write_metrics)),
-    ]
-    for place in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
-        routes += [
-            Route(f"{place}/infer", infer, methods=["POST"]),
-            Route(place, server.endpoint(server.metadata)),
-            Route(f"{place}/ready", server.endpoint(lambda request: {"name": server.find_model(request).name})),
-        ]
-    found = Starlette(routes=routes, exception_handlers={HTTPException: refuse}, lifespan=server.lifespan)
-    found.router.redirect_slashes = False
-
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        answer: ASGIApp = found
-        # the router and the middleware of Starlette would take as long as all else that a request needs
-        if scope["type"] == "http" and scope["method"] == "POST" and (path := INFER.fullmatch(scope["path"])):
-            scope["path_params"] = path.groupdict()
-            answer = await infer(Request(scope, receive, send))
-        await answer(scope, receive, send)
-
-    return application
+    """An ASGI application, which loads its models at its start; by default with the settings that `serve` was given."""
+    return Server(settings or Settings.model_validate_json(os.environ[SETTINGS]))
 
 
 def serve(settings: Settings, host: str = "127.0.0.1", port: int = 8000, workers: int = 1) -> None:

@@ -1,7 +1,5 @@
 """Requests that wait at the same time are answered together, by one thread that runs the models."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Sequence
@@ -15,12 +13,13 @@ from loca.serving.model import SIZES, ServedModel, Work
 from loca.serving.protocol import is_finite
 
 QUIET = 2
-"""Passes of the event loop from the bytes of a request to its job."""
+"""Passes of the event loop without another job, after which a batch starts: one is from its bytes to the job."""
 
 BATCHES = Histogram("loca_batch_functions", "Functions run together", buckets=(1, 2, 4, 8, 16, 32, 64, 256))
 
 Results = dict[str, np.ndarray]
-Job = tuple[Work, asyncio.Future[Results]]
+Outcome = Results | Exception | None  # if it is too late
+Job = tuple[Work, asyncio.Future[Outcome]]
 
 
 class Batcher:
@@ -38,7 +37,7 @@ class Batcher:
     def __init__(self, max_queue: int, timeout: float):
         self.max_queue, self.timeout, self.waiting = max_queue, timeout, 0
         self._queues: dict[tuple[ServedModel, object], list[Job]] = {}  # jobs that can be run together
-        self._task: asyncio.Task[None] | None = None
+        self._is_busy, self._most = False, 2 * SIZES[-1]  # jobs, lately
         self._thread = ThreadPoolExecutor(1, "models")
 
     async def run(self, model: ServedModel, work: Work) -> Results:
@@ -48,66 +47,71 @@ class Batcher:
             raise HTTPException(429, reason, {"retry-after": "1"})
         loop = asyncio.get_running_loop()
         results = loop.create_future()
-        timer = loop.call_later(self.timeout, settle, results, TimeoutError())
+        timer = loop.call_later(self.timeout, settle, results, None)
         self._queues.setdefault((model, work.key), []).append((work, results))
         self.waiting += work.functions
-        if self._task is None:
-            self._task = loop.create_task(self._run_all())
+        if not self._is_busy:
+            self._is_busy = True
+            loop.call_soon(self._start, loop)
         try:
-            return await results
-        except TimeoutError:
-            raise HTTPException(408, f"no result within {self.timeout:g} s; try again later, or send less") from None
+            outcome = await results
         finally:
             timer.cancel()
             self.waiting -= work.functions
+        if outcome is None:
+            raise HTTPException(408, f"no result within {self.timeout:g} s; try again later, or send less")
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
-    async def _run_all(self) -> None:
-        """Run batches until the queue is empty.
+    def _start(self, loop: asyncio.AbstractEventLoop, known: int = 0, quiet: int = 0) -> None:
+        """Run a batch when half of the jobs that there were lately are queued, or when no more come.
 
-        A batch begins when two passes of the event loop bring no more jobs. So clients that send their next requests as
-        soon as they have their responses are in one batch, and not in two that take turns.
+        So of clients that send requests all the time, one half has its responses written while the other half's run.
         """
+        count = sum(map(len, self._queues.values()))
+        if quiet < QUIET and count < min(SIZES[-1], self._most / 2):
+            loop.call_soon(self._start, loop, count, quiet + 1 if count == known else 0)
+            return
         while self._queues:
-            known = quiet = count = 0
-            while quiet < QUIET and count < SIZES[-1]:
-                count = sum(map(len, self._queues.values()))
-                quiet, known = quiet + 1 if count == known else 0, count
-                await asyncio.sleep(0)
             place = next(iter(self._queues))  # every model takes its turn
             jobs = self._queues.pop(place)
             if len(jobs) > SIZES[-1]:
                 self._queues[place] = jobs[SIZES[-1] :]
             if waiting := [job for job in jobs[: SIZES[-1]] if not job[1].done()]:  # others were cancelled
-                await self._run(place[0], waiting)
-        self._task = None
+                self._most = max(self.waiting, self._most // 2)
+                self._thread.submit(self._run, loop, place[0], waiting)
+                return
+        self._is_busy = False
 
-    async def _run(self, model: ServedModel, jobs: Sequence[Job]) -> None:
-        """Run jobs together and hand out their rows; an error belongs to these jobs and not to the task."""
+    def _run(self, loop: asyncio.AbstractEventLoop, model: ServedModel, jobs: Sequence[Job]) -> None:
+        """Run jobs together; an error belongs to these jobs and not to the thread."""
         works = [work for work, _ in jobs]
         counts = [work.functions for work in works]
         try:
-            results = await asyncio.get_running_loop().run_in_executor(self._thread, model.run, works)
+            results = model.run(works)
             BATCHES.observe(sum(counts))
             outcomes = shares(counts, results)
         except Exception as error:  # noqa: BLE001 (whatever it is, the clients of these jobs wait for it)
             outcomes = [error] * len(jobs)
+        loop.call_soon_threadsafe(self._end, loop, jobs, outcomes)
+
+    def _end(self, loop: asyncio.AbstractEventLoop, jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> None:
+        """Hand out the rows of jobs, and look for the next ones."""
         for (_, waiting), outcome in zip(jobs, outcomes, strict=True):
             settle(waiting, outcome)
+        self._start(loop)
 
 
-def settle(results: asyncio.Future[Results], outcome: Results | Exception) -> None:
-    """Give a job its results or an error, unless nobody waits for them."""
-    if results.done():
-        return
-    if isinstance(outcome, Exception):
-        results.set_exception(outcome)
-    else:
+def settle(results: asyncio.Future[Outcome], outcome: Outcome) -> None:
+    """Give a job its outcome, unless nobody waits for it."""
+    if not results.done():
         results.set_result(outcome)
 
 
-def shares(counts: Sequence[int], results: Results) -> list[Results | Exception]:
+def shares(counts: Sequence[int], results: Results) -> list[Outcome]:
     """The rows of each job with a number of functions, or an error if they are not finite."""
-    found: list[Results | Exception] = []
+    found: list[Outcome] = []
     are_all_finite = all(map(is_finite, results.values()))
     for start, count in zip(itertools.accumulate(counts, initial=0), counts, strict=False):
         mine = {name: values[start : start + count] for name, values in results.items()}

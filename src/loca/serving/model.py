@@ -1,7 +1,5 @@
 """The models that a server has: found in files and directories, compiled for few sizes, replaced when files change."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import re
@@ -97,14 +95,14 @@ class ServedModel:
         self._structure = jax.tree.structure(example)
         variables, about = iter(operator.inputs), described(operator.outputs)
         inputs = [
-            Tensor(each, (-1, *map(int, sizes)), described(list(itertools.islice(variables, array.shape[-1]))))
+            Tensor(each, [-1, *map(int, sizes)], described(list(itertools.islice(variables, array.shape[-1]))))
             for each, array, sizes in named_arrays(example)
         ]
         self.input_names = tuple(tensor.name for tensor in inputs)
         if operator.is_pointwise:
             columns = [variable.name for variable in self.signature.query_coordinates]
             parameters = {"optional": y is not None, "columns": columns}
-            inputs.append(Tensor("y", (-1, self.signature.domain.dimension), parameters))
+            inputs.append(Tensor("y", [-1, self.signature.domain.dimension], parameters))
         self.fixed = [] if y is None else [Shared(jnp.asarray(y))]
         if self.fixed:
             arrays, rest = eqx.partition(at_queries(operator, self.fixed[0].y), eqx.is_array)
@@ -112,12 +110,12 @@ class ServedModel:
             self._predict = jax.jit(lambda leaves, u: jax.vmap(eqx.combine(jax.tree.unflatten(tree, leaves), rest))(u))
         radius = operator.radius(level) if isinstance(operator, Uncertain) else None
         self._radius = None if radius is None or not np.isfinite(np.asarray(radius)).all() else radius
-        shape = (-1, -1 if y is None or operator.is_pointwise else len(y), len(operator.outputs))
+        shape = [-1, -1 if y is None or operator.is_pointwise else len(y), len(operator.outputs)]
         outputs = [Tensor("s", shape, about)]
         if self._radius is not None:
             outputs += [Tensor(bar, shape, {**about, "level": level}) for bar in BARS[1:]]
         if isinstance(operator, Calibrated):
-            outputs.append(Tensor("in_distribution", (-1,)))
+            outputs.append(Tensor("in_distribution", [-1]))
         self.inputs, self.outputs = ({tensor.name: tensor for tensor in each} for each in (inputs, outputs))
         # read once, as attributes of modules take time
         self._channels, self._fixed_queries = len(operator.outputs), self.fixed[0].count if self.fixed else 0

@@ -1,7 +1,5 @@
 """The Open Inference Protocol, version 2, over HTTP: tensors in requests and responses, as JSON and as bytes."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -12,17 +10,22 @@ import numpy as np
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.types import Receive
+
+Reply = tuple[int, bytes, list[tuple[bytes, bytes]]]
+"""The status, the body and the header of a response."""
+
+JSON = "application/json"
 
 SHORT = 1024
 """Bytes of JSON that may be kept."""
 
 
 class Tensor(NamedTuple):
-    """The name and shape of an input or output of type FP32; −1 for a size that a request chooses."""
+    """The name and shape of an input or output of type FP32; −1 for sizes that requests choose, as the first."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: list[int]
     parameters: Mapping[str, Any] = {}
 
 
@@ -101,9 +104,8 @@ def parse_request(
         count, sizes = math.prod(shape), inputs[name].shape
         if count > max_values:
             raise HTTPException(413, f"input {name!r} has {count} values, at most {max_values} are allowed")
-        fits = len(shape) == len(sizes) and all(n in (-1, m) for n, m in zip(sizes, shape, strict=True))
-        if each.datatype != "FP32" or not fits:
-            raise HTTPException(400, f"input {name!r} is {each.datatype} {shape}, expected FP32 {list(sizes)}")
+        if each.datatype != "FP32" or [-1, *shape[1:]] != sizes:
+            raise HTTPException(400, f"input {name!r} is {each.datatype} {shape}, expected FP32 {sizes}")
         if size is None:
             array = parse_values(each)
         elif size == 4 * count <= len(body) - start and each.data is None:
@@ -147,12 +149,27 @@ def parse_values(given: Input) -> np.ndarray:
         return np.array(values, np.float32).reshape(shape)
 
 
-def document(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON response."""
-    return Response(orjson.dumps(value), status, headers, "application/json")
+async def read_body(receive: Receive, most: int) -> bytes:
+    """A body of at most some bytes."""
+    body, message = bytearray(), {"more_body": True}
+    while message.get("more_body"):
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise HTTPException(400, "the connection was closed before the end of the body")
+        body += message.get("body", b"")
+        if len(body) > most:
+            raise HTTPException(413, f"the body has more than {most} bytes, the limit")
+    return bytes(body)
 
 
-def write_response(about: Mapping[str, Any], wanted: Mapping[str, bool], results: Mapping[str, np.ndarray]) -> Response:
+def reply(content: Any, status: int = 200, more: Mapping[str, str] | None = None, kind: str = JSON) -> Reply:
+    """A response of bytes or JSON."""
+    body = content if isinstance(content, bytes) else orjson.dumps(content)
+    headers = {"content-type": kind, "content-length": str(len(body)), **(more or {})}
+    return status, body, [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+def write_response(about: Mapping[str, Any], wanted: Mapping[str, bool], results: Mapping[str, np.ndarray]) -> Reply:
     """A response: JSON, whose numbers have the fewest digits that their precision needs, and the bytes of tensors."""
     outputs, raw = [], []
     for name, is_binary in wanted.items():
@@ -160,12 +177,12 @@ def write_response(about: Mapping[str, Any], wanted: Mapping[str, bool], results
         output = {"name": name, "datatype": "FP32", "shape": values.shape}
         outputs.append(output)
         if is_binary:
-            raw.append(values.tobytes())
+            raw.append(values)
             output["parameters"] = {"binary_data_size": values.nbytes}
         else:
             output["data"] = values.ravel()
     text = orjson.dumps({**about, "outputs": outputs}, option=orjson.OPT_SERIALIZE_NUMPY)
     if not raw:
-        return Response(text, media_type="application/json")
-    headers = {"inference-header-content-length": str(len(text))}
-    return Response(b"".join([text, *raw]), 200, headers, "application/octet-stream")
+        return reply(text)
+    length = {"inference-header-content-length": str(len(text))}
+    return reply(b"".join([text, *raw]), 200, length, "application/octet-stream")
