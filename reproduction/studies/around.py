@@ -22,10 +22,11 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from compared import europe
-from rows import Rows
+from rows import Rows, read_rows
 from standard import every, functions
 
 import loca
+from loca.gaussian import Hyperparameters
 from loca.models import MODELS
 from loca.problems import Darcy, ShallowWater
 from loca_reproduction.machine import write
@@ -49,10 +50,12 @@ class Run(NamedTuple):
     symmetries: bool = False
     steps: int = 0
     coarse: int = 0
+    known: str = ""  # a case of local.py, whose search has found the hyperparameters
 
     def __str__(self) -> str:
         around = f", around {self.around}" if self.around else ""
-        return f"{self.model}{around}{', symmetries' if self.symmetries else ''}"
+        known = ", structure tensor" if self.known else ""
+        return f"{self.model}{around}{known}{', symmetries' if self.symmetries else ''}"
 
 
 class Case(NamedTuple):
@@ -98,8 +101,8 @@ CASES = {
     "darcy": Case(
         darcy("literal"), LOG, REFLECTED,
         (
-            Run("gaussian", symmetries=True), Run("fno", symmetries=True, steps=1023),
-            *(Run("loca", around, True, 4000) for around in ("", "ridge")),
+            Run("gaussian", symmetries=True), Run("gaussian", symmetries=True, known="rough-1000-128"),
+            Run("fno", symmetries=True, steps=1023), Run("loca", symmetries=True, steps=4000),
         ),
     ),
     "smooth darcy": Case(
@@ -164,6 +167,10 @@ def fitted(
     symmetries = case.symmetries if run.symmetries else None
     if run.model == "gaussian":
         options = {"symmetries": symmetries, "correct": True, "progress": False}
+        if run.known:
+            rows = read_rows(RESULTS.with_stem("local"))
+            found = next(row["hyperparameters"] for row in rows if row["case"] == run.known)
+            options["hyperparameters"] = dataclasses.replace(Hyperparameters.of(found), amplitudes=())
         return loca.solve(data.train, validation=data.validation, **options)[0], []
     options = {"validate": data.validation, "every": max(100, run.steps // 10)}
     if run.around:
