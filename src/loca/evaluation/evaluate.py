@@ -2,12 +2,14 @@
 
 import contextlib
 from collections.abc import Sequence
+from typing import Any, overload
 
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from loca.data import Free, Queries, Records, Samples, Shared, grid_shape
+from loca.data import Free, Queries, Records, Samples, Shared, Trajectories, grid_shape
+from loca.evaluation.lead_times import LeadTimes, evaluate_rollouts
 from loca.evaluation.report import BANDS, MEASURES, RELIABILITY_LEVELS, Report
 from loca.metrics import (
     crps,
@@ -25,6 +27,7 @@ from loca.models import (
     Adaptation,
     Operator,
     Predictor,
+    Stepper,
     Uncertain,
     blocks,
     predict_error_bars,
@@ -151,9 +154,13 @@ Reference = Float[Array | np.ndarray, "P d_s"] | Float[Array | np.ndarray, "N P 
 """One field for all functions, such as a mean, or one for each, such as the climatology of its day."""
 
 
-def evaluate(
+@overload
+def evaluate(model: Stepper, data: Trajectories, **options: Any) -> LeadTimes: ...
+@overload
+def evaluate(model: Operator, data: Samples | Records, **options: Any) -> Report: ...
+def evaluate(  # pyright: ignore[reportInconsistentOverload]  (options are the other parameters)
     model: Operator,
-    data: Samples | Records,
+    data: Samples | Records | Trajectories,
     *,
     metrics: Sequence[str] | None = None,
     weights: Float[Array | np.ndarray, " P"] | None = None,
@@ -162,7 +169,8 @@ def evaluate(
     mesh: Mesh | None = None,
     regrid: bool = False,
     level: float = LEVEL,
-) -> Report:
+    **options: Any,
+) -> Report | LeadTimes:
     """The errors of F(uᵢ) against sᵢ for every function and output channel, in the units of the data.
 
     Data whose sensors or channels are in another order than the model's is reordered; see `loca.models.adapt`.
@@ -186,7 +194,14 @@ def evaluate(
         the same call and gets the complete report.
     - `regrid`: whether to interpolate inputs at other sensors to those of the model; otherwise they are refused.
     - `level`: of the bands of a model that knows its error. Their coverage, width and CRPS are metrics of the report.
+    - `options`: of a stepper, which is evaluated on `Trajectories`; see `loca.evaluation.evaluate_rollouts`.
     """
+    if isinstance(data, Trajectories):
+        if not isinstance(model, Stepper):
+            raise ValueError("trajectories are for steppers; make one with `loca.fit(operator, trajectories)`")
+        return evaluate_rollouts(model, data, **options)
+    if options:
+        raise TypeError(f"{', '.join(options)} are options for trajectories; leave them out")
     adaptation = Adaptation.of(model, data, regrid=regrid)
     if adaptation.is_unsolved:
         raise ValueError("this data has no outputs to compare predictions with; predict with `loca predict`")

@@ -1,19 +1,21 @@
 """Bands whose coverage was measured on held-out functions: split conformal prediction for functions."""
 
 import math
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.data import Normalization, Queries, Records, Samples
+from loca.data import Normalization, Queries, Records, Samples, Trajectories
 from loca.domains import area_weights
 from loca.encoders import Encoder
-from loca.models import Adaptation, Halves, Loss, Operator, Uncertain, Wrapper, blocks, standardized_errors
+from loca.models import Adaptation, Halves, Loss, Operator, Stepper, Uncertain, Wrapper, blocks, standardized_errors
 from loca.parameters import Fixed
 from loca.typing import Input, Key, has_own_sensors
 from loca.uncertainty.familiarity import Familiarity
+from loca.uncertainty.forecasts import calibrate_rollouts
 
 STEPS = 1000  # levels are multiples of 1/1000; others are rounded up
 ONE_SIGMA = 0.683  # the level of a band of one standard deviation to each side
@@ -108,14 +110,19 @@ class Calibrated(Uncertain, Wrapper):
         return jnp.maximum(self.pointwise(ONE_SIGMA), FLOOR**2)
 
 
-def calibrate(
+@overload
+def calibrate(operator: Stepper, held: Trajectories, **options: Any) -> Stepper: ...
+@overload
+def calibrate(operator: Operator, held: Samples | Records, **options: Any) -> Calibrated: ...
+def calibrate(  # pyright: ignore[reportInconsistentOverload]  (options are the other parameters)
     operator: Operator,
-    held: Samples | Records,
+    held: Samples | Records | Trajectories,
     *,
     train: Samples | Records | None = None,
     weights: Float[Array | np.ndarray, " M"] | None = None,
     regrid: bool = False,
-) -> Calibrated:
+    **options: Any,
+) -> Calibrated | Stepper:
     """The operator with bands that cover new functions with a known probability, whatever the operator.
 
     For each label of a held-out function, the score is |s − F(u)(y)|/σ(u)(y) in standardized units. The radius of a
@@ -142,7 +149,14 @@ def calibrate(
       `held`, and then p-values come from the others.
     - `weights`: one for each location in `held.y.points`, for pointwise bands; by default the area that it represents.
     - `regrid`: whether to interpolate inputs at other sensors to those of the operator; see `loca.models.adapt`.
+    - `options`: of a stepper, which is calibrated on `Trajectories`; see `loca.uncertainty.calibrate_rollouts`.
     """
+    if isinstance(held, Trajectories):
+        if not isinstance(operator, Stepper):
+            raise ValueError("trajectories calibrate a stepper; make one with `loca.fit(operator, trajectories)`")
+        return calibrate_rollouts(operator, held, **options)
+    if options:
+        raise TypeError(f"{', '.join(options)} are options for trajectories; leave them out")
     operator = operator.operator if isinstance(operator, Calibrated) else operator
     adaptation = Adaptation.of(operator, held, regrid=regrid)
     if len(held) < FEWEST or adaptation.is_unsolved:
