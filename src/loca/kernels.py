@@ -85,12 +85,6 @@ def squared_distances(z: Float[Array, "P l"], z_: Float[Array, "Q l"]) -> Float[
     return jnp.maximum(r2, 0.0)
 
 
-def safe_root(r2: Float[Array, "*P"]) -> Float[Array, "*P"]:
-    """√r², with derivative 0 instead of ∞ at r = 0."""
-    positive = r2 > 0.0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, r2, 1.0)), 0.0)
-
-
 class RBF(Kernel):
     """k(z, z′) = exp(−β‖z − z′‖²).
 
@@ -132,6 +126,7 @@ class Matern(Kernel):
     def matrix(self, z: Float[Array, "P l"], z_: Float[Array, "Q l"]) -> Float[Array, "P Q"]:
         # order 1/2 has a kink at r = 0, where cancellation would turn an error of ε in r² into one of √ε in k
         r2 = jnp.sum((z[:, None] - z_) ** 2, axis=-1) if self.order == 0.5 else squared_distances(z, z_)
-        t = jnp.sqrt(2.0 * self.order) * self.rate() * safe_root(r2)
+        r = jnp.where(r2 > 0.0, jnp.sqrt(jnp.where(r2 > 0.0, r2, 1.0)), 0.0)  # with derivative 0 at 0, not ∞
+        t = jnp.sqrt(2.0 * self.order) * self.rate() * r
         polynomial = {0.5: 1.0, 1.5: 1.0 + t, 2.5: 1.0 + t + t**2 / 3.0}[self.order]
         return polynomial * jnp.exp(-t)

@@ -193,14 +193,8 @@ def _check(
             transform.check(table[..., i], f"{side} `{variable.name}`")
 
 
-@eqx.filter_jit
-def _standardized_input(normalization: Normalization, u: Input) -> Input:
-    return normalization.standardize_input(u)
-
-
-@eqx.filter_jit
-def _standardized_output(outputs: OutputNormalization, s: Array) -> Array:
-    return outputs.standardize(s)
+_standardized_input = eqx.filter_jit(Normalization.standardize_input)
+_standardized_output = eqx.filter_jit(OutputNormalization.standardize)
 
 
 def _input_moments(u: Input) -> tuple[Float[Array, " d_u"], Float[Array, " d_u"]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import functools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +111,8 @@ class Part(Records):
         return self.whole.label(s, self.rows[rows])
 
 
+_rows = jax.jit(batch_rows, static_argnames=("size", "count"))
+
 STEPS, AHEAD = 2**31, 2
 """More steps than any run takes, and the number of batches that each thread reads ahead."""
 
@@ -119,7 +120,7 @@ STEPS, AHEAD = 2**31, 2
 class Stream(Iterator[Samples]):
     """The batches `Samples.batch(seed, step, size)` of steps `start`, `start` + 1, … without end, read ahead.
 
-    The state is the number of the next step, so `get_state` and `set_state` are exact and cost nothing.
+    Its state is `step`, the number of the next step: a stream with that `start` continues exactly, and at no cost.
 
     **Arguments:**
 
@@ -146,17 +147,21 @@ class Stream(Iterator[Samples]):
             raise ValueError(f"expected process=(i, n) with 0 ≤ i < n, got process={process}")
         if size % processes:
             raise ValueError(f"batches of {size} cannot be divided evenly among {processes} processes")
-        self.records, self.size, self.seed, self.process, self.threads = records, size, seed, process, threads
-        self.rows_of = jax.jit(functools.partial(batch_rows, size=size, count=len(records)))
-        self.batches: Any = None
-        self.set_state({"step": start})
+        try:
+            import grain
+        except ImportError as error:
+            raise ImportError("streaming needs additional libraries: pip install loca-jax[stream]") from error
+        self.size, self.seed, self.process, self.step, self.count = size, seed, process, start, len(records)
+        options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=AHEAD * threads)
+        batches = grain.MapDataset.range(start, STEPS).map(lambda step: records.load(self.rows(step)))
+        self.batches: Any = iter(batches.to_iter_dataset(options))
 
     def rows(self, step: int) -> Int[np.ndarray, " B"]:
         """The numbers of the functions that this process reads at a step."""
         index, processes = self.process
         part = self.size // processes
         with jax.default_device(jax.local_devices(backend="cpu")[0]):  # a few integers are not worth a transfer
-            rows = self.rows_of(self.seed, step)
+            rows = _rows(self.seed, step, self.size, self.count)
         return np.asarray(rows)[index * part : (index + 1) * part]
 
     def __next__(self) -> Samples:
@@ -164,23 +169,6 @@ class Stream(Iterator[Samples]):
         self.step += 1
         return batch
 
-    def get_state(self) -> dict[str, int]:
-        """The state from which `set_state` resumes with the next batch."""
-        return {"step": self.step}
-
-    def set_state(self, state: dict[str, int]) -> None:
-        """Resume with the batch of the step in `state`, and start the threads that read ahead from there."""
-        try:
-            import grain
-        except ImportError as error:
-            raise ImportError("streaming needs additional libraries: pip install loca-jax[stream]") from error
-        self.close()
-        self.step = state["step"]
-        options = grain.ReadOptions(num_threads=self.threads, prefetch_buffer_size=AHEAD * self.threads)
-        batches = grain.MapDataset.range(self.step, STEPS).map(lambda step: self.records.load(self.rows(step)))
-        self.batches = iter(batches.to_iter_dataset(options))
-
     def close(self) -> None:
         """Stop reading ahead."""
-        if self.batches is not None:
-            self.batches.close()
+        self.batches.close()
