@@ -258,7 +258,7 @@ class Stepper(Wrapper):
                     f"the stepper knows the fields {', '.join(v.name for v in self.outputs)} at {m} locations, but the "
                     f"start has {', '.join(v.name for v in start.fields)} at {len(start.y)} or others"
                 )
-            if abs(start.step - about.step) > 1e-3 * about.step:
+            if start.frames > 1 and abs(start.step - about.step) > 1e-3 * about.step:
                 raise ValueError(f"the frames of the start are {start.step:g} apart, steps are {about.step:g} long")
             frames, times = np.asarray(start.s[:, -k:]), start.times[:, -1]
             static = start.static
@@ -332,13 +332,14 @@ class Stepper(Wrapper):
         draws: int | None = None,
         key: Key | None = None,
         begin: "Rolled | None" = None,
+        size: int | None = None,
     ) -> Iterator[tuple[int, Float[np.ndarray, "B D n m d"], Float[np.ndarray, "D B k m d"]]]:
         """Consecutive parts of rollouts: the first step, the frames, and the state from which to continue.
 
-        Memory does not grow with the number of steps.
+        Memory does not grow with the number of steps. `begin` continues from such a state; a part has `size` steps.
         """
         members = self.members(draws, key)
-        size = self.steps_at_once(len(start.window) * len(members))
+        size = size or self.steps_at_once(len(start.window) * len(members))
         first, windows = begin or (0, np.stack([start.window] * len(members)))
         keys = None if draws is None or self.noise is None else jax.random.split(key_of(key), len(members))
         static, diverged = jnp.asarray(start.static), False

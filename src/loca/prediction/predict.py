@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from loca.prediction.tiles import (
     Labels,
     OwnQueryTiles,
     SharedQueryTiles,
+    StoredArray,
     Tiles,
     TileValues,
 )
@@ -87,7 +88,7 @@ def predict_to(
     def build(work: Resumable) -> Path:
         group = work.directory / "data"
         if "arrays" not in work:
-            create_arrays(group, tiles, request)
+            create_arrays(group, tiles.coordinates(), tiles.arrays, request)
             work.write("arrays")
         done, total = len(work.keys()) - 1, sum(1 for _ in tiles)
         report = progress or (lambda done, total: None)
@@ -111,16 +112,17 @@ def predict_to(
     return found
 
 
-def create_arrays(path: Path, tiles: Tiles, request: dict[str, Any]) -> None:
+def create_arrays(
+    path: Path, coordinates: xarray.Dataset, arrays: Mapping[str, StoredArray], request: dict[str, Any]
+) -> None:
     """Create a Zarr group with everything but the tiles."""
     import zarr
     from zarr.codecs import Crc32cCodec
 
-    coordinates = tiles.coordinates()
     coordinates.attrs = {DESCRIPTION: json.dumps(request), **coordinates.attrs}
     coordinates.to_zarr(path, mode="w", zarr_format=3, consolidated=False)
     group = zarr.open_group(path, mode="r+")
-    for name, array in tiles.arrays.items():
+    for name, array in arrays.items():
         group.create_array(
             name,
             shape=array.shape,

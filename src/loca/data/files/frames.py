@@ -22,7 +22,7 @@ from loca.data.files.labeled import (
 from loca.data.queries import single
 from loca.data.records import as_slice
 from loca.data.samples import Variable
-from loca.domains import Domain
+from loca.domains import Box, Domain
 
 if TYPE_CHECKING:
     import xarray
@@ -108,7 +108,7 @@ def arguments_of(
         raise ValueError(f"{', '.join(constant)} of {source} do not change along {time!r}; pass them as static=")
     dataset = with_locations(dataset, [*fields, *static, *forcing], sample)
     first = Functions(dataset[[*fields]].isel({sample: 0}), fields, time)
-    if first.moving or not first.columns:
+    if first.moving:
         raise ValueError(f"{', '.join(fields)} of {source} need locations that do not change with time")
     N, T, m = dataset.sizes[sample], dataset.sizes[time], math.prod(first.shape)
     order = (time, *first.dims)
@@ -153,7 +153,7 @@ def arguments_of(
         "times": _times(dataset, time, sample, T),
         "static": np.stack(lasting) if static else None,
         "forcing": acting,
-        "domain": domain or domain_of(first.columns, time, periods or {}),
+        "domain": domain or (domain_of(first.columns, time, periods or {}) if first.columns else Box.unit(1)),
         "coordinates": first.coordinates,
         "time": Variable(time, "" if time not in dataset.coords else unit_of(dataset[time])),
         "mask": mask,
