@@ -163,7 +163,7 @@ class Comparison(Claim):
         for row in results.rows:
             groups.setdefault((row.condition, row.value, row.model), []).append(row)
         training = ["parameters", "steps × batch", "rate", "minutes"]
-        table = [["condition", self.varied, "model", *training, *self.columns(results)]]
+        table = [["condition", self.varied, "model", *self.columns(results), *training]]
         for (condition, value, model), rows in groups.items():
             first, trained = rows[0], [""] * len(training)
             if first.steps:
@@ -171,7 +171,7 @@ class Comparison(Claim):
                 minutes = np.median(seconds) / 60.0  # a run that was suspended has counted that time, too
                 steps = f"{first.steps:,} × {first.batch_size}"
                 trained = [f"{first.parameters:,}", steps, f"{first.rate:g}", f"{minutes:.1f}"]
-            table.append([condition, "" if value is None else f"{value:g}", model, *trained, *self.cells(rows)])
+            table.append([condition, "" if value is None else f"{value:g}", model, *self.cells(rows), *trained])
         kept = [i for i, header in enumerate(table[0]) if header]
         return [[row[i] for i in kept] for row in table]
 
