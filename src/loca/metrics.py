@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from jaxtyping import Array, Float
 
-__all__ = ["crps", "max_absolute", "overall_skill", "relative_l2", "relative_l2_squared", "rmse", "skill", "spectral"]
+__all__ = ["crps", "max_absolute", "relative_l2", "relative_l2_squared", "rmse", "skill", "spectral"]
 
 Values: TypeAlias = Float[Array, "N P d_s"] | Float[np.ndarray, "N P d_s"]
 """Output functions at their queries."""
@@ -154,12 +154,3 @@ def wavenumbers(shape: Sequence[int]) -> Float[np.ndarray, " M"]:
 def skill(prediction: Values, truth: Values, reference: Values, weights: Weights | None = None) -> Errors:
     """1 − Σ w (s* − s)² / Σ w (s̄ − s)² for every function: 1 is perfect, 0 no better than the reference s̄."""
     return 1.0 - ratio(mean((prediction - truth) ** 2, weights), mean((reference - truth) ** 2, weights))
-
-
-def overall_skill(
-    prediction: Values, truth: Values, reference: Values, weights: Weights | None = None
-) -> Float[Array, " d_s"] | Float[np.ndarray, " d_s"]:
-    """The skill with both sums over all functions: one number per channel, in which hard functions count for more."""
-    departures = (prediction - truth, reference - truth)
-    error, spread = (mean(each**2, weights).mean(axis=0, keepdims=True) for each in departures)
-    return 1.0 - ratio(error, spread)[0]

@@ -61,10 +61,6 @@ class FixedRule(Rule):
     def __call__(self, y: Float[Array, "P d_y"]) -> tuple[Float[Array, "Q d_y"], Float[Array, " Q"]]:
         return self.z, self.w
 
-    def integrate(self, values: Float[Array, "Q *d"]) -> Float[Array, "*d"]:
-        """Σⱼ wⱼ hⱼ for values of h at the nodes."""
-        return (self.w @ values.reshape(len(self.w), -1)).reshape(values.shape[1:])
-
 
 OneD = tuple[np.ndarray, np.ndarray]  # nodes in [0, 1], weights that sum to 1
 

@@ -17,22 +17,14 @@ from loca.typing import Measurements, values_of
 
 @dataclasses.dataclass(frozen=True)
 class ChannelValues:
-    """The values of one channel of all functions in double precision, so that no statistic finds its own round-off.
-
-    **Arguments:**
-
-    - `side`, `variable`: whether the channel is one of u or of s, and its name.
-    - `values`: at all sensors or queries of every function.
-    - `counted`: which of them count.
-    - `places`: the number of the location of each value, out of `locations`; None if functions share no locations.
-    """
+    """The values of one channel of all functions in double precision, so that no statistic finds its own round-off."""
 
     side: Literal["input", "output"]
     variable: Variable
-    values: Float[np.ndarray, "N m"]
-    counted: Bool[np.ndarray, "N m"]
-    places: Int[np.ndarray, "N m"] | None = None
-    locations: int = 0
+    values: Float[np.ndarray, "N m"]  # at all sensors or queries of every function
+    counted: Bool[np.ndarray, "N m"]  # which of them count
+    places: Int[np.ndarray, "N m"] | None = None  # the number of each value's location; None if functions share none
+    locations: int = 0  # the number of all locations
 
     def __str__(self) -> str:
         return f"{self.side} `{self.variable.name}`"

@@ -142,17 +142,11 @@ class Normalization(Fixed):
 
 
 class OutputNormalization(Fixed):
-    """s̃ = (T(s) − c)/d at given queries.
+    """s̃ = (T(s) − c)/d at given queries."""
 
-    **Arguments:**
-
-    - `shift`, `scale`: c and d of each channel.
-    - `transforms`: T of each channel at the queries; empty if all are the identity.
-    """
-
-    shift: Float[Array, " d_s"]
-    scale: Float[Array, " d_s"]
-    transforms: tuple[Transform, ...]
+    shift: Float[Array, " d_s"]  # c of each channel
+    scale: Float[Array, " d_s"]  # d
+    transforms: tuple[Transform, ...]  # T at the queries; empty if all are the identity
 
     def standardize(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
         """s̃ from s."""

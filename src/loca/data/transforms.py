@@ -76,15 +76,10 @@ class Log(Transform):
 
 
 class Asinh(Transform):
-    """ṽ = asinh(v/w): linear for |v| ≪ w, logarithmic for |v| ≫ w. For heavy tails of both signs.
-
-    **Arguments:**
-
-    - `width`: w; `fit` takes the mean of |v|.
-    """
+    """ṽ = asinh(v/w): linear for |v| ≪ w, logarithmic for |v| ≫ w. For heavy tails of both signs."""
 
     name: ClassVar[str] = "asinh"
-    width: Float[Array, ""]
+    width: Float[Array, ""]  # w; `fit` takes the mean of |v|
 
     @classmethod
     def fit(cls, v: Float[np.ndarray, " n"]) -> "Asinh":
@@ -99,16 +94,11 @@ class Asinh(Transform):
 
 
 class Affine(Transform):
-    """ṽ = (v − a)/b at fixed locations, in their order: sensors, or queries for which it was evaluated.
-
-    **Arguments:**
-
-    - `shift`, `scale`: a and b, one for each location.
-    """
+    """ṽ = (v − a)/b at fixed locations, in their order: sensors, or queries for which it was evaluated."""
 
     name: ClassVar[str] = "per-location"
-    shift: Float[Array, "*N m"]
-    scale: Float[Array, "*N m"]
+    shift: Float[Array, "*N m"]  # a, one for each location
+    scale: Float[Array, "*N m"]  # b
 
     def apply(self, v: Float[Array, "*N m"]) -> Float[Array, "*N m"]:
         self._check_size(v)
@@ -131,21 +121,14 @@ class PerLocation(Transform):
 
     Between the locations of the training data, a and b are interpolated: linearly if these form a grid, and from the
     nearest location otherwise. Evaluate it `at` queries first.
-
-    **Arguments:**
-
-    - `shift`, `scale`: a and b at the locations `y`.
-    - `y`: the locations of the training data.
-    - `shape`: of the grid that they form; None if they form none.
-    - `periods`, `is_geographic`: facts of the domain.
     """
 
     name: ClassVar[str] = "per-location"
-    shift: Float[Array, " M"]
-    scale: Float[Array, " M"]
-    y: Float[Array, "M d_y"]
-    shape: tuple[int, ...] | None = eqx.field(static=True)
-    periods: tuple[float | None, ...] = eqx.field(static=True)
+    shift: Float[Array, " M"]  # a at the locations
+    scale: Float[Array, " M"]  # b
+    y: Float[Array, "M d_y"]  # the locations of the training data
+    shape: tuple[int, ...] | None = eqx.field(static=True)  # of the grid that they form; None if they form none
+    periods: tuple[float | None, ...] = eqx.field(static=True)  # of the domain
     is_geographic: bool = eqx.field(static=True)
 
     @classmethod

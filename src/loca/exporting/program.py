@@ -61,19 +61,12 @@ class Program:
     """(u, y) ↦ predictions in the units of the data, for arrays with a free number of functions and queries.
 
     With fixed queries the program takes u alone, and everything that depends on y alone is a constant of it.
-
-    **Arguments:**
-
-    - `operator`: makes the predictions.
-    - `example`: one input function in the form that the operator takes.
-    - `y`: fixed queries; None if the program takes them.
-    - `level`: of bands; None for an operator that does not know its error.
     """
 
     operator: Operator
-    example: Input
-    y: Float[Array, "P d_y"] | None
-    level: float | None
+    example: Input  # one input function in the form that the operator takes
+    y: Float[Array, "P d_y"] | None  # fixed queries; None if the program takes them
+    level: float | None  # of bands; None for an operator that does not know its error
 
     @classmethod
     def of(

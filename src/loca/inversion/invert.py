@@ -27,25 +27,17 @@ if TYPE_CHECKING:
 class Diagnostics:
     """How far to trust a posterior.
 
-    **Arguments:**
-
-    - `method`: how it was found.
-    - `p_value`: of the observations: the probability of a worse fit, if noise, surrogate error and prior are as given.
-      It is exact for linear operators. A very small value means that one of them is wrong.
-    - `steps`: of the search for the mode.
-    - `effective`: the effective sample size of the coordinate that has the smallest; the number of draws for Laplace.
-    - `r_hat`: the largest potential scale reduction of all coordinates, over halves of chains; near 1 if they agree.
-    - `divergences`: the number of draws at which NUTS diverged.
-    - `outside`: the share of the variance of held-out inputs that the prior cannot represent; 0 if unknown.
+    The p-value of the observations is the probability of a worse fit, if noise, surrogate error and prior are as given.
+    It is exact for linear operators. A very small value means that one of them is wrong.
     """
 
-    method: str
+    method: str  # how it was found
     p_value: float
-    steps: int
-    effective: float
-    r_hat: float
-    divergences: int
-    outside: float = 0.0
+    steps: int  # of the search for the mode
+    effective: float  # the smallest effective sample size of a coordinate; the number of draws for Laplace
+    r_hat: float  # the largest potential scale reduction, over halves of chains; near 1 if they agree
+    divergences: int  # draws at which NUTS diverged
+    outside: float = 0.0  # the share of the variance of held-out inputs outside of the prior; 0 if unknown
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

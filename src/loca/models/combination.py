@@ -38,20 +38,13 @@ class Sum(Operator):
     """F = Σ wₖ Fₖ for each channel: a weighted sum of operators, in the units of the data.
 
     `fit(..., around=...)` returns one of a map and a network.
-
-    **Arguments:**
-
-    - `normalization`: of inputs as that of a member, of outputs without transforms.
-    - `operators`, `names`: the members.
-    - `weights`: w, one row per member and one number per channel.
-    - `shapes`: those of the encoded inputs of the members.
     """
 
-    normalization: Normalization
-    operators: tuple[Operator, ...]
+    normalization: Normalization  # of inputs as that of a member, of outputs without transforms
+    operators: tuple[Operator, ...]  # the members
     names: tuple[str, ...] = eqx.field(static=True)
-    weights: tuple[tuple[float, ...], ...] = eqx.field(static=True)
-    shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    weights: tuple[tuple[float, ...], ...] = eqx.field(static=True)  # w, one row per member, one number per channel
+    shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # those of the encoded inputs of the members
 
     @classmethod
     def of(
@@ -108,14 +101,9 @@ class Combination(Sum, Uncertain):
     know it. `calibrate` gives it bands with a guarantee, as any operator.
 
     Build one with `combine`.
-
-    **Arguments:**
-
-    - `normalization`, `operators`, `names`, `weights`, `shapes`: those of `Sum`.
-    - `amplitude`: a for each channel.
     """
 
-    amplitude: Float[Array, " d_s"] | float = 1.0
+    amplitude: Float[Array, " d_s"] | float = 1.0  # a for each channel
 
     def spread(self, codes: Float[Array, "N d"], queries: Queries) -> Float[Array, "N P d_s"]:
         mean = self.normalization.at(queries).restore(self.respond(codes, queries))

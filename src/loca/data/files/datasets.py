@@ -33,29 +33,17 @@ class Roles:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """A labeled data set that is still in its file, and the roles that its format gives to the variables.
+    """A labeled data set that is still in its file, and the roles that its format gives to the variables."""
 
-    **Arguments:**
-
-    - `dataset`: the variables, read when indexed.
-    - `sample`: the dimension that counts the pairs (u, s); None if the format does not define it.
-    - `inputs`, `outputs`: names of the variables that make up u and s.
-    - `time`: the dimension along which the variables are trajectories; u is their start and s the rest.
-    - `parameters`: scalars per sample; those that differ between samples are inputs as well.
-    - `periods`: the periods of the periodic coordinates.
-    - `parts`: for every array of the file that became several variables, their names.
-    - `domain`: makes the domain of variables on nodes, if the file describes it.
-    """
-
-    dataset: xarray.Dataset
-    sample: str | None = None
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    time: str | None = None
-    parameters: tuple[str, ...] = ()
-    periods: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    parts: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    domain: Callable[[], Domain | None] | None = None
+    dataset: xarray.Dataset  # read when indexed
+    sample: str | None = None  # the dimension that counts the pairs (u, s); None if the format does not define it
+    inputs: tuple[str, ...] = ()  # names of the variables that make up u
+    outputs: tuple[str, ...] = ()  # and s
+    time: str | None = None  # the dimension along which variables are trajectories; u is their start and s the rest
+    parameters: tuple[str, ...] = ()  # scalars per sample; those that differ between samples are inputs as well
+    periods: Mapping[str, float] = dataclasses.field(default_factory=dict)  # of the periodic coordinates
+    parts: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # variables of an array, by name
+    domain: Callable[[], Domain | None] | None = None  # that of variables on nodes, if the file describes it
 
     def named(self, names: Iterable[str]) -> tuple[str, ...]:
         """The variables with these names; the name of a vector stands for all its components."""
