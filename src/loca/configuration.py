@@ -62,6 +62,14 @@ class DataConfiguration(FileConfiguration):
     """The part of the training data that is set aside for validation."""
     test: str | None = None
     """A file on which the model is evaluated."""
+    time: str | None = None
+    """The dimension of time of trajectories: learn a step of the output variables, for `loca forecast`."""
+    static: Names | None = None
+    """Variables of trajectories that do not change with time; those that the format defines unless given."""
+    forcing: Names | None = None
+    """Variables of trajectories that are known in advance; those that the format defines unless given."""
+    cycles: Annotated[tuple[Number, ...], Field(max_length=8)] = ()
+    """Periods of time that act on trajectories, such as 365.25 days."""
     stream: bool | None = None
     """Read batches from the file during training; unless given, only if the data would fill half the memory."""
 
@@ -150,6 +158,12 @@ class TrainingConfiguration(Table):
     """What training minimizes; as in `fit` unless given."""
     weights: Literal["equal", "area"] = "equal"
     """How much each location counts: all equally, or in proportion to its area, for data on a sphere."""
+    history: Count = 1
+    """Frames of a trajectory that a step sees."""
+    noise: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0
+    """Noise of the frames that a step sees, in standard deviations of each field."""
+    unroll: Count = 1
+    """Steps of the short rollouts that are trained on."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """The precision of the factors in matrix products; everything else is in single precision."""
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0

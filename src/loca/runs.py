@@ -31,13 +31,13 @@ from loca.configuration import (
     check_configuration,
 )
 from loca.configuration import read_configuration as read_configuration
-from loca.data import Part, Records, Samples, check_finite
+from loca.data import Part, Records, Samples, Trajectories, check_finite
 from loca.data import open as open_data
 from loca.domains import area_weights
 from loca.durable import write_atomically, write_json
-from loca.evaluation import Report, evaluate
+from loca.evaluation import LeadTimes, Report, evaluate
 from loca.gaussian import solve
-from loca.models import MODELS, Operator, mean_error
+from loca.models import MODELS, Operator, Stepper, mean_error, rollout_error
 from loca.saving import MODEL_FILE, save
 from loca.training import Logger, Progress, default_optimizer, fit, paper_optimizer, show_training
 
@@ -49,6 +49,9 @@ RUN_FILE = "run.json"
 MAX_VALIDATION = 1000
 """The largest number of functions that are set aside from a file for validation."""
 
+PIECES = 10
+"""Of a single trajectory that is cut."""
+
 EXAMPLES = 1000
 """The number of functions from which a model takes shapes and normalization if its data is streamed."""
 
@@ -57,11 +60,14 @@ Listener = AbstractContextManager[Callable[[Progress], object]]
 
 
 class RunResult(NamedTuple):
-    """What came of a run: a model, its mean relative L2 error on validation functions, and its errors on test data."""
+    """What came of a run: a model, its mean relative L2 error on validation data, and its errors on test data.
+
+    Of a stepper the first is the geometric mean over the steps of rollouts.
+    """
 
     model: Operator
     validation: float
-    report: Report | None
+    report: Report | LeadTimes | None
 
 
 class RunData(NamedTuple):
@@ -70,15 +76,17 @@ class RunData(NamedTuple):
     A model takes shapes and normalization from `example`: all training functions in memory, or the first of a stream.
     """
 
-    train: Samples | Records
-    validation: Samples
-    test: Records | None
+    train: Samples | Records | Trajectories
+    validation: Samples | Trajectories
+    test: Records | Trajectories | None
     example: Samples
 
     def __str__(self) -> str:
         u, s = (", ".join(each.name for each in names) for names in (self.example.inputs, self.example.outputs))
         along = ", ".join(each.name for each in self.example.query_coordinates)
         labels = f"{self.example.s.shape[1]} labels{along and f' along {along}'}"
+        if isinstance(self.train, Trajectories):
+            return f"{self.train!r}, and {len(self.validation)} for validation"
         return f"{len(self.train)} functions {u} → {s} with {labels}, and {len(self.validation)} for validation"
 
 
@@ -94,7 +102,10 @@ def execute(configuration: RunConfiguration, directory: Path, *, progress: bool 
     - `progress`: whether to show training, or the search of models that are not trained, as a bar or as lines.
     """
     training, description = configuration.training, json.loads(configuration.model_dump_json())
-    data = load_data(configuration.data, training.seed)
+    if configuration.data.time is None:
+        data = load_data(configuration.data, training.seed)
+    else:
+        data = load_trajectories(configuration.data, training.seed, training.history)
     if progress:
         print(f"{directory}: {data}", file=sys.stderr, flush=True)  # noqa: T201
     listeners: list[Listener] = [Logger(name, directory, description) for name in training.loggers]
@@ -108,15 +119,49 @@ def execute(configuration: RunConfiguration, directory: Path, *, progress: bool 
     else:
         _begin_run(directory, configuration)
         model, description["found"] = _solve_model(configuration, data, directory, progress=progress)
-    validation = mean_error(model, data.validation)
-    report = None if data.test is None else evaluate(model, data.test)
+    if isinstance(data.validation, Trajectories):
+        assert isinstance(model, Stepper)
+        validation, given = rollout_error(model, data.validation), None
+    else:
+        validation, given = mean_error(model, data.validation), data.example
+    report = None if data.test is None else evaluate(model, data.test)  # pyright: ignore[reportArgumentType]
     errors = {"validation_relative_l2": validation}
     if report is not None:
         report.save(directory / "report.json")
-        errors["test_relative_l2"] = float(report.errors["relative_l2"].mean())
+        found = report.of("relative_l2") if isinstance(report, LeadTimes) else report.errors["relative_l2"]
+        errors["test_relative_l2"] = float(found.mean())
     finite = {name: error for name, error in errors.items() if math.isfinite(error)}  # a model file holds no others
-    save(model, directory / MODEL_FILE, data=data.example, metrics=finite, provenance=description)
+    save(model, directory / MODEL_FILE, data=given, metrics=finite, provenance=description)
     return RunResult(model, validation, report)
+
+
+def load_trajectories(files: DataConfiguration, seed: int, history: int) -> RunData:
+    """Load the trajectories of a run; a single one is cut into pieces, the last of which are for validation."""
+    roles = files.model_dump(include={"time", "sample", "static", "forcing", "cycles", "format"})
+    if files.inputs is not None or files.labels is not None:
+        raise ConfigurationError("data.time: trajectories have no inputs and labels; name the fields as outputs")
+
+    def read(path: str) -> Trajectories:
+        return Trajectories.open(path, files.outputs, **roles)
+
+    data = read(files.path)
+    is_single = len(data) == 1
+    if files.validation is not None:
+        train, validation = data, read(files.validation)
+    else:
+        data = data.cut(max(data.frames // PIECES, history + 1)) if is_single else data
+        count = max(1, round(files.validation_fraction * len(data)))
+        if count >= len(data):
+            raise ValueError(
+                f"{files.path} has {len(data)} trajectories, too few to set one aside: give validation=FILE"
+            )
+        order = np.arange(len(data)) if is_single else np.random.default_rng(seed).permutation(len(data))
+        train, validation = data.take(np.sort(order[:-count])), data.take(np.sort(order[-count:]))
+    test = None if files.test is None else read(files.test)
+    num_bytes = 4 * (history + 1) * math.prod(train.s.shape)
+    if not (num_bytes > physical_memory() / 4 if files.stream is None else files.stream):
+        train = train.load()
+    return RunData(train, validation.load(), test, train.steps(history).load(slice(EXAMPLES)))
 
 
 def load_data(files: DataConfiguration, seed: int) -> RunData:
@@ -165,6 +210,8 @@ def _train_model(
     training = configuration.training
     rate = {} if training.rate is None else {"rate": training.rate}
     optimizer = paper_optimizer(**rate) if training.optimizer == "paper" else default_optimizer(training.steps, **rate)
+    of_time = {"noise": training.noise, "unroll": training.unroll} if isinstance(data.train, Trajectories) else {}
+    size = len(data.train.steps(training.history)) if isinstance(data.train, Trajectories) else len(data.train)
     domain, locations = data.example.domain, data.example.y.points
     with contextlib.ExitStack() as stack:
         if training.precision != "float32":
@@ -175,7 +222,7 @@ def _train_model(
             steps=training.steps,
             optimizer=optimizer,
             loss=None if training.loss is None else getattr(losses, training.loss),
-            batch_size=None if training.batch_size is None else min(training.batch_size, len(data.train)),
+            batch_size=None if training.batch_size is None else min(training.batch_size, size),
             seed=training.seed,
             weights=area_weights(domain, locations) if training.weights == "area" else None,
             validate=data.validation,
@@ -185,6 +232,7 @@ def _train_model(
             directory=directory,
             checkpoint_seconds=training.checkpoint_seconds,
             symmetries=configuration.symmetries,
+            **of_time,
         )
     return model
 
@@ -198,6 +246,12 @@ def _solve_model(
     """
     options = {"seed": configuration.training.seed, "directory": directory, "progress": progress}
     options |= {"symmetries": configuration.symmetries}
+    if isinstance(data.train, Trajectories):
+        if not isinstance(configuration.model, GaussianConfiguration):
+            raise ConfigurationError("model.kind: a step of trajectories is solved for or trained: gaussian, fno, …")
+        stepper, report = solve(data.train, validation=data.validation, progress=progress)  # pyright: ignore
+        return stepper, {"report": str(report)}
+    assert isinstance(data.validation, Samples)
     if isinstance(configuration.model, GaussianConfiguration):
         operator, report = solve(data.train, validation=data.validation, **options)
         evidence = {} if report.symmetries is None else {"symmetries": report.symmetries.as_json()}

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from loca.cli.arguments import with_options
 from loca.cli.data import check, convert, generate, show
 from loca.cli.deployment import export, serve, verify
-from loca.cli.models import calibrate, evaluate, figures, inspect, invert, predict
+from loca.cli.models import calibrate, evaluate, figures, forecast, inspect, invert, predict
 from loca.cli.runs import choose, compare, train
 
 DEBUG = "LOCA_DEBUG"
@@ -93,7 +93,7 @@ app = typer.Typer(
 COMMANDS = {
     "Data": (generate, convert, show, check),
     "Models": (train, choose, compare, calibrate),
-    "Results": (evaluate, predict, invert, figures, inspect),
+    "Results": (evaluate, predict, forecast, invert, figures, inspect),
     "Deployment": (export, verify, serve),
 }
 """The commands, in the groups of `loca --help`."""

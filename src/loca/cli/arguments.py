@@ -34,8 +34,8 @@ from loca.configuration import (
 )
 
 if TYPE_CHECKING:
-    from loca.data import Records, Samples
-    from loca.models import Operator
+    from loca.data import Records, Samples, Trajectories
+    from loca.models import Operator, Stepper
     from loca.problems import Problem
     from loca.saving import Header
 
@@ -275,10 +275,11 @@ def printed_warnings() -> Iterator[None]:
 
     from loca.domains import OutsideDomainWarning
     from loca.inversion import InversionWarning
+    from loca.models import DivergedWarning
     from loca.uncertainty import UnfamiliarInputWarning
 
     with warnings.catch_warnings():
-        for category in (OutsideDomainWarning, InversionWarning, UnfamiliarInputWarning):
+        for category in (OutsideDomainWarning, InversionWarning, UnfamiliarInputWarning, DivergedWarning):
             warnings.simplefilter("default", category)
         warnings.showwarning = lambda message, *_: typer.echo(f"warning: {message}", err=True)
         yield
@@ -310,6 +311,26 @@ def open_with_roles(data: str, files: dict[str, Any], model: Path, operator: Ope
         if not named and found == roles["sample"]:
             raise
         return open_data(data, **{**roles, "sample": found}, unsolved=unsolved)
+
+
+def open_trajectories(data: str, files: dict[str, Any], model: Path, stepper: Stepper) -> Trajectories:
+    """Open trajectories with the variables of a stepper."""
+    from loca.data import Trajectories
+
+    about = stepper.about
+    of_run = header_of(model).provenance.get("data")
+    of_run = of_run if isinstance(of_run, Mapping) else {}
+    with refusing("DATA", f"{data}: "):
+        return Trajectories.open(
+            data,
+            [each.name for each in stepper.outputs],
+            time=about.time_name,
+            sample=files.get("sample") or of_run.get("sample"),
+            static=stepper.static_names,
+            forcing=stepper.forcing_names,
+            cycles=about.cycles,
+            format=files.get("format") or of_run.get("format"),
+        )
 
 
 def sample_dimension(data: str, inputs: Sequence[str] | None, operator: Operator) -> str | None:

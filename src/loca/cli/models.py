@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,7 @@ from loca.cli.arguments import (
     LevelOption,
     ModelArgument,
     RegridOption,
+    SeedOption,
     check_directory,
     check_suffix,
     concerning,
@@ -23,6 +24,7 @@ from loca.cli.arguments import (
     load_model,
     model_file,
     open_records,
+    open_trajectories,
     printed_warnings,
     refusing,
 )
@@ -30,6 +32,7 @@ from loca.cli.output import artifact_table, header_table, show_progress
 
 if TYPE_CHECKING:
     import numpy as np
+    import xarray
     from matplotlib.figure import Figure
 
     from loca.data import Records
@@ -60,12 +63,12 @@ def calibrate(
     if out is not None:
         check_suffix(out, ".safetensors")
     operator, header = load_model(model, classes), header_of(model)
-    records = open_records(data, files, model, operator, regrid=regrid)
+    records = open_data(data, files, model, operator, regrid=regrid)
     with concerning(data):
         calibrated = calibrate_model(operator, records)
     provenance = {**header.provenance, "calibration": {"data": data, "functions": len(records)}}
     save(calibrated, out or model_file(model), data=header, metrics=header.metrics, provenance=provenance)
-    typer.echo(f"{out or model_file(model)}: bands from {len(records)} functions")
+    typer.echo(f"{out or model_file(model)}: error bars from {len(records)} {counted(records)}")
 
 
 def evaluate(
@@ -76,25 +79,99 @@ def evaluate(
     regrid: RegridOption = False,
     classes: ClassOption = None,
     level: LevelOption = 0.9,
+    steps: Annotated[int | None, typer.Option(min=1, help="Of a stepper: the steps of each rollout.")] = None,
+    draws: Annotated[int | None, typer.Option(min=2, help="Of a stepper: the draws of each rollout.")] = None,
 ) -> None:
     """Measure the errors of a model on data at full resolution: their distribution, outliers and worst cases.
 
     Sensors and variables in another order than the model's are reordered. For a model with error bars, such as one from
-    `loca calibrate`, the report has the coverage and width of its bands.
+    `loca calibrate`, the report has the coverage and width of its bands. A stepper is evaluated at each lead time,
+    beside persistence and climatology.
     """
     from rich.console import Console
 
     from loca.evaluation import evaluate as evaluate_model
+    from loca.models import Stepper
 
     if out is not None:
         check_suffix(out, ".json")
     operator = load_model(model, classes)
-    records = open_records(data, files, model, operator, regrid=regrid)
+    records = open_data(data, files, model, operator, regrid=regrid)
     with concerning(data):
-        report = evaluate_model(operator, records, level=level)
-    Console().print(report)
+        if isinstance(operator, Stepper):
+            report = evaluate_model(operator, records, steps=steps, draws=draws)
+            typer.echo(str(report))
+        else:
+            report = evaluate_model(operator, records, level=level)
+            Console().print(report)
     if out is not None:
         report.save(out)
+
+
+def open_data(data: str, files: dict[str, Any], model: Path, operator: Operator, *, regrid: bool) -> Any:
+    """Open data as a model expects it: pairs of functions, or trajectories for a stepper."""
+    from loca.models import Stepper
+
+    if isinstance(operator, Stepper):
+        return open_trajectories(data, files, model, operator)
+    return open_records(data, files, model, operator, regrid=regrid)
+
+
+def counted(data: Any) -> str:
+    """What data consists of."""
+    from loca.data import Trajectories
+
+    return "trajectories" if isinstance(data, Trajectories) else "functions"
+
+
+def forecast(
+    model: ModelArgument,
+    start: Annotated[Path, typer.Argument(metavar="START", help="NetCDF or Zarr; its last frames count.")],
+    steps: Annotated[int, typer.Option(min=1, help="The number of steps.")],
+    out: Annotated[Path, typer.Option(help="FORECAST.zarr, written as it is computed, or FORECAST.nc.")],
+    draws: Annotated[
+        int | None, typer.Option(min=2, help="Draws of a forecast with a spread; needs `loca calibrate`.")
+    ] = None,
+    forcing: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What acts on the fields, until the last step.")
+    ] = None,
+    seed: SeedOption = 0,
+    classes: ClassOption = None,
+) -> None:
+    """Advance fields by steps of time with a model from `loca train --time`, and write them with time stamps.
+
+    Zarr is written step by step, so that forecasts may be larger than memory; if the command is stopped or killed, the
+    same command resumes it to the same file. A warning says so if the fields leave the range of the training data.
+    """
+    from loca.models import Stepper
+    from loca.prediction import forecast as forecast_fields
+    from loca.prediction import forecast_to, write_dataset
+
+    check_suffix(out, ".zarr", ".nc")
+    stepper = load_model(model, classes)
+    if not isinstance(stepper, Stepper):
+        raise typer.BadParameter(f"{model} does not advance fields in time; train with --time", param_hint="MODEL")
+    with refusing("START", f"{start}: "):
+        fields = open_dataset(start)
+    acting = None if forcing is None else open_dataset(forcing)
+    options: dict[str, Any] = {"forcing": acting, "draws": draws, "seed": seed}
+    if out.suffix == ".zarr":
+        existed = out.exists()
+        with concerning(str(start)), printed_warnings(), show_progress(out.name, "steps") as progress:
+            forecast_to(stepper, fields, out, steps, progress=progress, **options)
+        typer.echo(f"{out} {'already exists' if existed else 'is complete'}: {steps} steps")
+        return
+    with concerning(str(start)), printed_warnings():
+        found = forecast_fields(stepper, fields, steps, **options)
+    write_dataset(found, out)
+    typer.echo(f"{out}: {steps} steps")
+
+
+def open_dataset(path: Path) -> xarray.Dataset:
+    """Open a labeled file."""
+    import xarray
+
+    return xarray.open_dataset(path, engine="zarr" if path.is_dir() else None)
 
 
 def predict(

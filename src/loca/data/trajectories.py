@@ -288,9 +288,11 @@ class Trajectories:
             ],
         }
         given = {"static": static, "forcing": forcing}
-        names = {name: layout.named(known[name] if each is None else as_names(each)) for name, each in given.items()}
-        options: dict[str, Any] = {"time": along, "sample": layout.sample, "periods": layout.periods, "domain": domain}
-        found = cls(**arguments_of(layout.dataset, layout.outputs, **options, **names, source=source), cycles=cycles)
+        options: dict[str, Any] = {
+            name: layout.named(known[name] if each is None else as_names(each)) for name, each in given.items()
+        }
+        options |= {"time": along, "sample": layout.sample, "periods": layout.periods, "domain": domain}
+        found = cls(**arguments_of(layout.dataset, layout.outputs, **options, source=source), cycles=cycles)
         return found if rows is None else found.take(rows)
 
     def load(self) -> Trajectories:

@@ -183,6 +183,19 @@ class Stepper(Wrapper):
         )
         return cls(normalization, operator, TimeSignature.of(data), history, signature=signature)
 
+    @property
+    def static_names(self) -> tuple[str, ...]:
+        """The names of the static fields, without the mask."""
+        own = self.inputs[self.history * len(self.outputs) :]
+        acting = self.about.num_forcing + 2 * len(self.about.cycles)
+        return tuple(each.name for each in own[: len(own) - acting - (self.about.mask is not None)])
+
+    @property
+    def forcing_names(self) -> tuple[str, ...]:
+        """The names of the forcing, without cycles."""
+        end = len(self.inputs) - 2 * len(self.about.cycles)
+        return tuple(each.name for each in self.inputs[end - self.about.num_forcing : end])
+
     # ---- one step ----------------------------------------------------------------------------------------------------
 
     def increments(self, u: Float[Array, "B m c"]) -> Float[Array, "B m d"]:

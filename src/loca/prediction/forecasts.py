@@ -108,16 +108,14 @@ def prepare_forecast(
 ) -> Forecast:
     """A forecast that is checked, but not computed; arguments are those of `forecast`."""
     about, names = stepper.about, [each.name for each in stepper.outputs]
-    inputs = [each.name for each in stepper.inputs]
     k = stepper.history
     if not isinstance(start, Trajectories):
-        count = len(inputs) - k * len(names) - (about.mask is not None) - about.num_forcing - 2 * len(about.cycles)
-        own = inputs[k * len(names) :][:count]
-        held = [name for name in own if name in start.variables] if len(own) else []
+        own = stepper.static_names
+        held = own if all(name in start.variables for name in own) else ()
         time = about.time_name if about.time_name in start.dims or about.time_name in start.coords else None
         sample = next((dim for dim in ("sample", "trajectory") if dim in start.dims), None)
         start = Trajectories.from_xarray(
-            start, names, time=time, sample=sample, static=held if len(held) == len(own) else (),
+            start, names, time=time, sample=sample, static=held,
             periods=periods_of(stepper),
         )  # fmt: skip
     order = matching_order(np.asarray(start.y), np.asarray(about.y), list(periods_of(stepper).values()))
@@ -153,9 +151,7 @@ def forcing_of(
     stepper: Stepper, dataset: xarray.Dataset, times: Float[np.ndarray, " B"], steps: int
 ) -> Float[np.ndarray, "B steps ..."]:
     """The forcing of the steps from these times on, from a data set that may begin earlier and end later."""
-    names = [each.name for each in stepper.inputs][-2 * len(stepper.about.cycles) - stepper.about.num_forcing :]
-    names = names[: stepper.about.num_forcing]
-    found = Trajectories.from_xarray(dataset, names, time=stepper.about.time_name)
+    found = Trajectories.from_xarray(dataset, stepper.forcing_names, time=stepper.about.time_name)
     wanted = times[:, None] + stepper.about.step * np.arange(steps)
     number = np.rint((wanted - found.times[0, 0]) / max(found.step, 1e-30)).astype(int)
     if number.min() < 0 or number.max() >= found.frames:
