@@ -1,6 +1,7 @@
 """Requests, directories of models, files of tokens and command lines, without a server."""
 
 import contextlib
+import functools
 import json
 import time
 
@@ -13,7 +14,7 @@ from starlette.exceptions import HTTPException
 from commands import command, words
 from loca.serving.application import Server, Settings
 from loca.serving.model import Repository, find_models
-from loca.serving.protocol import Tensor, parse_request
+from loca.serving.protocol import Tensor, parse_request, plan_request
 
 U = Tensor("u", [-1, 7, 1])
 
@@ -27,7 +28,8 @@ def folder(tmp_path_factory):
 
 
 def parsed(body, length=None, max_values=1000):
-    return parse_request(body, length, {"u": U}, {"s": Tensor("s", [-1, 7, 1])}, max_values)[1]["u"]
+    plan = functools.lru_cache(functools.partial(plan_request, {"u": U}, {"s": Tensor("s", [-1, 7, 1])}))
+    return parse_request(body, length, plan, max_values)[1]["u"]
 
 
 def test_a_parsed_request_is_the_one_that_was_sent():

@@ -192,12 +192,12 @@ class Server:
         model, limits = self.find_model(scope), self.settings
         body = await read_body(receive, limits.max_body)
         length = dict(scope["headers"]).get(b"inference-header-content-length")
-        name, inputs, outputs = parse_request(body, length, model.inputs, model.outputs, limits.max_values)
+        plan, inputs = parse_request(body, length, model.plan, limits.max_values)
         if len(inputs.get("y", ())) > limits.max_queries:
             raise HTTPException(413, f"more than {limits.max_queries} queries, the limit")
-        results = await self.batcher.run(model, model.work(inputs, frozenset(outputs), limits.max_values))
+        results = await self.batcher.run(model, model.work(inputs, frozenset(plan.outputs), limits.max_values))
         about = {"model_name": model.name, "model_version": str(model.version)}
-        return write_response(about if name is None else {"id": name, **about}, outputs, results)
+        return write_response(about if plan.name is None else {"id": plan.name, **about}, plan.outputs, results)
 
     def ready(self, scope: Scope, receive: Receive) -> Reply:
         """Whether requests should be sent here: not while the server ends."""

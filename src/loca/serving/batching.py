@@ -36,20 +36,22 @@ class Batcher:
 
     def __init__(self, max_queue: int, timeout: float):
         self.max_queue, self.timeout, self.waiting = max_queue, timeout, 0
-        self._queues: dict[tuple[ServedModel, object], list[Job]] = {}  # jobs that can be run together
-        self._is_busy, self._most = False, 2 * SIZES[-1]  # jobs, lately
+        self._queues: dict[tuple[ServedModel, *tuple[object, ...]], list[Job]] = {}  # jobs that can be run together
+        self._is_busy = False
         self._thread = ThreadPoolExecutor(1, "models")
 
     async def run(self, model: ServedModel, work: Work) -> Results:
         """The results of some work; raise `HTTPException` if too much is waiting. It may be cancelled at any time."""
-        if self.waiting and self.waiting + work.functions > self.max_queue:
+        functions, y = len(work.arrays[0]), work.y
+        if self.waiting and self.waiting + functions > self.max_queue:
             reason = f"{self.waiting} functions are waiting and at most {self.max_queue} may; try again later"
             raise HTTPException(429, reason, {"retry-after": "1"})
         loop = asyncio.get_running_loop()
         results = loop.create_future()
         timer = loop.call_later(self.timeout, settle, results, None)
-        self._queues.setdefault((model, work.key), []).append((work, results))
-        self.waiting += work.functions
+        place = model, work.wanted, None if y is None else y.tobytes()
+        self._queues.setdefault(place, []).append((work, results))
+        self.waiting += functions
         if not self._is_busy:
             self._is_busy = True
             loop.call_soon(self._start, loop)
@@ -57,7 +59,7 @@ class Batcher:
             outcome = await results
         finally:
             timer.cancel()
-            self.waiting -= work.functions
+            self.waiting -= functions
         if outcome is None:
             raise HTTPException(408, f"no result within {self.timeout:g} s; try again later, or send less")
         if isinstance(outcome, Exception):
@@ -65,12 +67,13 @@ class Batcher:
         return outcome
 
     def _start(self, loop: asyncio.AbstractEventLoop, known: int = 0, quiet: int = 0) -> None:
-        """Run a batch when half of the jobs that there were lately are queued, or when no more come.
+        """Run a batch when some passes of the event loop bring no more jobs.
 
-        So of clients that send requests all the time, one half has its responses written while the other half's run.
+        So clients that send their next requests as soon as they have their responses are in one batch, and not in two
+        that take turns.
         """
         count = sum(map(len, self._queues.values()))
-        if quiet < QUIET and count < min(SIZES[-1], self._most / 2):
+        if quiet < QUIET and count < SIZES[-1]:
             loop.call_soon(self._start, loop, count, quiet + 1 if count == known else 0)
             return
         while self._queues:
@@ -79,7 +82,6 @@ class Batcher:
             if len(jobs) > SIZES[-1]:
                 self._queues[place] = jobs[SIZES[-1] :]
             if waiting := [job for job in jobs[: SIZES[-1]] if not job[1].done()]:  # others were cancelled
-                self._most = max(self.waiting, self._most // 2)
                 self._thread.submit(self._run, loop, place[0], waiting)
                 return
         self._is_busy = False
@@ -87,7 +89,7 @@ class Batcher:
     def _run(self, loop: asyncio.AbstractEventLoop, model: ServedModel, jobs: Sequence[Job]) -> None:
         """Run jobs together; an error belongs to these jobs and not to the thread."""
         works = [work for work, _ in jobs]
-        counts = [work.functions for work in works]
+        counts = [len(work.arrays[0]) for work in works]
         try:
             results = model.run(works)
             BATCHES.observe(sum(counts))

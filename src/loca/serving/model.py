@@ -1,5 +1,6 @@
 """The models that a server has: found in files and directories, compiled for few sizes, replaced when files change."""
 
+import functools
 import itertools
 import logging
 import re
@@ -29,14 +30,12 @@ from loca.models import (
 )
 from loca.prediction import read_points
 from loca.saving import MODEL_FILE, Classes, Header, inspect, load
-from loca.serving.protocol import Tensor
+from loca.serving.protocol import Tensor, plan_request
 from loca.typing import has_own_sensors
 from loca.uncertainty import Calibrated
 
 LOG = logging.getLogger("uvicorn.loca")
 """A logger whose messages uvicorn writes as its own."""
-
-VERSION = re.compile(r"[1-9]\d{0,8}")
 
 SIZES = (1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)
 """Numbers of functions that predictions at fixed queries are compiled for. Batches are padded to the next one."""
@@ -57,16 +56,6 @@ class Work(NamedTuple):
     arrays: tuple[np.ndarray, ...]
     y: Float[np.ndarray, "P d_y"] | None
     wanted: frozenset[str]
-
-    @property
-    def functions(self) -> int:
-        """N."""
-        return len(self.arrays[0])
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """Equal for requests that can be answered together."""
-        return self.wanted, None if self.y is None else self.y.tobytes()
 
 
 class ServedModel:
@@ -117,6 +106,7 @@ class ServedModel:
         if isinstance(operator, Calibrated):
             outputs.append(Tensor("in_distribution", [-1]))
         self.inputs, self.outputs = ({tensor.name: tensor for tensor in each} for each in (inputs, outputs))
+        self.plan = functools.lru_cache(256)(functools.partial(plan_request, self.inputs, self.outputs))
         # read once, as attributes of modules take time
         self._channels, self._fixed_queries = len(operator.outputs), self.fixed[0].count if self.fixed else 0
         self._has_domain = bool(operator.normalization.u_transforms)  # inputs may be outside of that of a transform
@@ -148,7 +138,7 @@ class ServedModel:
             counts = dict(zip(self.input_names, map(len, work.arrays), strict=True))
             raise HTTPException(400, f"inputs have different numbers of functions in their first axis: {counts}")
         queries = self._fixed_queries if y is None else len(y)
-        total = work.functions * queries * self._channels * len(wanted)
+        total = len(work.arrays[0]) * queries * self._channels * len(wanted)
         if total > max_values:
             raise HTTPException(413, f"the response would have {total} values, at most {max_values} are allowed")
         if self._has_domain:
@@ -228,7 +218,7 @@ def find_models(paths: Sequence[Path], *, is_start: bool = False) -> dict[tuple[
         elif path.is_dir():
             for file in [*path.glob(f"*/{MODEL_FILE}"), *path.glob(f"*/*/{MODEL_FILE}")]:
                 name, *version = file.relative_to(path).parts[:-1]
-                if not version or VERSION.fullmatch(version[0]):
+                if not version or re.fullmatch(r"[1-9]\d{0,8}", version[0]):
                     files.append(((name, int(version[0]) if version else 1), file))
         if is_start and not files:
             raise ValueError(

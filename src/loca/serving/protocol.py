@@ -1,6 +1,5 @@
 """The Open Inference Protocol, version 2, over HTTP: tensors in requests and responses, as JSON and as bytes."""
 
-import functools
 import itertools
 import math
 from collections.abc import Mapping
@@ -71,11 +70,18 @@ class InferRequest(Document):
     parameters: Parameters = Parameters()
 
 
-@functools.lru_cache(256)
-def parse_json(text: bytes) -> InferRequest:
-    """Parse and check the JSON of a request, whatever the model. Programs repeat it, with other bytes after it."""
+class Plan(NamedTuple):
+    """What a request asks: its identifier, its inputs, and its outputs with whether they are wanted as bytes."""
+
+    name: str | None
+    inputs: list[Input]
+    outputs: dict[str, bool]
+
+
+def plan_request(inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], text: bytes, max_values: int) -> Plan:
+    """Check all of the JSON of a request but values. Programs repeat it, with other bytes after it."""
     try:
-        return InferRequest.model_validate(orjson.loads(text))
+        given = InferRequest.model_validate(orjson.loads(text))
     except orjson.JSONDecodeError as error:
         raise HTTPException(400, f"Invalid JSON: {error}") from None
     except ValidationError as error:
@@ -83,46 +89,49 @@ def parse_json(text: bytes) -> InferRequest:
         where = ".".join(map(str, first["loc"])) or "the body"
         reason = "Input should be an object" if first["type"] == "model_type" else first["msg"]
         raise HTTPException(400, f"{where}: {reason}") from None
+    found = set[str]()
+    for each in given.inputs:
+        name, shape, count, size = each.name, each.shape, math.prod(each.shape), each.parameters.binary_data_size
+        if name not in inputs or name in found:
+            reason = "is given twice" if name in found else f"is unknown; expected {', '.join(inputs)}"
+            raise HTTPException(400, f"input {name!r} {reason}")
+        if count > max_values:
+            raise HTTPException(413, f"input {name!r} has {count} values, at most {max_values} are allowed")
+        if each.datatype != "FP32" or [-1, *shape[1:]] != inputs[name].shape:
+            raise HTTPException(400, f"input {name!r} is {each.datatype} {shape}, expected FP32 {inputs[name].shape}")
+        if size is not None and (size != 4 * count or each.data is not None):
+            raise HTTPException(400, f"input {name!r} needs {4 * count} bytes and no `data`; {size} are stated")
+        found.add(name)
+    if unknown := [each.name for each in given.outputs if each.name not in outputs]:
+        raise HTTPException(400, f"unknown output {unknown[0]!r}; expected {', '.join(outputs)}")
+    wanted = {each.name: each.parameters.binary_data for each in given.outputs} or dict.fromkeys(outputs)
+    is_binary = given.parameters.binary_data_output
+    return Plan(given.id, given.inputs, {name: is_binary if own is None else own for name, own in wanted.items()})
 
 
-def parse_request(
-    body: bytes, length: bytes | None, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], max_values: int
-) -> tuple[str | None, dict[str, np.ndarray], dict[str, bool]]:
-    """The identifier of a request, its inputs, whose bytes may follow the JSON, and which outputs it wants as bytes."""
+def parse_request(body: bytes, length: bytes | None, plan: Any, max_values: int) -> tuple[Plan, dict[str, np.ndarray]]:
+    """What a request asks, and its inputs, whose bytes may follow the JSON. `plan` is a cached `plan_request`."""
     start = len(body)
     if length is not None:
         start = int(length) if length.isdigit() and len(length) < 12 else 0
     if not 0 < start <= len(body):
         raise HTTPException(400, f"the body has {len(body)} bytes, and its JSON cannot have {start} of them")
-    given = (parse_json if start <= SHORT else parse_json.__wrapped__)(body[:start])
+    asked = (plan if start <= SHORT else plan.__wrapped__)(body[:start], max_values)
     found: dict[str, np.ndarray] = {}
-    for each in given.inputs:
-        name, shape, size = each.name, each.shape, each.parameters.binary_data_size
-        if name not in inputs or name in found:
-            reason = "is given twice" if name in found else f"is unknown; expected {', '.join(inputs)}"
-            raise HTTPException(400, f"input {name!r} {reason}")
-        count, sizes = math.prod(shape), inputs[name].shape
-        if count > max_values:
-            raise HTTPException(413, f"input {name!r} has {count} values, at most {max_values} are allowed")
-        if each.datatype != "FP32" or [-1, *shape[1:]] != sizes:
-            raise HTTPException(400, f"input {name!r} is {each.datatype} {shape}, expected FP32 {sizes}")
+    for each in asked.inputs:
+        size = each.parameters.binary_data_size
         if size is None:
             array = parse_values(each)
-        elif size == 4 * count <= len(body) - start and each.data is None:
-            array, start = np.ndarray(shape, "<f4", body, start), start + size
+        elif size <= len(body) - start:
+            array, start = np.ndarray(each.shape, "<f4", body, start), start + size
         else:
-            stated = f"{size} are stated, {len(body) - start} are left"
-            raise HTTPException(400, f"input {name!r} needs {4 * count} bytes and no `data`; {stated}")
+            raise HTTPException(400, f"input {each.name!r} needs {size} bytes; {len(body) - start} are left")
         if not is_finite(array):
-            raise HTTPException(400, f"input {name!r} has values that are NaN or infinite")
-        found[name] = array
+            raise HTTPException(400, f"input {each.name!r} has values that are NaN or infinite")
+        found[each.name] = array
     if len(body) > start:
         raise HTTPException(400, f"the body has {len(body) - start} bytes after its tensors; check binary_data_size")
-    if unknown := [each.name for each in given.outputs if each.name not in outputs]:
-        raise HTTPException(400, f"unknown output {unknown[0]!r}; expected {', '.join(outputs)}")
-    wanted = {each.name: each.parameters.binary_data for each in given.outputs} or dict.fromkeys(outputs)
-    is_binary = given.parameters.binary_data_output
-    return given.id, found, {name: is_binary if own is None else own for name, own in wanted.items()}
+    return asked, found
 
 
 def is_finite(array: np.ndarray) -> bool:
