@@ -6,7 +6,7 @@ import sys
 import time
 
 SECONDS = 5.0
-"""Between lines that need not be printed now."""
+"""Between lines that need not be printed now; the first of them is."""
 
 
 class Lines:
@@ -19,7 +19,7 @@ class Lines:
         """Print a line if the last one is old, or if it is to be printed `now`."""
         moment = time.monotonic()
         if self.on and (now or moment >= self.due):
-            self.due = moment + SECONDS
+            self.due = self.due if now else moment + SECONDS
             print(text, file=sys.stderr, flush=True)  # noqa: T201
 
     def iteration(self, count: int, residual: float) -> None:
