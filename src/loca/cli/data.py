@@ -16,7 +16,6 @@ from loca.cli.arguments import (
     problem_of,
     refusing,
 )
-from loca.cli.output import show_progress
 
 COLORS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
@@ -38,6 +37,7 @@ def generate(
     """
     from loca.problems import PROBLEMS
     from loca.problems import generate as generate_store
+    from loca.training import show_progress
 
     with refusing("PROBLEM"):
         if (kind := problem_of(problem)) is None:
@@ -62,6 +62,7 @@ def convert(
     """
     from loca.data import convert as convert_records
     from loca.data import open as open_data
+    from loca.training import show_progress
 
     check_suffix(out, ".zarr", hint="OUT.zarr")
     existed = out.exists()

@@ -28,7 +28,7 @@ from loca.cli.arguments import (
     printed_warnings,
     refusing,
 )
-from loca.cli.output import artifact_table, header_table, show_progress
+from loca.cli.output import artifact_table, header_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -207,6 +207,7 @@ def predict(
     """
     from loca.prediction import check_suffix as check_format
     from loca.prediction import predict_dataset, predict_to, write_dataset
+    from loca.training import show_progress
 
     with refusing("--out"):
         check_format(out)

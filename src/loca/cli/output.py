@@ -1,11 +1,10 @@
-"""What commands print: tables of model files and exports, and the progress of long work."""
+"""What commands print: tables of model files and exports."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -105,26 +104,3 @@ def provenance_lines(values: Mapping[str, Any]) -> Iterator[str]:
             plain[name] = value
     if plain:
         yield ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in plain.items())
-
-
-@contextlib.contextmanager
-def show_progress(what: str, unit: str = "samples") -> Iterator[Callable[[int, int], None]]:
-    """Provide a function of (done, total) that shows both: as a bar in a terminal, elsewhere as lines."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    from loca.training import every_few_seconds
-
-    if Console().is_terminal:
-        with Bar(TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn()) as bar:
-            task = bar.add_task(what, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
-    else:
-        due = every_few_seconds()
-
-        def show(done: int, total: int) -> None:
-            if due(done == total):
-                print(f"{what}: {done}/{total} {unit}", flush=True)
-
-        yield show

@@ -1,9 +1,9 @@
 """Operators: LOCA, DeepONet, FNO, linear baselines, their common interface, and compiled predictions."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Literal, NamedTuple
 
-from loca.data import Samples
 from loca.models.align import Adaptation, adapt, canonical_name, is_numbered, matching_order
 from loca.models.baselines import Proportional, Regression, tabulated
 from loca.models.combination import Combination, Combined, Sum, around, combine
@@ -90,13 +90,13 @@ class Model(NamedTuple):
     create: Callable[..., Operator] | None  # from samples and options, with `key` if it is trained; None if solved
 
 
-def mean_field(data: Samples, **options: Any) -> Regression:
-    """The mean of the training outputs, whatever the input."""
-    return Regression.fit(data, components=0, **options)
-
-
 MODELS: dict[str, Model] = {
-    "mean-field": Model("mean field", "the mean of the outputs, whatever the input", "closed form", mean_field),
+    "mean-field": Model(
+        "mean field",
+        "the mean of the outputs, whatever the input",
+        "closed form",
+        partial(Regression.fit, components=0),
+    ),
     "proportional": Model("s = c·u", "the input at the nearest sensor times a factor", "closed form", Proportional.fit),
     "ridge": Model("ridge", "ridge regression on principal components of inputs", "closed form", Regression.fit),
     "gaussian": Model("Gaussian", "a Gaussian process over pairs of inputs and locations", "solved", None),

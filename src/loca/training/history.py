@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import json
 import math
 import time
@@ -140,6 +139,9 @@ class Progress:
             yield step, {name: x for name, x in found[step].items() if x is not None and math.isfinite(x)}
 
 
+LINE_SECONDS = 10.0
+"""Seconds between two lines of progress."""
+
 Callback = Callable[[Progress], object]
 """Called with the progress of the run about twice a second; its result is ignored."""
 
@@ -147,50 +149,57 @@ Callback = Callable[[Progress], object]
 @contextlib.contextmanager
 def show_training(*, lines: bool = False) -> Iterator[Callback]:
     """Provide a callback that shows the run as a bar; without a terminal or notebook, as `lines` or not at all."""
+    shown = 0
+
+    def update(progress: Progress) -> None:
+        nonlocal shown
+        for moment in progress.history.moments[shown:]:
+            if moment.returned_to is not None:
+                what = f"training returned to the state after step {moment.returned_to} with half the learning rate"
+                print(f"step {moment.step}: the loss broke away; {what}", flush=True)  # noqa: T201
+        shown = len(progress.history)
+        step, texts = (progress.step, progress.steps), progress.texts
+        line = "step {}/{}: loss {loss}, validation {validation}, {rate} steps/s, {left} s left".format(*step, **texts)
+        show(*step, "loss {loss}  validation {validation}  {rate} steps/s".format(**texts), line)
+
+    with show_progress("training", "", lines=lines) as show:
+        yield update if show is not nothing else lambda progress: None
+
+
+def nothing(done: int, total: int, text: str = "", line: str = "") -> None:
+    """Show no progress."""
+
+
+@contextlib.contextmanager
+def show_progress(what: str, unit: str = "samples", *, lines: bool = True) -> Iterator[Callable[..., None]]:
+    """Provide a function of (done, total) that shows both: as a bar in a terminal or notebook, else as `lines`, if any.
+
+    It also takes a text for the bar, and a whole line.
+    """
     from rich.console import Console
     from rich.errors import LiveError
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
     console = Console()
-    # not `is_terminal`, which environment variables of continuous integration set for log files as well
-    has_bar = console.is_jupyter or console.file.isatty()
-    fields = "loss {task.fields[loss]}  validation {task.fields[validation]}  {task.fields[rate]} steps/s"
-    columns = TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn(fields), TimeRemainingColumn()
-    bar = Bar(*columns, console=console)
-    task = bar.add_task("training", total=None, loss="", validation="", rate="")
-    due, shown = every_few_seconds(), 0
-    say = bar.console.print if has_bar else functools.partial(print, flush=True)
+    columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[text]}")
+    bar = Bar(*columns, TimeRemainingColumn(), console=console)
+    task, next_time = bar.add_task(what, total=None, text=unit), 0.0
 
-    def show(progress: Progress) -> None:
-        nonlocal shown
-        for moment in progress.history.moments[shown:]:
-            if moment.returned_to is not None:
-                what = f"training returned to the state after step {moment.returned_to} with half the learning rate"
-                say(f"step {moment.step}: the loss broke away; {what}")
-        shown = len(progress.history)
-        texts: dict[str, Any] = progress.texts
-        if has_bar:
-            bar.update(task, completed=progress.step, total=progress.steps, **texts)
-        elif due(progress.step == progress.steps):
-            said = "step {}/{}: loss {loss}, validation {validation}, {rate} steps/s, {left} s left"
-            say(said.format(progress.step, progress.steps, **texts))
+    def move(done: int, total: int, text: str = unit, line: str = "") -> None:
+        bar.update(task, completed=done, total=total, text=text)
 
-    with contextlib.ExitStack() as stack:
-        if has_bar:
-            with contextlib.suppress(LiveError):  # the caller shows another bar, and a terminal shows one at a time
-                stack.enter_context(bar)
-        yield show if has_bar or lines else lambda progress: None
-
-
-def every_few_seconds(seconds: float = 10.0) -> Callable[[bool], bool]:
-    """A function that returns whether to print now: first, last, and every few seconds between."""
-    next_time = 0.0
-
-    def due(is_last: bool) -> bool:
+    def say(done: int, total: int, text: str = unit, line: str = "") -> None:
         nonlocal next_time
-        is_due = is_last or time.monotonic() >= next_time
-        next_time = time.monotonic() + seconds if is_due else next_time
-        return is_due
+        if done == total or time.monotonic() >= next_time:
+            print(line or f"{what}: {done}/{total} {text}", flush=True)  # noqa: T201
+            next_time = time.monotonic() + LINE_SECONDS
 
-    return due
+    # not `is_terminal`, which environment variables of continuous integration set for log files as well
+    if not (console.is_jupyter or console.file.isatty()):
+        yield say if lines else nothing
+        return
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(LiveError):  # the caller shows another bar, and a terminal shows one at a time
+            stack.enter_context(bar)
+        yield move
