@@ -90,6 +90,8 @@ class Model(NamedTuple):
     create: Callable[..., Operator] | None  # from samples and options, with `key` if it is trained; None if solved
 
 
+mean_field = partial(Regression.fit, components=0)
+
 MODELS: dict[str, Model] = {
     "mean-field": Model(
         "mean field",
