@@ -43,13 +43,14 @@ FINER_RATE = 1e-3
 
 
 class Run(NamedTuple):
-    """A model, its map, whether it has the symmetries of the case, and steps, also before on every second point."""
+    """How a model is trained or solved for; `symmetries` says whether it has those of the case."""
 
     model: str
     around: str = ""
     symmetries: bool = False
     steps: int = 0
-    coarse: int = 0
+    coarse: int = 0  # steps on every second point, before the others
+    correct: bool = True
     known: str = ""  # a case of local.py, whose search has found the hyperparameters
 
     def __str__(self) -> str:
@@ -126,7 +127,7 @@ CASES = {
     "waves": Case(
         drawn(ShallowWater(), 1000, labels=128, validation=100, test=200), {}, BASIN,
         (
-            Run("gaussian"), Run("gaussian", symmetries=True),
+            Run("gaussian", symmetries=True, correct=False),
             Run("loca", symmetries=True, steps=2000), Run("fno", symmetries=True, steps=250),
         ),
     ),
@@ -166,7 +167,7 @@ def fitted(
     """The model of a run, and pairs of a step and the validation error before averages over symmetries."""
     symmetries = case.symmetries if run.symmetries else None
     if run.model == "gaussian":
-        options = {"symmetries": symmetries, "correct": True, "progress": False}
+        options = {"symmetries": symmetries, "correct": run.correct, "progress": False}
         if run.known:
             rows = read_rows(RESULTS.with_stem("local"))
             found = next(row["hyperparameters"] for row in rows if row["case"] == run.known)
