@@ -140,7 +140,7 @@ CASES = {
     ),
     "two-valued 85": Case(
         given(functools.partial(functions, "piecewise-85"), 50), {}, ("transpose x y", "reflect x"),
-        (Run("fno", symmetries=True, steps=250, coarse=2000), Run("gaussian", symmetries=True)),
+        (Run("fno", symmetries=True, steps=120, coarse=1200), Run("gaussian", symmetries=True)),
     ),
 }  # fmt: skip
 
