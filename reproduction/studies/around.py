@@ -56,7 +56,7 @@ class Run(NamedTuple):
 
     def __str__(self) -> str:
         around = f", around {self.around}" if self.around else ""
-        known = ", structure tensor" if self.known else ", labels moved" if self.own else ""
+        known = ", structure tensor" if self.known else ", own labels" if self.own else ""
         return f"{self.model}{around}{known}{', symmetries' if self.symmetries else ''}"
 
 
