@@ -22,8 +22,11 @@ from loca.domains import Box, Domain, Mesh, Sphere, Torus
 from loca.encoders import Beside, Encoder, Projection, Scattering1D, Scattering2D, Sensors, StructureTensor
 from loca.gaussian import Hyperparameters, solve
 from loca.kernels import RBF, Kernel, Matern
-from loca.local import Corrected, LocalRule, UncertainCorrected
-from loca.models import FNO, LOCA, Combination, DeepONet, Grid, Operator, Proportional, Regression, Sum
+from loca.local import Corrected, LocalStep
+from loca.local.corrections import LocalRule, UncertainCorrected
+from loca.local.patches import Axis, Patch
+from loca.local.patches import Torus as Extended
+from loca.models import FNO, LOCA, Combination, DeepONet, Grid, Operator, Proportional, Regression, Signature, Sum
 from loca.models.combination import UncertainSum
 from loca.nets import MLP
 from loca.parameters import Held, count
@@ -139,6 +142,19 @@ def corrected(kind) -> tuple[Operator, loca.Samples]:
     return (found if kind is Corrected else found.draws(key(), 1)[0]), data
 
 
+def local_step() -> tuple[Operator, loca.Samples]:
+    """A step of two fields, one of which changes its sign at an end, with functions of place."""
+    data = samples(BOX, channels=2)
+    torus = Extended((Axis(8, "face", (0,)), Axis(8, "point")))
+    patches = (Patch((1.0, 1.0), 2, ()), Patch((0.0,), 2, ()))
+    places = Grid((jnp.linspace(0.0, 0.9, 8), jnp.linspace(0.0, 0.9, 8)), (None, None))
+    weights = jnp.full((patches[0].count(torus) + 12 * patches[1].count(torus), 2), 0.01)
+    return LocalStep(
+        Normalization.identity(2, 2), places, torus, patches, 0, weights, weights, jnp.ones(2),
+        jnp.full((2, 16, 8), 9.0), signature=Signature.of(data),
+    ), data  # fmt: skip
+
+
 def structured() -> Beside:
     return Beside((Sensors(64), StructureTensor.fit(samples(BOX).u, (8, 8), (False, False))), (1.0, 0.5))
 
@@ -146,7 +162,7 @@ def structured() -> Beside:
 MODELS = {
     "Sensors": lambda: loca_with(),
     "harmonics": lambda: loca_with(encoder=Sensors(64, num_frequencies=2)),
-    "Projection": lambda: loca_with(encoder=Projection.create(Box.unit(2), 3)),
+    "Projection": lambda: loca_with(encoder=Projection.create(Box.unit(2), 3, sensors=samples(BOX).x)),
     "Scattering1D": lambda: loca_with(Box.unit(1), (64,), encoder=Scattering1D.create(64, scales=3)),
     "Scattering2D": lambda: loca_with(encoder=Scattering2D.create((8, 8), scales=2, angles=2)),
     "RBF": lambda: loca_with(kernel=RBF(Held(0.3))),
@@ -180,6 +196,7 @@ MODELS = {
     "UncertainSum": lambda: combination(UncertainSum),
     "Corrected": lambda: corrected(Corrected),
     "CorrectedDraw": lambda: corrected(UncertainCorrected),
+    "LocalStep": local_step,
     "Tangent": with_derivatives,
     "Symmetric": lambda: symmetric(Symmetric),
     "Homogeneous": lambda: symmetric(Homogeneous),

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from loca.data import Free, Records, Samples, Shared, check_finite, data_digest
+from loca.data import Free, Records, Samples, Shared, Trajectories, check_finite, data_digest
 from loca.durable import Resumable, write_atomically
 from loca.encoders import Encoder
 from loca.gaussian.adoption import adopt
@@ -31,9 +31,9 @@ from loca.gaussian.progress import Lines
 from loca.gaussian.search import Stage, Trial, error_of_the_mean, search
 from loca.gaussian.trials import ACCURACY as OF_TRIALS
 from loca.gaussian.trials import Fold, amplitudes
-from loca.local import CorrectionReport, check_correctable
+from loca.local import CorrectionReport, StepReport, check_correctable, solve_steps
 from loca.local import correct as corrected
-from loca.models import Operator, Uncertain
+from loca.models import Operator, Stepper, Uncertain
 from loca.symmetries import Symmetries, SymmetryReport
 
 RANKS = Ranks(2048, 1024)
@@ -150,29 +150,36 @@ def solve(
 def solve(
     data: Samples | Records, *, symmetries: str | Sequence[str] | None = None, correct: bool = False, **options: Any
 ) -> tuple[Uncertain, SolveReport]: ...
+@overload
+def solve(data: Trajectories, **options: Any) -> tuple[Stepper, StepReport]: ...
 def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the other parameters)
-    data: Samples | Records,
+    data: Samples | Records | Trajectories,
     *,
-    validation: Samples | None = None,
+    validation: Samples | Trajectories | None = None,
     hyperparameters: Hyperparameters | SolveReport | Operator | Mapping[str, Any] | None = None,
     ranks: tuple[int, int] | None = None,
     encoder: Encoder | None = None,
     symmetries: str | Sequence[str] | None = None,
     correct: bool = False,
+    history: int = 1,
+    labels: float | None = None,
     seed: int = 0,
     directory: str | os.PathLike[str] | None = None,
     mesh: Mesh | None = None,
     progress: bool = True,
-) -> tuple[Uncertain, SolveReport]:
-    """Find the Gaussian operator that predicts held-out functions best.
+) -> tuple[Uncertain, SolveReport] | tuple[Stepper, StepReport]:
+    """Find the Gaussian operator that predicts held-out functions best, or the step of time that trajectories follow.
 
     Hyperparameters are searched for on few functions with few features first. The last solve uses all functions.
 
+    From trajectories on a grid it finds a `Stepper`: the increment of the fields is a polynomial of the values around
+    each point, by ridge regression. Reaches, degree, penalty and noise are chosen on rollouts of held-out trajectories.
+
     **Arguments:**
 
-    - `data`: training functions in memory or in a file. Those in a file are read block by block, so that memory does
-      not grow with their number.
-    - `validation`: functions to choose hyperparameters on; by default part of the data, which the last solve also uses.
+    - `data`: trajectories, or training functions in memory or in a file. Those in a file are read block by block, so
+      that memory does not grow with their number.
+    - `validation`: functions or trajectories to choose by; by default part of the data, which the last solve also uses.
     - `hyperparameters`: those of an earlier report or operator, or as a dictionary; skip the search.
     - `ranks`: the number of features of inputs and of locations. More are more accurate and slower. By default at most
       (2048, 1024), and fewer for much data, so that an iteration takes about a second on two cores.
@@ -180,31 +187,39 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
     - `symmetries`: names such as `["reflect x", "scale"]`, or `"auto"` for those that hold and lower the error; see
       `loca.symmetries`.
     - `correct`: add a local correction if it lowers the error on held-out functions; see `loca.local`. It takes five
-      more solves. The inputs are fields on a grid, and the data in memory.
+      more solves. The inputs are fields on a grid.
+    - `history`: the number of frames that a step of trajectories sees.
+    - `labels`: values of each field from which it is solved for, at most; by default 2²⁰. `math.inf` for all of them.
     - `seed`: determines which functions are held out, and which are landmarks.
     - `directory`: where the trials of the search are stored. If the process is killed, the same call resumes.
-    - `mesh`: devices that share the functions of the last solve.
+    - `mesh`: devices that share the functions of the last solve and of the correction.
     - `progress`: whether to show the stages of the search and the last solve on stderr: every trial in a terminal,
       elsewhere a line every few seconds.
 
     **Returns:**
 
-    The operator and a report. With symmetries the operator is in a `Symmetric` or a `Homogeneous` one, with a
-    correction in a `Corrected` one. A warning says so if the operator is not better than the mean of the labels; if it
-    is not finite, because values overflow, `FloatingPointError` is raised.
+    The operator or stepper and a report. With symmetries the operator is in a `Symmetric` or a `Homogeneous` one, with
+    a correction in a `Corrected` one. A warning says so if the operator is not better than the mean of the labels; if
+    it is not finite, because values overflow, `FloatingPointError` is raised.
     """
     start = time.perf_counter()
     show = Lines(progress)
+    if isinstance(data, Trajectories):
+        given = {"hyperparameters": hyperparameters, "ranks": ranks, "encoder": encoder, "symmetries": symmetries}
+        given |= {"correct": correct or None, "directory": directory}
+        if wrong := [name for name, value in given.items() if value is not None]:
+            raise TypeError(f"a step of trajectories is solved for without {', '.join(wrong)}; leave it out")
+        assert validation is None or isinstance(validation, Trajectories)
+        return solve_steps(data, validation=validation, history=history, labels=labels, seed=seed, mesh=mesh, show=show)
+    assert validation is None or isinstance(validation, Samples)
     show(f"solve: {len(data)} functions", now=True)
     for samples, what in ((data, "the data"), (validation, "the validation data")):
         if isinstance(samples, Samples):
             check_finite(samples, what)
-    if correct:
-        if not isinstance(data, Samples):
-            raise TypeError(f"expected Samples, got {type(data).__name__}; load functions into memory: records.load()")
-        check_correctable(data)
     order = np.random.default_rng(seed).permutation(len(data))
     example = take(data, order) if isinstance(data, Samples) else data.load(np.sort(order[:EXAMPLES]))
+    if correct:
+        check_correctable(example, len(data))
     is_split = validation is not None or len(example) >= 5
     best = None if hyperparameters is None else Hyperparameters.of(hyperparameters)
     is_compared = is_split and (best is None or (not best.amplitudes and validation is None))
@@ -247,11 +262,16 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
     operator, correction = _of_size(operator, best), None
     if correct:
 
-        def refit(part: Samples) -> Operator:
+        def refit(part: Samples | Records) -> Operator:
             few = Ranks(min(chosen.inputs, len(part)), chosen.locations)
-            return _of_size(PreparedData.fit(part, *best.of_codes, encoder).solve(best, few, OF_TRIALS)[0], best)
+            if isinstance(part, Samples):
+                return _of_size(PreparedData.fit(part, *best.of_codes, encoder).solve(best, few, OF_TRIALS)[0], best)
+            some = PreparedData.fit(part.load(slice(0, EXAMPLES)), *best.of_codes, encoder)
+            with tempfile.TemporaryDirectory(dir=directory) as scratch:
+                return _of_size(some.solve(best, few, OF_TRIALS, stored=(part, Path(scratch)), mesh=mesh)[0], best)
 
-        operator, correction = corrected(operator, images, refit=refit, together=max(1, len(own.group)))
+        functions = images if isinstance(data, Samples) else own.augment(data)
+        operator, correction = corrected(operator, functions, refit=refit, together=max(1, len(own.group)), mesh=mesh)
     seconds = time.perf_counter() - start
     report = SolveReport(
         tuple(trials), best, mean_error, found.iterations, found.residual, seconds, solved - begun, tried, correction

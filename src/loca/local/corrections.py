@@ -18,12 +18,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
-from scipy.linalg.blas import dsyrk  # pyright: ignore[reportAttributeAccessIssue]
 
-from loca.data import Free, Indexed, Normalization, Queries, Samples, Shared, check_finite, grid_axes
+from loca.data import Free, Indexed, Normalization, Part, Queries, Records, Samples, Shared, check_finite, grid_axes
 from loca.encoders import LEAST, LONGEST, along, curvature, slope, smoothing
+from loca.local.equations import NormalEquations, flat
 from loca.models import Grid, Operator, Uncertain, Wrapper, adapt, interpolate, predict, predict_error_bars
 from loca.parameters import Fixed
 from loca.typing import Input, Key, Measurements, MultiInput, values_of
@@ -51,8 +51,12 @@ LABELS = 2**17
 BLOCK, MEMORY = 100, 2**25
 """Functions at a time, and numbers that their features may have: 256 MB in double precision."""
 
-TINY = 0.01
-"""Functions smaller than this fraction of the typical one count as if they had this size."""
+EXAMPLES = 4096
+"""Functions of a file that determine the grid, the sizes of outputs and the number of labels."""
+
+EXACT, TINY = 1e-4, 0.01
+"""The weight of a function is inverse to its residual, or to this fraction of its outputs if that is more; its outputs
+count as at least this fraction of the typical ones."""
 
 ROUNDING = 1e-4
 """Weights of an interpolation below this are round-off of locations on the grid."""
@@ -253,55 +257,9 @@ def values_on_grid(u: Input) -> Float[Array, "*N m d_u"]:
     )
 
 
-# ---- normal equations ------------------------------------------------------------------------------------------------
-
-
-class NormalEquations:
-    """Σ x xᵀ and Σ x r over labels, in double precision; one sum for each of several parts of the functions."""
-
-    def __init__(self, parts: int, features: int, outputs: int):
-        self.matrix = [np.zeros((features, features), order="F") for _ in range(parts)]
-        self.right = np.zeros((parts, features, outputs))
-
-    def add(self, part: int, x: Float[np.ndarray, "n K"], r: Float[np.ndarray, "n d_s"]) -> None:
-        """Add the sums over some labels."""
-        dsyrk(1.0, x.T, beta=1.0, c=self.matrix[part], overwrite_c=1)  # its upper triangle
-        self.right[part] += x.T @ r
-
-    def solve(self, strengths: Sequence[float], without: int | None = None) -> Float[np.ndarray, "L K d_s"]:
-        """The weights for each penalty, from all parts, or from all but one; infinite if they are not determined."""
-        parts = [i for i in range(len(self.matrix)) if i != without]
-        matrix, right = sum(self.matrix[i] for i in parts), self.right[parts].sum(axis=0)
-        sizes = np.sqrt(np.maximum(np.diag(matrix), 0.0))
-        sizes = np.where(sizes > 0.0, sizes, 1.0)[:, None]
-        scaled, found = matrix / (sizes * sizes.T), []
-        for strength in strengths:
-            try:
-                factor = scipy.linalg.cho_factor(scaled + strength * np.eye(len(sizes)), check_finite=False)
-                found.append(scipy.linalg.cho_solve(factor, right / sizes) / sizes)
-            except np.linalg.LinAlgError:
-                found.append(np.full_like(right, np.inf))
-        return np.stack(found)
-
-
-class Block(NamedTuple):
-    """Inputs and predictions of some functions on the grid, and where their labels are on it."""
-
-    u: Float[Array, "B m d_u"]
-    s: Float[Array, "B m d_s"]
-    corners: Int[Array, "B c P"]
-    weights: Float[Array, "B c P"]
-
-
-@eqx.filter_jit
-def features_of(rule: LocalRule, block: Block) -> Float[Array, "B P K"]:
-    """The features at the labels of a block of functions."""
-    return jax.vmap(rule.features)(*block)
-
-
 # ---- corrections -----------------------------------------------------------------------------------------------------
 
-Refit = Callable[[Samples], Operator]
+Refit = Callable[[Samples | Records], Operator]
 """From some of the functions to the operator that is fitted to them."""
 
 
@@ -325,7 +283,12 @@ class CorrectionReport(NamedTuple):
 
 
 def correct(
-    operator: Operator, data: Samples, *, refit: Refit | None = None, together: int = 1
+    operator: Operator,
+    data: Samples | Records,
+    *,
+    refit: Refit | None = None,
+    together: int = 1,
+    mesh: Mesh | None = None,
 ) -> tuple[Operator, CorrectionReport]:
     """The operator with a local correction, if that lowers the error on held-out functions.
 
@@ -335,10 +298,12 @@ def correct(
     **Arguments:**
 
     - `operator`: any.
-    - `data`: at least ten functions that the operator has not seen, with labels anywhere.
+    - `data`: at least ten functions that the operator has not seen, with labels anywhere. Those in a file are read
+      block by block, twice, so that memory does not grow with their number.
     - `refit`: fits the operator to some functions. `data` are then those that the operator itself was fitted to, and
       residuals those of operators that were fitted to the other four fifths.
     - `together`: so many functions one after the other are images of one another, and stay in one part.
+    - `mesh`: devices that share the functions of the normal equations.
 
     **Returns:**
 
@@ -346,9 +311,8 @@ def correct(
     report.
     """
     begun = time.perf_counter()
-    check_finite(data)
-    residuals = Residuals(operator, adapt(operator, data), refit, together)
-    equations, errors, left = residuals.compare()
+    residuals = Residuals(operator, adapt(operator, data), refit, together, mesh)
+    equations, errors, scores = residuals.compare()
     best = int(np.argmin(errors[1:].mean(axis=1))) + 1
     change = np.log(np.maximum(errors[best], 1e-30) / np.maximum(errors[0], 1e-30)).reshape(-1, together).mean(axis=1)
     is_certain = change.mean() < -ERRORS * change.std() / math.sqrt(len(change))
@@ -357,12 +321,10 @@ def correct(
     if adopted:
         weights = equations.solve([strength])[0].reshape(rule.weights.shape)
         found = dataclasses.replace(rule, weights=jnp.asarray(weights, rule.weights.dtype))
-        amplitude = np.ones(len(rule.sizes))
-        if residuals.sigma is not None:
-            scores = np.abs(left[best]) / np.maximum(residuals.sigma, 1e-30)
-            amplitude = np.quantile(scores, 0.9, axis=(0, 1)) / NORMAL_QUANTILE
-        cls: Any = UncertainCorrected if isinstance(operator, Uncertain) else Corrected
-        shape = jax.eval_shape(operator.encode, jax.tree.map(lambda array: array[0], residuals.data.u)).shape
+        is_known = isinstance(operator, Uncertain)
+        amplitude = np.quantile(scores[best], 0.9, axis=0) / NORMAL_QUANTILE if is_known else np.ones(len(rule.sizes))
+        cls: Any = UncertainCorrected if is_known else Corrected
+        shape = jax.eval_shape(operator.encode, jax.tree.map(lambda array: array[0], residuals.example.u)).shape
         operator = cls(
             operator.normalization, operator, residuals.grid, found,
             jnp.asarray(amplitude, rule.sizes.dtype), shape, signature=operator.signature,
@@ -371,88 +333,123 @@ def correct(
     return operator, CorrectionReport(bool(adopted), before, error, strength, rule.count, len(data), seconds)
 
 
+class Block(NamedTuple):
+    """Inputs and predictions of some functions on the grid, and their residuals at labels."""
+
+    u: Float[Array, "B m d_u"]
+    s: Float[Array, "B m d_s"]
+    corners: Int[Array, "B c P"]  # points around labels
+    weights: Float[Array, "B c P"]  # of the corners
+    left: Float[Array, "B P d_s"]  # residuals in units of the sizes of outputs
+    weight: Float[Array, "B 1 1"]  # of each function
+
+
+def weighted(rule: LocalRule, block: Block) -> tuple[Float[Array, "B P K"], Float[Array, "B P d_s"]]:
+    """Features and residuals, both times the weight of their function."""
+    return jax.vmap(rule.features)(*block[:4]) * block.weight, block.left * block.weight
+
+
+class Held(NamedTuple):
+    """Functions of one part, which the operator that predicts them has not seen; others may fill the block."""
+
+    part: int
+    rows: Int[np.ndarray, " n"]
+    block: Block
+    norms: Float[np.ndarray, "n d_s"]  # of outputs in units of their sizes
+    sigma: Float[np.ndarray, "n P d_s"] | None  # in the same units, if the operator knows it
+
+
 class Residuals:
     """What operators lack at the labels of functions that they have not seen, and the features that may explain it."""
 
-    def __init__(self, operator: Operator, data: Samples, refit: Refit | None, together: int):
-        check_correctable(data, together)
-        self.grid, whole = grid_of(data), data
-        if len(data) * data.y.count > LABELS:
-            data = data.observe(jax.random.key(0), max(1, LABELS // len(data)))
-        self.data, s = data, np.asarray(data.s, np.float64)
-        self.near, self.places = places_on(self.grid, data)
-        sizes = np.sqrt(np.mean(s**2, axis=(0, 1)))
-        self.sizes = np.where(sizes > 0.0, sizes, 1.0)
-        self.u = values_on_grid(operator.normalization.standardized_input(data.u))
-        most = min(FEATURES, s.shape[0] * s.shape[1] // PER_FEATURE)
-        self.rule = LocalRule.largest(self.grid, self.u.shape[-1], jnp.asarray(self.sizes, data.s.dtype), most)
+    def __init__(
+        self, operator: Operator, data: Samples | Records, refit: Refit | None, together: int, mesh: Mesh | None
+    ):
+        numbers, whole, self.mesh = np.arange(len(data)), data, mesh
         part = np.random.default_rng(0).permutation(len(data) // together) % FOLDS
         self.parts = [np.flatnonzero(np.repeat(part, together) == k) for k in range(FOLDS)]
-        self.s = np.zeros((len(data), self.u.shape[1], len(self.sizes)), np.asarray(data.s).dtype)
-        self.left, self.sigma = s, np.zeros_like(s) if isinstance(operator, Uncertain) else None
-        for rows in self.parts:
-            own = operator
-            if refit is not None:
-                own = refit(whole.take(jnp.asarray(np.setdiff1d(np.arange(len(data)), rows))))
-            self._predict(own, rows)
-        norms = np.sqrt(np.mean((s / self.sizes) ** 2, axis=(1, 2)))
-        self.weights = 1.0 / np.maximum(norms, TINY * (np.median(norms) or 1.0))
+        example = data if isinstance(data, Samples) else data.load(slice(0, EXAMPLES))
+        check_finite(example)
+        check_correctable(example, len(data) // together)
+        self.grid, labels, key = grid_of(example), max(1, LABELS // len(data)), jax.random.key(0)
+        if example.y.count > labels:
+            example = example.observe(key, labels)
+            data = example if isinstance(data, Samples) else Part(data, numbers, key=key, labels=labels)
+        self.data, self.example, s = data, example, np.asarray(example.s, np.float64)
+        sizes = np.sqrt(np.mean(s**2, axis=(0, 1)))
+        self.sizes = np.where(sizes > 0.0, sizes, 1.0)
+        self.typical = float(np.median(np.linalg.norm(s / self.sizes, axis=(1, 2)))) or 1.0
+        self.normalization = operator.normalization
+        inputs = self._inputs(example.take(jnp.arange(1))).shape[-1]
+        most = min(FEATURES, len(data) * s.shape[1] // PER_FEATURE)
+        self.rule = LocalRule.largest(self.grid, inputs, jnp.asarray(self.sizes, example.s.dtype), most)
+        self.operators = [operator] * FOLDS
+        if refit is not None:
+            others = [np.setdiff1d(numbers, rows) for rows in self.parts]
+            is_stored = isinstance(whole, Records)
+            self.operators = [refit(whole.select(k) if is_stored else whole.take(jnp.asarray(k))) for k in others]
 
-    def compare(self) -> tuple[NormalEquations, Float[np.ndarray, "L N"], Float[np.ndarray, "L N P d_s"]]:
-        """The equations, and errors and residuals of all functions: as they are, and with every penalty."""
-        equations = NormalEquations(FOLDS, self.rule.count, len(self.sizes))
-        for k, rows in self._blocks():
-            weights = np.repeat(self.weights[rows], self.left.shape[1])[:, None]
-            x = np.asarray(features_of(self.rule, self._block(rows)), np.float64)[: len(rows)]
-            left = (self.left[rows] / self.sizes).reshape(-1, len(self.sizes))
-            equations.add(k, weights * x.reshape(-1, self.rule.count), weights * left)
-        found, left = [equations.solve(STRENGTHS, k) for k in range(FOLDS)], [self.left]
-        left += [np.zeros_like(self.left) for _ in STRENGTHS]
-        for k, rows in self._blocks():
-            x = np.asarray(features_of(self.rule, self._block(rows)), np.float64)[: len(rows)]
-            for i, w in enumerate(found[k]):
-                left[i + 1][rows] = self.left[rows] - (x @ w) * self.sizes
-        s = np.asarray(self.data.s, np.float64)
-        counts = (s != 0.0).any(axis=1)
-        norms = np.where(counts, np.sqrt(np.sum(s**2, axis=1)), 1.0)
-        errors = [np.mean(np.where(counts, np.sqrt(np.sum(each**2, axis=1)) / norms, 0.0), axis=1) for each in left]
-        return equations, np.nan_to_num(np.stack(errors), nan=np.inf), np.stack(left)
+    def compare(self) -> tuple[NormalEquations, Float[np.ndarray, "L N"], Float[np.ndarray, "L n d_s"]]:
+        """The equations, and as predicted and with every penalty: errors of all functions and residuals over σ."""
+        equations = NormalEquations(FOLDS, self.rule.count, len(self.sizes), self.mesh)
+        size = self._size(equations.multiple)
+        blocks = functools.partial(self._blocks, size)
+        if isinstance(self.data, Samples):
+            kept = list(blocks())
+            blocks = kept.__iter__
+        for held in blocks():
+            equations.add(held.part, weighted, self.rule, held.block, len(held.rows))
+        found = [equations.solve(STRENGTHS, k) for k in range(FOLDS)]
+        errors, scores = np.zeros((len(STRENGTHS) + 1, len(self.data))), []
+        for held in blocks():
+            count, weight = len(held.rows), np.asarray(held.block.weight, np.float64)[: len(held.rows)]
+            x, r = flat(weighted, self.rule, held.block, count)
+            left = np.stack([r, *(r - x @ w for w in found[held.part])]).reshape(
+                len(errors), count, -1, len(self.sizes)
+            )
+            left /= weight
+            norms = np.where(
+                held.norms > 0.0, np.linalg.norm(left, axis=2) / np.where(held.norms > 0.0, held.norms, 1.0), 0.0
+            )
+            errors[:, held.rows] = np.nan_to_num(norms.mean(axis=2), nan=np.inf)
+            if held.sigma is not None and sum(each.shape[1] for each in scores) < LABELS:
+                scores.append((np.abs(left) / np.maximum(held.sigma, 1e-30)).reshape(len(errors), -1, len(self.sizes)))
+        return equations, errors, np.concatenate(scores, axis=1) if scores else np.zeros((len(errors), 0, 0))
 
-    def _predict(self, operator: Operator, rows: Int[np.ndarray, " B"]) -> None:
-        """Predictions of an operator on the grid, its residuals at labels, and σ there if it knows it."""
-        on_grid, none = Shared(points(self.grid)), jnp.zeros(len(self.sizes))
-        for start in range(0, len(rows), BLOCK):
-            own = rows[start : start + BLOCK]
-            u, y, count = *self._taken(own, BLOCK), len(own)
-            self.s[own] = predict(operator, u, on_grid)[:count]
-            if isinstance(operator, Uncertain) and self.sigma is not None:
-                s, self.sigma[own] = (np.asarray(each)[:count] for each in predict_error_bars(operator, u, y, none)[:2])
-            else:
-                s = np.asarray(predict(operator, u, y))[:count]
-            self.left[own] = self.left[own] - s
+    def _size(self, multiple: int) -> int:
+        """Functions in a block."""
+        numbers = self.rule.count * self.example.y.count + self.rule.weights.shape[0] * math.prod(self.rule.shape)
+        return multiple * max(1, min(BLOCK, MEMORY // numbers) // multiple)
 
-    def _taken(self, rows: Int[np.ndarray, " B"], size: int) -> tuple[Input, Queries]:
-        """Inputs and queries of some functions, the first of them again where there are fewer than `size`."""
-        padded = jnp.asarray(np.resize(rows, size))
-        return jax.tree.map(lambda array: array[padded], self.data.u), self.data.y.take(padded)
+    def _blocks(self, size: int) -> Iterator[Held]:
+        """All functions, part by part."""
+        for part, (operator, rows) in enumerate(zip(self.operators, self.parts, strict=True)):
+            for start in range(0, len(rows), size):
+                yield self._held(part, operator, rows[start : start + size], size)
 
-    @functools.cached_property
-    def _size(self) -> int:
-        """Functions in a block of features."""
-        numbers = self.rule.count * self.left.shape[1] + self.rule.weights.shape[0] * self.u.shape[1]
-        return max(1, min(BLOCK, MEMORY // numbers))
+    def _inputs(self, data: Samples) -> Float[Array, "N m d_u"]:
+        return values_on_grid(self.normalization.standardized_input(data.u))
 
-    def _blocks(self) -> Iterator[tuple[int, Int[np.ndarray, " B"]]]:
-        """The number of the part and functions of every block."""
-        for k, rows in enumerate(self.parts):
-            for start in range(0, len(rows), self._size):
-                yield k, rows[start : start + self._size]
-
-    def _block(self, rows: Int[np.ndarray, " B"]) -> Block:
-        """Functions with these numbers, the first of them again where the block is not full."""
-        rows = np.resize(rows, self._size)
-        index, weight = (np.moveaxis(each[:, self.places[rows]], 1, 0) for each in self.near)
-        return Block(self.u[rows], *map(jnp.asarray, (self.s[rows], index, weight)))
+    def _held(self, part: int, operator: Operator, rows: Int[np.ndarray, " n"], size: int) -> Held:
+        """Predictions and residuals of some functions; the first of them fill the block."""
+        fill = np.resize(np.arange(len(rows)), size)
+        data = self.data.load(rows) if isinstance(self.data, Records) else self.data.take(jnp.asarray(rows))
+        data = data.take(jnp.asarray(fill))
+        check_finite(data)
+        (corners, weights), places = places_on(self.grid, data)
+        corners, weights = (np.moveaxis(each[:, places], 1, 0) for each in (corners, weights))
+        on_grid, sigma = predict(operator, data.u, Shared(points(self.grid))), None
+        if isinstance(operator, Uncertain):
+            found, sigma = predict_error_bars(operator, data.u, data.y, jnp.zeros(len(self.sizes)))[:2]
+            sigma = np.asarray(sigma)[: len(rows)] / self.sizes
+        else:
+            found = predict(operator, data.u, data.y)
+        s = np.asarray(data.s, np.float64) / self.sizes
+        left = s - np.asarray(found, np.float64) / self.sizes
+        sizes, lacks = (np.linalg.norm(each, axis=(1, 2))[:, None, None] for each in (s, left))
+        numbers = left, 1.0 / np.maximum(lacks, EXACT * np.maximum(sizes, TINY * self.typical))
+        block = Block(self._inputs(data), on_grid, corners, weights, *(each.astype(data.s.dtype) for each in numbers))
+        return Held(part, rows, jax.tree.map(jnp.asarray, block), np.linalg.norm(s, axis=1)[: len(rows)], sigma)
 
 
 def grid_of(data: Samples) -> Grid:
@@ -479,10 +476,10 @@ def grid_of(data: Samples) -> Grid:
     return Grid(tuple(jnp.asarray(axis, data.s.dtype) for axis in axes), tuple(data.domain.periods))
 
 
-def check_correctable(data: Samples, together: int = 1) -> None:
-    """Raise `ValueError` unless a local correction can be found from some data."""
-    if len(data) < FEWEST * together:
-        raise ValueError(f"a local correction needs at least {FEWEST} functions, got {len(data) // together}")
+def check_correctable(data: Samples, count: int) -> None:
+    """Raise `ValueError` unless a local correction can be found from so many functions, of which some are given."""
+    if count < FEWEST:
+        raise ValueError(f"a local correction needs at least {FEWEST} functions, got {count}")
     grid_of(data)
 
 

@@ -12,7 +12,8 @@ import loca
 from loca.data import Free, Normalization, Samples, Shared
 from loca.domains import Box, Torus, grid
 from loca.exporting import Program
-from loca.local import Corrected, LocalRule, NormalEquations, correct, points
+from loca.local import Corrected, correct
+from loca.local.corrections import LocalRule, grid_of, points
 from loca.metrics import relative_l2
 from loca.models import Grid, Operator, Signature, Uncertain
 from loca.typing import Measurements
@@ -66,7 +67,7 @@ CASES = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("shape", "periodic", "channels"), CASES)
 def test_a_local_rule_is_recovered_from_few_labels(shape, periodic, channels, monkeypatch):
-    monkeypatch.setattr("loca.local.FEATURES", 100)
+    monkeypatch.setattr("loca.local.corrections.FEATURES", 100)
     operator, data, rule = problem(shape, periodic, channels, count=120, most=100)
     few = data.observe(jax.random.key(2), min(40, data.y.count))
     found, report = correct(operator, few)
@@ -83,7 +84,7 @@ def test_a_local_rule_is_recovered_from_few_labels(shape, periodic, channels, mo
 
 @pytest.mark.full
 def test_labels_between_points_and_at_own_locations_determine_the_same_rule(monkeypatch):
-    monkeypatch.setattr("loca.local.FEATURES", 100)
+    monkeypatch.setattr("loca.local.corrections.FEATURES", 100)
     operator, data, _ = problem((24,), (True,), count=100, most=100)
     exact, _ = correct(operator, data)
     y = jax.random.uniform(jax.random.key(4), (100, 20, 1))
@@ -91,22 +92,6 @@ def test_labels_between_points_and_at_own_locations_determine_the_same_rule(monk
     found, report = correct(operator, free)
     assert report.error < 1e-3 * report.before
     np.testing.assert_allclose(found.predict(data.u, data.y), data.s, atol=2e-2)
-
-
-def test_the_normal_equations_leave_a_part_out_and_have_the_solution_of_least_squares():
-    x, r = np.random.default_rng(0).normal(size=(60, 5)), np.random.default_rng(1).normal(size=(60, 2))
-    equations = NormalEquations(3, 5, 2)
-    for k in range(3):
-        equations.add(k, x[k * 20 : k * 20 + 8], r[k * 20 : k * 20 + 8])
-        equations.add(k, x[k * 20 + 8 : k * 20 + 20], r[k * 20 + 8 : k * 20 + 20])
-    rest = np.r_[0:20, 40:60]
-    np.testing.assert_allclose(equations.solve([0.0])[0], np.linalg.lstsq(x, r, rcond=None)[0], rtol=1e-9)
-    np.testing.assert_allclose(
-        equations.solve([0.0], 1)[0], np.linalg.lstsq(x[rest], r[rest], rcond=None)[0], rtol=1e-9
-    )
-    scaled, size = x / np.linalg.norm(x, axis=0), np.linalg.norm(x, axis=0)[:, None]
-    ridge = np.linalg.solve(scaled.T @ scaled + 0.1 * np.eye(5), scaled.T @ r) / size
-    np.testing.assert_allclose(equations.solve([0.1])[0], ridge, rtol=1e-9)
 
 
 class Memory(Operator):
@@ -148,7 +133,7 @@ def test_residuals_are_those_of_functions_that_an_operator_has_not_seen(together
 
 @pytest.mark.slow
 def test_on_a_torus_the_correction_commutes_with_shifts(monkeypatch):
-    monkeypatch.setattr("loca.local.FEATURES", 100)
+    monkeypatch.setattr("loca.local.corrections.FEATURES", 100)
     operator, data, _ = problem((12, 10), (True, True), most=100)
     found, _ = correct(operator, data)
     shifted = jnp.roll(data.u.reshape(-1, 12, 10, 1), (3, 4), axis=(1, 2)).reshape(data.u.shape)
@@ -182,7 +167,7 @@ def test_error_bars_shrink_to_the_size_of_what_is_left():
 
 @pytest.mark.full
 def test_solve_corrects_and_the_model_is_saved_and_runs_as_a_program(tmp_path, monkeypatch):
-    monkeypatch.setattr("loca.local.FEATURES", 100)
+    monkeypatch.setattr("loca.local.corrections.FEATURES", 100)
     train, test = (loca.problems.Darcy(resolution=10).sample(jax.random.key(i), n) for i, n in enumerate((100, 30)))
     few = train.observe(jax.random.key(2), 30)
     known = {"length": 2.0, "noise": 1e-3, "location_lengths": (0.2, 0.2), "amplitudes": (1.0,)}
@@ -203,8 +188,29 @@ def test_solve_corrects_and_the_model_is_saved_and_runs_as_a_program(tmp_path, m
     found = jax.jit(Program.of(loaded, level=0.9).function(in_chunks=False))(test.u[:2], test.y.points)
     for name, values in expected._asdict().items():
         np.testing.assert_allclose(found[name], values, atol=1e-4 * float(jnp.max(s)))
-    with pytest.raises(TypeError, match="load functions into memory"):
-        loca.solve(stored(tmp_path / "store.zarr", few), correct=True)
+
+
+@pytest.mark.slow
+def test_a_correction_of_functions_in_a_file_is_that_of_functions_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("loca.local.corrections.FEATURES", 100)
+    operator, data, _ = problem((24,), (True,), count=60, most=100, kind=UncertainCopy)
+    (expected, there), (found, here) = (
+        correct(operator, each) for each in (data, stored(tmp_path / "store.zarr", data))
+    )
+    assert here._replace(seconds=there.seconds) == there
+    for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.full
+def test_solve_corrects_functions_in_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("loca.local.corrections.FEATURES", 100)
+    data = loca.problems.Darcy(resolution=10).sample(jax.random.key(0), 100).observe(jax.random.key(2), 30)
+    known = {"length": 2.0, "noise": 1e-3, "location_lengths": (0.2, 0.2), "amplitudes": (1.0,)}
+    options = {"hyperparameters": known, "symmetries": ["reflect y"], "correct": True, "ranks": (64, 64)}
+    report = loca.solve(stored(tmp_path / "store.zarr", data), **options)[1].correction
+    assert report.adopted
+    assert report.error < 0.9 * report.before
 
 
 def test_inputs_off_grids_are_refused():
@@ -213,9 +219,9 @@ def test_inputs_off_grids_are_refused():
     flat = Samples(jnp.ones((60, 16, 1)), Shared(jnp.ones((4, 2))), jnp.ones((60, 4, 1)), x=data.x, domain=Box.unit(2))
     for each in (dataclasses.replace(data, u=own, x=None), flat):
         with pytest.raises(ValueError, match="a local correction needs inputs on one grid"):
-            loca.local.grid_of(each)
+            grid_of(each)
     with pytest.raises(ValueError, match="labels where the sensors are"):
-        loca.local.grid_of(dataclasses.replace(data, x=0.3 * data.x))
+        grid_of(dataclasses.replace(data, x=0.3 * data.x))
     with pytest.raises(ValueError, match="at least 10 functions"):
         correct(operator, data.take(jnp.arange(6)))
 
