@@ -11,6 +11,7 @@ import pytest
 
 from loca import choosing
 from loca.choosing import (
+    COMPETITORS,
     ChoiceEntry,
     ChoiceReport,
     NoTimeError,
@@ -18,8 +19,6 @@ from loca.choosing import (
     Trained,
     choose,
     gaussian,
-    mean_field,
-    ridge,
     steps_within,
 )
 from loca.data import Samples
@@ -27,6 +26,8 @@ from loca.evaluation import evaluate
 from loca.gaussian import GaussianOperator, Hyperparameters, solve
 from loca.models import LOCA, Regression, mean_error
 from loca.training import History, Progress
+
+mean_field, ridge = COMPETITORS["mean field"], COMPETITORS["ridge"]
 
 SMALL = {"num_features": 3, "lift_size": 4, "lift_widths": (5,), "proposal_widths": (5,), "feature_widths": (5,)}
 

@@ -11,7 +11,7 @@ import pytest
 
 import loca
 from commands import command, words
-from loca.choosing import ridge
+from loca.choosing import COMPETITORS
 from loca.comparing import COMPARISON_FILE, Comparison, ComparisonEntry
 from loca.problems import Darcy
 
@@ -64,7 +64,7 @@ def closed(monkeypatch):
 @pytest.mark.full
 def test_rows_with_symmetries_stand_beside_those_without(parts, tmp_path, monkeypatch):
     """Those without are not fitted again."""
-    able = loca.choosing.mean_field, loca.choosing.gaussian
+    able = COMPETITORS["mean field"], loca.choosing.gaussian
     models = {name: compete for name, compete in loca.comparing.COMPETITORS.items() if compete in able}
     monkeypatch.setattr(loca.comparing, "COMPETITORS", models)
     train, validation, test = parts
@@ -131,7 +131,7 @@ def test_more_seeds_extend_a_comparison(compared, closed):
 def test_a_combination_is_a_row_with_its_members(closed, monkeypatch, parts):
     def noisy(seed):
         def compete(task):
-            found, settings = ridge(task)
+            found, settings = COMPETITORS["ridge"](task)
             errors = 0.05 * found.responses.std() * jax.random.normal(jax.random.key(seed), found.responses.shape)
             return dataclasses.replace(found, responses=found.responses + errors), settings
 

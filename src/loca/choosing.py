@@ -509,21 +509,6 @@ class NoTimeError(Exception):
 # ---- closed form -----------------------------------------------------------------------------------------------------
 
 
-def mean_field(task: Task) -> tuple[Operator, dict[str, Any]]:
-    """The mean of the training outputs, whatever the input."""
-    return Regression.fit(task.train, components=0), {"components": 0, "strength": 0.0}
-
-
-def proportional(task: Task) -> tuple[Operator, dict[str, Any]]:
-    """The input times a factor."""
-    return Proportional.fit(task.train), {}
-
-
-def ridge(task: Task) -> tuple[Operator, dict[str, Any]]:
-    """Ridge regression; validation functions choose transforms, the number of components and the penalty."""
-    return fit_ridge(task.train, task.validation, transforms=True)
-
-
 def fit_ridge(train: Samples, validation: Samples, *, transforms: bool = False) -> tuple[Regression, dict[str, Any]]:
     """The ridge regression with the smallest error on validation functions, and its settings.
 
@@ -643,9 +628,9 @@ def steps_within(model: Operator, task: Task) -> int:
 
 
 COMPETITORS: dict[str, Compete] = {
-    MODELS["mean-field"].title: mean_field,
-    MODELS["proportional"].title: proportional,
-    MODELS["ridge"].title: ridge,
+    MODELS["mean-field"].title: lambda task: (Regression.fit(task.train, 0), {"components": 0, "strength": 0.0}),
+    MODELS["proportional"].title: lambda task: (Proportional.fit(task.train), {}),
+    MODELS["ridge"].title: lambda task: fit_ridge(task.train, task.validation, transforms=True),
     MODELS["gaussian"].title: gaussian,
     # where the first of those that are trained, FNO, does not apply, the others get its time
     **{name: Trained(create) for name, create in trained_models().items()},

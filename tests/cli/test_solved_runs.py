@@ -8,7 +8,7 @@ import pytest
 import xarray
 
 from commands import command
-from loca.choosing import ChoiceReport, gaussian, ridge
+from loca.choosing import COMPETITORS, ChoiceReport, gaussian
 from loca.configuration import check_configuration
 from loca.data import Store
 from loca.evaluation import Report
@@ -34,7 +34,7 @@ def _without_search(monkeypatch):
     quick = functools.partial(solve, hyperparameters=Hyperparameters())
     monkeypatch.setattr("loca.choosing.solve", quick)
     monkeypatch.setattr("loca.runs.solve", quick)
-    monkeypatch.setattr("loca.choosing.COMPETITORS", {"ridge": ridge, "Gaussian": gaussian})
+    monkeypatch.setattr("loca.choosing.COMPETITORS", {"ridge": COMPETITORS["ridge"], "Gaussian": gaussian})
 
 
 def check_use(run, files):

@@ -6,9 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from loca.domains import Box
 from loca.encoders import (
-    Projection,
     Scattering1D,
     Scattering2D,
     Sensors,
@@ -21,10 +19,6 @@ CHANNELS = 2
 MAKERS = {
     "Sensors": lambda d_u: (Sensors(16, d_u), 16),
     "harmonics": lambda d_u: (Sensors(16, d_u, num_frequencies=2), 16),
-    "Projection": lambda d_u: (
-        Projection.create(Box.unit(1), 4, sensors=jnp.linspace(0, 1, 20)[:, None], channels=d_u),
-        20,
-    ),
     "Scattering1D": lambda d_u: (Scattering1D.create(32, scales=2, wavelets_per_octave=1, channels=d_u), 32),
     "Scattering2D": lambda d_u: (Scattering2D.create((8, 12), scales=1, angles=2, channels=d_u), 96),
 }
@@ -75,8 +69,6 @@ def test_values_of_another_shape_are_refused(name):
 
 
 def test_locations_of_their_own_are_for_projections(name):
-    if name == "Projection":
-        pytest.skip("takes them")
     encoder, m = MAKERS[name](CHANNELS)
     measured = Measurements(jnp.zeros((m, CHANNELS)), jnp.zeros((m, 1)), jnp.ones(m, dtype=bool))
     with pytest.raises((TypeError, ValueError), match="Measurements"):

@@ -85,14 +85,6 @@ def test_masked_rows_have_no_influence(rng):
             assert jnp.all(gradient[40:] == 0)
 
 
-def test_values_at_sensors_of_its_own_are_measurements_there(rng):
-    x = points(rng, 50)
-    projection = Projection.create(BOX, 3, sensors=x)
-    c, u = random_function(rng, projection)
-    np.testing.assert_allclose(code(projection, u(x)), code(projection, everywhere(x, u(x))), atol=1e-6)
-    np.testing.assert_allclose(code(projection, u(x)), c.reshape(-1), atol=2e-5)
-
-
 def test_too_few_sensors_give_a_modest_function_through_the_data(rng):
     """Four sensors, sixteen modes: finite, no larger than the data ask for, and the data are met."""
     projection = Projection.create(Box.unit(1), 16)
@@ -125,7 +117,7 @@ def test_gradients_are_derivatives_in_values_and_locations(x64, rng, check_deriv
 def test_what_cannot_be_encoded_is_refused(rng):
     projection = Projection.create(BOX, 3)
     x = points(rng, 5)
-    with pytest.raises(ValueError, match=r"no sensors of its own; pass Measurements, or `sensors`"):
+    with pytest.raises(ValueError, match=r"needs the locations of values, got values of shape \(5, 1\)"):
         projection(jnp.zeros((5, 1)))
     with pytest.raises(ValueError, match=r"u of shape \(m, 1\), got \(5, 2\)"):
         projection(everywhere(x, jnp.zeros((5, 2))))

@@ -162,7 +162,7 @@ def structured() -> Beside:
 MODELS = {
     "Sensors": lambda: loca_with(),
     "harmonics": lambda: loca_with(encoder=Sensors(64, num_frequencies=2)),
-    "Projection": lambda: loca_with(encoder=Projection.create(Box.unit(2), 3, sensors=samples(BOX).x)),
+    "Projection": lambda: loca_with(encoder=Projection.create(Box.unit(2), 3)),
     "Scattering1D": lambda: loca_with(Box.unit(1), (64,), encoder=Scattering1D.create(64, scales=3)),
     "Scattering2D": lambda: loca_with(encoder=Scattering2D.create((8, 8), scales=2, angles=2)),
     "RBF": lambda: loca_with(kernel=RBF(Held(0.3))),

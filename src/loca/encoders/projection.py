@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from loca.domains import Box
-from loca.encoders.encoder import Encoder, check_positive, check_values
+from loca.encoders.encoder import Encoder, check_positive
 from loca.typing import Input, Measurements, MultiInput
 
 RIDGE = 1e-4  # relative to the Gram matrix of evenly spread sensors, the identity; far above its rounding in 32 bits
@@ -32,34 +32,23 @@ class Projection(Encoder):
     """
 
     domain: Box
-    x: Float[Array, "m d_x"] | None  # sensors of functions given by values alone
     modes: tuple[int, ...] = eqx.field(static=True)
     channels: int = eqx.field(static=True)
 
     @classmethod
-    def create(
-        cls,
-        domain: Box,
-        modes: int | Sequence[int],
-        *,
-        sensors: Float[Array, "m d_x"] | None = None,
-        channels: int = 1,
-    ) -> "Projection":
+    def create(cls, domain: Box, modes: int | Sequence[int], *, channels: int = 1) -> "Projection":
         """**Arguments:**
 
         - `domain`: the box of the input locations. Locations outside it are reflected into it.
         - `modes`: K, cosines per dimension, one number for all or one each. Good values: 32 in 1-D, 8 in 2-D, and at
             most half as many in total as a function has sensors.
-        - `sensors`: locations of functions that are given by values alone.
         - `channels`: d_u, each projected separately.
         """
         modes = (modes,) * domain.dimension if isinstance(modes, int) else tuple(modes)
         check_positive(channels=channels, **{f"modes[{i}]": K for i, K in enumerate(modes)})
         if len(modes) != domain.dimension:
             raise ValueError(f"expected one number of modes, or {domain.dimension} for {domain}, got {modes}")
-        if sensors is not None:
-            domain.check(sensors, "sensors")
-        return cls(domain, sensors, modes, channels)
+        return cls(domain, modes, channels)
 
     @property
     def size(self) -> int:
@@ -91,14 +80,8 @@ class Projection(Encoder):
 
     def _measurements(self, u: Input) -> Measurements:
         if not isinstance(u, Measurements):
-            if self.x is None:
-                raise ValueError(
-                    f"got {'several inputs' if isinstance(u, MultiInput) else f'values of shape {u.shape}'} without "
-                    "locations, but this Projection has no sensors of its own; "
-                    "pass Measurements, or `sensors` to `Projection.create`"
-                )
-            u = check_values(u, len(self.x), self.channels, "Projection")
-            return Measurements(u, self.x, jnp.ones(len(self.x), dtype=bool))
+            given = "several inputs" if isinstance(u, MultiInput) else f"values of shape {u.shape}"
+            raise ValueError(f"Projection needs the locations of values, got {given}; pass Measurements")
         if u.u.ndim != 2 or u.u.shape[1] != self.channels:
             raise ValueError(
                 f"Projection was built for {self.channels} channel(s), that is u of shape (m, {self.channels}), got "

@@ -5,10 +5,12 @@ Besides the figures, this part exports the building blocks with which other part
 
 from loca.figures.fields import attention, draw_predictions, error_bars, fields, posterior, sheet
 from loca.figures.plots import box_plots, comparison, curves, draw_boxes, draw_line, reliability
+from loca.figures.rollouts import animation, lead_times, over_time, spectra
 from loca.figures.style import INK, line_styles, log_axis, style
 
 __all__ = [
     "INK",
+    "animation",
     "attention",
     "box_plots",
     "comparison",
@@ -18,10 +20,13 @@ __all__ = [
     "draw_predictions",
     "error_bars",
     "fields",
+    "lead_times",
     "line_styles",
     "log_axis",
+    "over_time",
     "posterior",
     "reliability",
     "sheet",
+    "spectra",
     "style",
 ]

@@ -91,13 +91,10 @@ class Model(NamedTuple):
     create: Callable[..., Operator] | None  # from samples and options, with `key` if it is trained; None if solved
 
 
+mean_field = partial(Regression.fit, components=0)
+
 MODELS: dict[str, Model] = {
-    "mean-field": Model(
-        "mean field",
-        "the mean of the outputs, whatever the input",
-        "closed form",
-        partial(Regression.fit, components=0),
-    ),
+    "mean-field": Model("mean field", "the mean of the outputs, whatever the input", "closed form", mean_field),
     "proportional": Model("s = c·u", "the input at the nearest sensor times a factor", "closed form", Proportional.fit),
     "ridge": Model("ridge", "ridge regression on principal components of inputs", "closed form", Regression.fit),
     "gaussian": Model("Gaussian", "a Gaussian process over pairs of inputs and locations", "solved", None),

@@ -191,13 +191,7 @@ class DarcyFlow:
 
     Solved with P1 elements on triangles, two in each cell of a grid of nodes; u is piecewise linear like s. The
     stiffness matrix is then linear in the nodal values of u. This linear map is assembled once; every u needs one
-    application of it and one banded Cholesky factorization.
-
-    **Arguments:**
-
-    - `resolution`: number of nodes along each axis.
-    - `f`: the source.
-    - `g`: the flux into the square through x₂ = 0 and x₂ = 1.
+    application of it and one banded Cholesky factorization. There are `resolution` nodes along each axis.
     """
 
     def __init__(self, resolution: int, f: Source, g: Source):

@@ -50,14 +50,9 @@ class Familiarity(Fixed):
     def fit(
         cls, normalization: Normalization, u: PyTree, held: PyTree, encoder: Encoder | None = None
     ) -> "Familiarity":
-        """The score of input functions, and its distribution over others.
+        """The score of input functions u, such as training functions, and its distribution over others, for p-values.
 
-        **Arguments:**
-
-        - `normalization`: of the inputs.
-        - `u`: functions for the components, such as training functions.
-        - `held`: other functions, for p-values.
-        - `encoder`: for functions with sensors of their own.
+        Functions with sensors of their own need an encoder.
         """
         values = np.asarray(jax.lax.map(lambda one: flat(normalization, encoder, one), u, batch_size=256), np.float64)
         mean = values.mean(axis=0)
