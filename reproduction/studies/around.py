@@ -47,7 +47,7 @@ class Run(NamedTuple):
 
     model: str
     around: str = ""
-    symmetries: bool = False
+    symmetries: bool | str = False  # all of the case, or those with this word
     steps: int = 0
     coarse: int = 0  # steps on every second point, before the others
     own: bool = False  # labels of its own for each function, so that images have none where their grid lacks a row
@@ -57,7 +57,8 @@ class Run(NamedTuple):
     def __str__(self) -> str:
         around = f", around {self.around}" if self.around else ""
         known = ", structure tensor" if self.known else ", own labels" if self.own else ""
-        return f"{self.model}{around}{known}{', symmetries' if self.symmetries else ''}"
+        symmetries = f", {self.symmetries}" if isinstance(self.symmetries, str) else ", symmetries" * self.symmetries
+        return f"{self.model}{around}{known}{symmetries}"
 
 
 class Case(NamedTuple):
@@ -169,7 +170,8 @@ def fitted(
     run: Run, case: Case, data: RunData, seed: int, directory: Path, spent: CoreSeconds
 ) -> tuple[loca.Operator, list]:
     """The model of a run, and pairs of a step and the validation error before averages over symmetries."""
-    symmetries = case.symmetries if run.symmetries else None
+    word = run.symmetries if isinstance(run.symmetries, str) else ""
+    symmetries = [name for name in case.symmetries if word in name] if run.symmetries else None
     if run.model == "gaussian":
         options = {"symmetries": symmetries, "correct": run.correct, "progress": False}
         if run.known:
