@@ -17,7 +17,7 @@ import safetensors.numpy
 
 import loca
 from loca.attention import Attention, Blocked, Dense, Nystrom, Sharded, Uncoupled
-from loca.data import Normalization, Transform, Variable
+from loca.data import Normalization, Trajectories, Transform, Variable
 from loca.domains import Box, Domain, Mesh, Sphere, Torus
 from loca.encoders import Beside, Encoder, Projection, Scattering1D, Scattering2D, Sensors, StructureTensor
 from loca.gaussian import Hyperparameters, solve
@@ -28,6 +28,7 @@ from loca.local.patches import Axis, Patch
 from loca.local.patches import Torus as Extended
 from loca.models import FNO, LOCA, Combination, DeepONet, Grid, Operator, Proportional, Regression, Signature, Sum
 from loca.models.combination import UncertainSum
+from loca.models.stepper import Stepper, Unrolled
 from loca.nets import MLP
 from loca.parameters import Held, count
 from loca.positions import Harmonic, Position
@@ -159,6 +160,14 @@ def structured() -> Beside:
     return Beside((Sensors(64), StructureTensor.fit(samples(BOX).u, (8, 8), (False, False))), (1.0, 0.5))
 
 
+def stepped(ahead: int = 1) -> tuple[Operator, loca.Samples]:
+    """A stepper, or one over several steps, with the pairs that it learns from."""
+    s = np.random.default_rng(0).standard_normal((3, 5, 8, 1)).astype(np.float32)
+    data = Trajectories(s, np.linspace(0.0, 0.9, 8)[:, None], domain=Torus([0.0], [1.0]))
+    stepper = Stepper.of(Regression.fit(data.samples(), components=2), data)
+    return (stepper if ahead == 1 else Unrolled.of(stepper, ahead)), data.steps(ahead=ahead).load()
+
+
 MODELS = {
     "Sensors": lambda: loca_with(),
     "harmonics": lambda: loca_with(encoder=Sensors(64, num_frequencies=2)),
@@ -200,6 +209,8 @@ MODELS = {
     "Tangent": with_derivatives,
     "Symmetric": lambda: symmetric(Symmetric),
     "Homogeneous": lambda: symmetric(Homogeneous),
+    "Stepper": stepped,
+    "Unrolled": lambda: stepped(2),
     "Gaussian": lambda: (solve(samples(BOX), hyperparameters=GAUSSIAN, ranks=(4, 8))[0], samples(BOX)),
 }
 
