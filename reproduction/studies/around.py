@@ -132,7 +132,7 @@ CASES = {
     "waves": Case(
         drawn(ShallowWater(), 1000, labels=128, validation=100, test=200), {}, BASIN,
         (
-            Run("gaussian", symmetries=True, correct=False),
+            *(Run("gaussian", symmetries=which, correct=False) for which in (True, "transpose")),
             Run("loca", symmetries=True, steps=2000), Run("fno", symmetries=True, steps=250),
         ),
     ),
