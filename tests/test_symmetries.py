@@ -1,6 +1,7 @@
 """Symmetries: their action on pairs, operators that have them, and which of them are found."""
 
 import dataclasses
+import sys
 from types import SimpleNamespace
 
 import equinox as eqx
@@ -15,9 +16,13 @@ from loca.data import Free, Indexed, Normalization, Samples, Shared
 from loca.domains import Box, Sphere, Torus, grid
 from loca.exporting import Program, export
 from loca.gaussian import Hyperparameters, solve
+from loca.gaussian.equation import Ranks
+from loca.gaussian.solve import stages
+from loca.gaussian.trials import Fold
 from loca.inversion import acquire
 from loca.models import Regression, at_queries, predict, predict_error_bars
 from loca.models.predictor import predict_fixed
+from loca.problems import Darcy
 from loca.saving import load, save
 from loca.symmetries import (
     AugmentedRecords,
@@ -260,6 +265,27 @@ def test_the_posterior_of_a_gaussian_process_given_all_images_is_equivariant():
         plain, _ = solve(data, hyperparameters=HYPER, ranks=(100, 100))
         assert np.abs(plain(g.input(u), g.locations(y)) - g.output(plain(u, y))).max() > 1e-3
     assert [row.name for row in report.symmetries.tried] == ["reflect y1", "odd"]
+
+
+@pytest.mark.slow
+def test_the_search_solves_for_all_images_of_half_as_many_functions(monkeypatch):
+    data = Darcy(resolution=12, preset="literal").sample(jax.random.key(0), 60)
+    own, hyper = Symmetries.of(["reflect y", "scale"], data), Hyperparameters(location_lengths=(0.5, 0.5))
+    assert stages(data, Ranks(2048, 1024), 60, own)[0].functions == 120
+    train, held = data.take(jnp.arange(40)), data.take(jnp.arange(40, 60))
+    folds = (Fold(train, held), 40), (Fold(train, held, own), 80)
+    compared = [fold.comparison(hyper.of_codes, None, count) for fold, count in folds]
+    errors = [each.error(hyper, Ranks(80, 100))[0] for each in compared]
+    assert errors[1] < 0.9 * errors[0]
+    seen = []
+
+    def recorded(folds, best, plan, **options):
+        seen.append((folds[0].own.names, plan[0].functions))
+        return best, []
+
+    monkeypatch.setattr(sys.modules["loca.gaussian.solve"], "search", recorded)
+    solve(data, symmetries=["reflect y"], progress=False)
+    assert seen == [(("reflect y",), 120)]
 
 
 @pytest.mark.slow

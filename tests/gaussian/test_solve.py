@@ -18,7 +18,8 @@ from loca.domains import Box
 from loca.durable import Resumable
 from loca.gaussian import Hyperparameters, solve
 from loca.gaussian.equation import Accuracy, PreparedData, Ranks
-from loca.gaussian.search import Descent, Stage, Trial, error_of_the_mean, search, trial
+from loca.gaussian.progress import Lines
+from loca.gaussian.search import Descent, Stage, Trial, error_of_the_mean, search, table_row, trial
 from loca.gaussian.trials import Comparison, Fold
 from loca.metrics import relative_l2
 from loca.models import Regression
@@ -105,7 +106,7 @@ def test_further_trials_compile_nothing(caplog):
 
 
 @pytest.mark.slow
-def test_a_trial_is_not_run_again(tmp_path, monkeypatch):
+def test_a_trial_is_not_run_again(tmp_path, monkeypatch, capsys):
     data = functions(20)
     arguments = (
         [Fold(data.take(jnp.arange(15)), data.take(jnp.arange(15, 20)))],
@@ -115,7 +116,8 @@ def test_a_trial_is_not_run_again(tmp_path, monkeypatch):
     with Resumable(tmp_path, {}) as work:
         best, trials = search(*arguments, work=work)
         monkeypatch.setattr("loca.gaussian.search.trial", pytest.fail)
-        assert search(*arguments, work=work) == (best, trials)
+        assert search(*arguments, work=work, show=Lines(on=True)) == (best, trials)
+    assert capsys.readouterr().err.splitlines()[-1] == table_row(trials[-1])  # the last one of a stage, however short
     own = [each for each in trials if not each.hyperparameters.relevances and not each.hyperparameters.structure]
     assert len(own) == 3  # those with another structure or other lengths are not counted
 

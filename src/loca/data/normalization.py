@@ -6,7 +6,7 @@ The transform of a variable is given by name, or chosen by rules.
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -152,14 +152,15 @@ class OutputNormalization(Fixed):
         """s̃ from s."""
         return (_mapped(s, [each.apply for each in self.transforms]) - self.shift) / self.scale
 
-    def restore(self, s: Float[Array, "*P d_s"]) -> Float[Array, "*P d_s"]:
-        """s from s̃."""
+    def restore(self, s: Float[Any, "*P d_s"]) -> Float[Any, "*P d_s"]:
+        """s from s̃, without a program of JAX where all arrays are those of NumPy."""
         return _mapped(self.shift + self.scale * s, [each.invert for each in self.transforms])
 
 
-def _mapped(values: Float[Array, "*N d"], maps: Sequence[Callable[[Array], Array]]) -> Float[Array, "*N d"]:
+def _mapped(values: Any, maps: Sequence[Callable[[Any], Any]]) -> Any:
     """Every channel mapped by its own function; all as they are if there are no functions."""
-    return jnp.stack([maps[i](values[..., i]) for i in range(len(maps))], axis=-1) if maps else values
+    xp = np if isinstance(values, np.ndarray) else jnp
+    return xp.stack([maps[i](values[..., i]) for i in range(len(maps))], axis=-1) if maps else values
 
 
 def _channels_of(parts: Sequence[Array]) -> list[slice]:

@@ -31,7 +31,7 @@ class Transform(Fixed):
         """ṽ from v."""
 
     @abc.abstractmethod
-    def invert(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
+    def invert(self, v: Float[Any, "*N"]) -> Float[Any, "*N"]:
         """v from ṽ."""
 
     def at(self, queries: Queries) -> "Transform":
@@ -50,7 +50,7 @@ class Identity(Transform):
     def apply(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
         return v
 
-    def invert(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
+    def invert(self, v: Float[Any, "*N"]) -> Float[Any, "*N"]:
         return v
 
 
@@ -62,7 +62,7 @@ class Log(Transform):
     def apply(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
         return jnp.log(v)
 
-    def invert(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
+    def invert(self, v: Float[Any, "*N"]) -> Float[Any, "*N"]:
         return jnp.exp(v)
 
     def check(self, v: Float[np.ndarray, "N m"], name: str) -> None:
@@ -89,7 +89,7 @@ class Asinh(Transform):
     def apply(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
         return jnp.arcsinh(v / self.width)
 
-    def invert(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
+    def invert(self, v: Float[Any, "*N"]) -> Float[Any, "*N"]:
         return self.width * jnp.sinh(v)
 
 
@@ -104,11 +104,11 @@ class Affine(Transform):
         self._check_size(v)
         return (v - self.shift) / self.scale
 
-    def invert(self, v: Float[Array, "*N m"]) -> Float[Array, "*N m"]:
+    def invert(self, v: Float[Any, "*N m"]) -> Float[Any, "*N m"]:
         self._check_size(v)
         return self.shift + self.scale * v
 
-    def _check_size(self, v: Float[Array, "*N m"]) -> None:
+    def _check_size(self, v: Float[Any, "*N m"]) -> None:
         if v.shape[-1] != self.shift.shape[-1]:  # otherwise the message would be one of broadcasting
             raise ValueError(
                 f"values at {v.shape[-1]} locations were given, but their means and scales are known at "
@@ -172,7 +172,7 @@ class Chain(Transform):
             v = part.apply(v)
         return v
 
-    def invert(self, v: Float[Array, "*N"]) -> Float[Array, "*N"]:
+    def invert(self, v: Float[Any, "*N"]) -> Float[Any, "*N"]:
         for part in reversed(self.parts):
             v = part.invert(v)
         return v

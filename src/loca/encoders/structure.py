@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -22,6 +23,9 @@ LEAST, LONGEST = 8, 2048
 
 POINTS = 1024
 """Points at which the structure tensor is taken, about: on larger grids every second, every third …"""
+
+MEMORY = 2**22
+"""Values of the functions whose structure tensors are computed at once."""
 
 # A filter is one matrix per axis. Widths and distances are in cells, so that uneven axes need no other filters.
 
@@ -54,13 +58,17 @@ def curvature(count: int, periodic: bool) -> Float[np.ndarray, "n n"]:
     return matrix if periodic else matrix * (np.minimum(np.arange(count), np.arange(count)[::-1]) > 0)[:, None]
 
 
-def along(field: Float[Array, "*B"], matrices: Sequence[np.ndarray | None]) -> Float[Array, "*C"]:
-    """The field after the matrix of each of its last axes; None leaves an axis as it is."""
+def along(field: Any, matrices: Sequence[np.ndarray | None]) -> Any:
+    """The field, of NumPy or JAX, after the matrix of each of its last axes; None leaves an axis as it is."""
     for axis, matrix in enumerate(matrices, field.ndim - len(matrices)):
-        if matrix is not None:
-            moved = jnp.moveaxis(field, axis, -1)
-            moved = jnp.matmul(moved, jnp.asarray(matrix.T, field.dtype), precision=jax.lax.Precision.HIGHEST)
-            field = jnp.moveaxis(moved, -1, axis)
+        if matrix is None:
+            continue
+        if isinstance(field, np.ndarray):
+            field = np.moveaxis(np.tensordot(field, matrix.astype(field.dtype), axes=(axis, 1)), -1, axis)
+            continue
+        moved = jnp.moveaxis(field, axis, -1)
+        moved = jnp.matmul(moved, jnp.asarray(matrix.T, field.dtype), precision=jax.lax.Precision.HIGHEST)
+        field = jnp.moveaxis(moved, -1, axis)
     return field
 
 
@@ -85,8 +93,17 @@ class StructureTensor(Encoder):
     def fit(cls, u: Float[Array, "N m d_u"], shape: Sequence[int], periodic: Sequence[bool]) -> StructureTensor:
         """The structure tensor of functions on a grid, in units of its size for these functions."""
         plain = cls(tuple(shape), tuple(periodic), u.shape[-1], jnp.ones(len(SCALES), u.dtype))
-        sizes = jnp.sqrt(mean_squares(plain, u))
-        return cls(plain.shape, plain.periodic, plain.channels, jnp.where(sizes > 0.0, sizes, 1.0))
+        sizes = np.sqrt(np.mean(plain.of_many(u).reshape(len(u), len(SCALES), -1) ** 2, axis=(0, 2)))
+        return cls(plain.shape, plain.periodic, plain.channels, jnp.asarray(np.where(sizes > 0.0, sizes, 1.0), u.dtype))
+
+    def of_many(self, u: Float[Array, "N m d_u"]) -> Float[np.ndarray, "N d"]:
+        """The codes of many functions, without a program of JAX."""
+        size, found = max(1, MEMORY // u[0].size), []
+        for start in range(0, len(u), size):
+            part = np.moveaxis(np.asarray(u[start : start + size]), 2, 1)
+            parts = self._smoothed(part.reshape(*part.shape[:2], *self.shape), np)
+            found.append(np.concatenate([each.reshape(len(part), -1) for each in parts], axis=1))
+        return np.concatenate(found)
 
     @property
     def size(self) -> int:
@@ -96,11 +113,15 @@ class StructureTensor(Encoder):
 
     def __call__(self, u: Input) -> Float[Array, " d"]:
         values = check_values(u, math.prod(self.shape), self.channels, "StructureTensor")
-        field, found = values.T.reshape(-1, *self.shape), []
-        for (inner, outer), size in zip(SCALES, self.sizes, strict=True):
+        return jnp.concatenate([each.ravel() for each in self._smoothed(values.T.reshape(-1, *self.shape), jnp)])
+
+    def _smoothed(self, field: Any, xp: Any) -> list[Any]:
+        """The products at each scale, in arrays of NumPy or JAX."""
+        found = []
+        for (inner, outer), size in zip(SCALES, xp.asarray(self.sizes), strict=True):
             smooth = [matrix[:: self._stride] for matrix in self._smoothing(max(outer, 0.5 * self._stride))]
-            found.append(along(self._products(inner, field), smooth).ravel() / size)
-        return jnp.concatenate(found)
+            found.append(along(self._products(inner, field, xp), smooth) / size)
+        return found
 
     @property
     def _stride(self) -> int:
@@ -109,22 +130,15 @@ class StructureTensor(Encoder):
     def _smoothing(self, width: float) -> list[Float[np.ndarray, "n n"]]:
         return [smoothing(count, width, wraps) for count, wraps in zip(self.shape, self.periodic, strict=True)]
 
-    def _products(self, width: float, field: Float[Array, "*field"]) -> Float[Array, "k d_u *grid"]:
+    def _products(self, width: float, field: Any, xp: Any) -> Any:
         g, axes = [], range(len(self.shape))
         for axis in axes:
             matrices = self._smoothing(width)
             matrices[axis] = slope(self.shape[axis], self.periodic[axis]) @ matrices[axis]
             g.append(along(field, matrices))
-        if len(axes) == 1:
-            return (g[0] ** 2)[None]
         pairs = [(g[i], g[j]) for j in axes for i in range(j)]
-        return jnp.stack([part for a, b in pairs for part in (a**2 - b**2, 2.0 * a * b)])
-
-
-@eqx.filter_jit
-def mean_squares(tensor: StructureTensor, u: Float[Array, "N m d_u"]) -> Float[Array, " scales"]:
-    """Of the products at each scale."""
-    return jnp.mean(jax.lax.map(lambda v: jnp.mean(tensor(v).reshape(len(SCALES), -1) ** 2, axis=1), u), axis=0)
+        parts = [part for a, b in pairs for part in (a**2 - b**2, 2.0 * a * b)] or [g[0] ** 2]
+        return xp.stack(parts, axis=-len(axes) - 2)
 
 
 class Beside(Encoder):

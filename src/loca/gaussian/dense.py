@@ -60,11 +60,12 @@ class DenseLabels:
             return self._solve_all(f, h, noise, nugget)
         weights = self._weights(h, nugget / noise) if nugget else None
         power, table = self._power(f, h, weights), table or Table(h)
+        at_locations, adjoint = table.values, table.adjoint  # from a module they are made anew each time
 
         def normal(c: Coefficients) -> Coefficients:
-            values = table.values(f @ c)
+            values = at_locations(f @ c)
             values = values * self.counts if weights is None else self._weighted(self._at_labels(values), weights)
-            return f.T @ table.adjoint(values) + noise * c
+            return f.T @ adjoint(values) + noise * c
 
         right = self.sums if weights is None else self._weighted(self.values, weights)
         first = None

@@ -144,6 +144,16 @@ class PreparedData:
         encoded = self.codes[:count], np.asarray(self.values)[:, :count]
         return PreparedData(take(self.data, slice(count)), self.normalization, self.encoder, encoded, self.groups)
 
+    def reweighted(self, structure: float) -> PreparedData:
+        """The same with another weight of the structure tensor."""
+
+        def of(encoder: Encoder) -> Encoder:
+            return dataclasses.replace(encoder, weights=(1.0, structure)) if isinstance(encoder, Beside) else encoder
+
+        encoder = jax.tree.map(of, self.encoder, is_leaf=lambda each: isinstance(each, Beside))
+        encoded = self.codes * (_weights(encoder) / _weights(self.encoder)), np.asarray(self.values)
+        return PreparedData(self.data, self.normalization, encoder, encoded, self.groups)
+
     def features(self, hyper: Hyperparameters, ranks: Ranks) -> Features:
         """The features with given hyperparameters, as arrays of NumPy."""
         f, values = self.input_features(*hyper.of_inputs, ranks.inputs, precision())
@@ -297,6 +307,8 @@ def codes_of(encoder: Encoder, u: Input) -> Float[np.ndarray, "N d"]:
     if isinstance(encoder, Beside):
         codes = (w * codes_of(each, u) for w, each in zip(encoder.weights, encoder.encoders, strict=True))
         return np.concatenate(list(codes), axis=1)
+    if isinstance(encoder, StructureTensor) and isinstance(u, Array):
+        return encoder.of_many(u).astype(np.float64)
     if isinstance(encoder, PrincipalComponents) and (encoder.encoder is not None or isinstance(u, Array)):
         values = np.asarray(u, np.float64) if encoder.encoder is None else codes_of(encoder.encoder, u)[..., None]
         components = np.asarray(encoder.components, np.float64)
@@ -332,6 +344,15 @@ def _principal_components(data: Samples, normalization: Normalization, structure
     if not isinstance(data.u, MultiInput):
         return found[0]
     return Joined(found, 0 if data.u.scalars is None else data.u.scalars.shape[-1])
+
+
+def _weights(encoder: Encoder) -> Float[np.ndarray, " d"]:
+    """Of the components of a code, in those that are beside each other."""
+    if isinstance(encoder, Joined):
+        return np.concatenate([*map(_weights, encoder.encoders), np.ones(encoder.scalars)])
+    if isinstance(encoder, Beside):
+        return np.repeat(encoder.weights, [each.size for each in encoder.encoders])
+    return np.ones(encoder.size)
 
 
 def groups_of(encoder: Encoder) -> Int[np.ndarray, " d"]:

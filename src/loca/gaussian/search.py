@@ -111,14 +111,15 @@ class Stage(NamedTuple):
 
 def search(
     folds: Sequence[Fold], best: Hyperparameters, stages: Sequence[Stage], *, encoder: Encoder | None = None,
-    work: Resumable | None = None, show: Lines | None = None,
+    work: Resumable | None = None, show: Lines | None = None, first: int = 0,
 ) -> tuple[Hyperparameters, list[Trial]]:  # fmt: skip
     """Change one hyperparameter at a time as long as the error on held-out functions falls; coarsely first.
 
     The search starts at `best`, and returns the best hyperparameters and all trials. `work` keeps the trials, so that
-    it can resume. Without an encoder, inputs have principal components.
+    it can resume. Without an encoder, inputs have principal components. Stages are counted from `first` on.
     """
     trials, show = list[Trial](), show or Lines(on=False)
+    names = folds[0].own.names
     is_structured = encoder is None and any(has_structure(x) for _, x in folds[0].train.fields)
 
     def run(number: int, stage: Stage, hyper: Hyperparameters, path: Path) -> Trial:
@@ -126,7 +127,8 @@ def search(
             compared = [fold.comparison(hyper.of_codes, encoder, stage.functions) for fold in folds]
             return trial(compared, hyper, stage.ranks, number, path).as_json()
 
-        row = compute() if work is None else work.once(json_digest([number, dataclasses.asdict(hyper)]), compute)
+        key = json_digest([number, names, dataclasses.asdict(hyper)])
+        row = compute() if work is None else work.once(key, compute)
         trials.append(Trial(**{**row, "hyperparameters": hyper}))
         show(table_row(trials[-1]), now=show.is_terminal)
         return trials[-1]
@@ -135,21 +137,24 @@ def search(
         def compute() -> list[list[float]]:
             return lengths_of_inputs(folds, hyper, stages[0], path) if encoder is None else []
 
-        found = compute() if work is None else work.once("relevances", compute)
+        found = compute() if work is None else work.once(json_digest(["relevances", first, names]), compute)
         labels = folds[0].train.y.count
         return with_relevances(hyper, np.mean(found, axis=0), labels) if found else []
 
     show(HEADER, now=True)
-    for number, stage in enumerate(stages):
-        descent = Descent(functools.partial(run, number, stage), stage, is_first=number == 0)
-        if number == 0:
+    for number, stage in enumerate(stages, first):
+        descent = Descent(functools.partial(run, number, stage), stage, is_first=number == first)
+        if number == first:
             best = descent.try_transforms(best, transforms_to_try(folds[0].train))
         for factor in stage.factors:
             best = descent.walk(best, factor)
-            if number == 0 and factor == stage.factors[0]:
+            if number == first and factor == stage.factors[0]:
                 best = descent.branch(best, factor, with_lengths(best, descent.path), GAIN)
-                best = descent.try_structure(best) if is_structured else best
+                weights = STRUCTURES if is_structured else ()
+                structured = [dataclasses.replace(best, structure=weight) for weight in weights]
+                best = descent.branch(best, None, structured, STRUCTURE_GAIN)
                 best = descent.branch(best, factor, with_nugget(best) if stage.nugget else [], NUGGET_GAIN)
+        show(table_row(trials[-1]), now=not show.is_terminal)
     return best, trials
 
 
@@ -215,24 +220,19 @@ class Descent:
             best = min(best, dataclasses.replace(best, transforms=transforms), key=self.error)
         return best
 
-    def try_structure(self, best: Hyperparameters) -> Hyperparameters:
-        """Keep a weight of the structure tensor if it lowers the error by enough; its trials are not among others."""
-        budget = self.trials_left, self.iterations_left
-        self.trials_left, self.iterations_left = len(STRUCTURES), self.stage.iterations // 4
-        found = min((dataclasses.replace(best, structure=weight) for weight in STRUCTURES), key=self.error)
-        self.trials_left, self.iterations_left = budget
-        return found if self.error(found) < STRUCTURE_GAIN * self.error(best) else best
-
     def branch(
-        self, best: Hyperparameters, factor: float, others: Sequence[Hyperparameters], gain: float
+        self, best: Hyperparameters, factor: float | None, others: Sequence[Hyperparameters], gain: float
     ) -> Hyperparameters:
-        """Keep others if they lower the error by enough; their trials are not among those of the stage."""
+        """Keep others, and move from there if there is a factor, if they lower the error by enough.
+
+        Their trials are not among those of the stage.
+        """
         budget = self.trials_left, self.iterations_left
         self.trials_left, self.iterations_left = BRANCH_TRIALS, self.stage.iterations // 4
         self.path = ()  # data may be prepared in another way
         other = min(others, key=self.error, default=best)
         if self.error(other) < gain * self.error(best):
-            best = self.walk(other, factor)
+            best = other if factor is None else self.walk(other, factor)
         self.trials_left, self.iterations_left = budget
         return best
 

@@ -21,7 +21,7 @@ from jax.sharding import Mesh
 from loca.data import Free, Records, Samples, Shared, Trajectories, check_finite, data_digest
 from loca.durable import Resumable, write_atomically
 from loca.encoders import Encoder
-from loca.gaussian.adoption import adopt
+from loca.gaussian.adoption import adopt, is_auto
 from loca.gaussian.equation import Accuracy, PreparedData, Ranks, take
 from loca.gaussian.features import grid_axes
 from loca.gaussian.hyperparameters import Hyperparameters
@@ -74,6 +74,9 @@ EXAMPLES = 4096
 
 WIDTH = 79
 """Of a report, in letters."""
+
+MOST = 1000
+"""Functions of a trial of the search, at most."""
 
 BETTER = 0.97
 """An operator that is better than the mean of the labels has at most this fraction of its error."""
@@ -223,27 +226,40 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
     is_split = validation is not None or len(example) >= 5
     best = None if hyperparameters is None else Hyperparameters.of(hyperparameters)
     is_compared = is_split and (best is None or (not best.amplitudes and validation is None))
-    trials, mean_error, split = list[Trial](), None, folds(example, validation) if is_compared else []
+    trials, mean_error, split = list[Trial](), None, list[Fold]()
+    own, tried = Symmetries(), None
     with contextlib.ExitStack() as stack:
         work = None
         if directory is not None:
             digests = {"data": data_digest(data), "validation": None if validation is None else data_digest(validation)}
             request = {**digests, "seed": seed, "ranks": ranks and list(ranks)}
             work = stack.enter_context(Resumable(Path(directory), request))
+        if symmetries is not None and not is_auto(symmetries):
+            own, tried = adopt(symmetries, example, Hyperparameters(), encoder, work)
+        if is_compared:
+            split = folds(example, validation, own)
         if best is None:
             axes = 1 if example.domain.is_geographic else example.domain.dimension
             best = Hyperparameters(location_lengths=(0.5,) * axes)
             if is_split:
-                plan = stages(example, Ranks(*ranks or RANKS), len(data))
+                plan = stages(example, Ranks(*ranks or RANKS), len(data), own)
                 best, trials = search(split, best, plan, encoder=encoder, work=work, show=show)
                 mean_error = float(np.mean([error_of_the_mean(fold) for fold in split]))
-                if work is not None:
-                    rows = [json.dumps(each.as_json()).encode() + b"\n" for each in trials]
-                    write_atomically(work.directory / "trials.jsonl", lambda file: file.writelines(rows))
-        own, tried = Symmetries(), None
-        if symmetries is not None:
+        if symmetries is not None and is_auto(symmetries):
             show("solve: symmetries", now=True)
             own, tried = adopt(symmetries, example, best, encoder, work)
+            if own.names and split:
+                split = folds(example, validation, own)
+            if own.names and trials:  # their best hyperparameters are near those without them
+                plan = stages(example, Ranks(*ranks or RANKS), len(data), own)[:1]
+                plan = [plan[0]._replace(factors=plan[0].factors[1:])]
+                best, more = search(
+                    split, best, plan, encoder=encoder, work=work, show=show, first=trials[-1].stage + 1
+                )
+                trials += more
+        if trials and work is not None:
+            rows = [json.dumps(each.as_json()).encode() + b"\n" for each in trials]
+            write_atomically(work.directory / "trials.jsonl", lambda file: file.writelines(rows))
         begun = time.perf_counter()
         images, count = own.augment(example), len(data) * max(1, len(own.group))
         chosen = Ranks(*ranks or affordable(RANKS, images, count, OPERATIONS))
@@ -257,7 +273,7 @@ def solve(  # pyright: ignore[reportInconsistentOverload]  (options are the othe
     if validation is not None:
         best = dataclasses.replace(best, amplitudes=amplitudes(own.wrap(operator), validation))
     elif is_split and not best.amplitudes:
-        sizes = np.mean([_amplitudes(fold, best, encoder, own, chosen) for fold in split], axis=0)
+        sizes = np.mean([_amplitudes(fold, best, encoder, chosen) for fold in split], axis=0)
         best = dataclasses.replace(best, amplitudes=tuple(sizes.tolist()))
     operator, correction = _of_size(operator, best), None
     if correct:
@@ -290,37 +306,39 @@ def _of_size(operator: GaussianOperator, hyper: Hyperparameters) -> GaussianOper
     return dataclasses.replace(operator, variance=variance, numbers=hyper.numbers, transforms=hyper.transforms)
 
 
-def _amplitudes(
-    fold: Fold, hyper: Hyperparameters, encoder: Encoder | None, own: Symmetries, ranks: Ranks
-) -> tuple[float, ...]:
+def _amplitudes(fold: Fold, hyper: Hyperparameters, encoder: Encoder | None, ranks: Ranks) -> tuple[float, ...]:
     """The size of error bars with all training functions of a fold and their images."""
-    compared = fold.comparison(hyper.of_codes, encoder, len(fold.train))
-    if not own.names and compared.is_dense(ranks):
+    own = fold.own
+    if not own.names and (compared := fold.comparison(hyper.of_codes, encoder, len(fold.train))).is_dense(ranks):
         return compared.amplitudes(hyper, ranks)
     train = PreparedData.fit(own.augment(fold.train), *hyper.of_codes, encoder)
     return amplitudes(own.wrap(train.solve(hyper, ranks, ACCURACY)[0]), fold.held)
 
 
-def folds(data: Samples, validation: Samples | None) -> list[Fold]:
+def folds(data: Samples, validation: Samples | None, own: Symmetries) -> list[Fold]:
     """What the search compares predictions with."""
+    most = MOST // 2 if len(own.group) > 1 else None
     if validation is not None:
-        return [Fold(data, take(validation, slice(HELD)))]
+        return [Fold(data, take(validation, slice(HELD)), own, most)]
     rows = np.arange(len(data))
     held = [rows[i::3] for i in range(3)] if len(data) < FEW else [rows[-min(HELD, len(data) // 5) :]]
-    return [Fold(take(data, np.setdiff1d(rows, each)), take(data, each)) for each in held]
+    return [Fold(take(data, np.setdiff1d(rows, each)), take(data, each), own, most) for each in held]
 
 
-def stages(data: Samples, ranks: Ranks, functions: int) -> list[Stage]:
-    """Many trials with few functions and features, then a few with more; `functions` are those of the last solve."""
-    P = data.y.count
+def stages(data: Samples, ranks: Ranks, functions: int, own: Symmetries) -> list[Stage]:
+    """Many trials with few functions and features, then a few with more; `functions` are those of the last solve.
+
+    With a group, half as many functions have all their images.
+    """
+    P, images = data.y.count, max(1, len(own.group))
     nugget = P <= NUGGET_LABELS and (isinstance(data.y, Shared) or functions * P**2 <= NUGGET_MEMORY)
     found = []
-    sizes = (400, 256, (4.0, 2.0), 50), (1000, 768, (2.0, 1.5), 14)
+    sizes = (400, 256, (4.0, 2.0), 50), (MOST, 768, (1.5,), 8)
     most = ranks.locations if isinstance(data.y, Free) else min(ranks.locations, len(data.y.points))
     limits = (ALL_OPERATIONS,) * 2 if isinstance(data.y, Shared) else TRIAL_OPERATIONS
     for (many, r_y, factors, trials), limit in zip(sizes, limits, strict=True):
-        count = min(many, len(data))
-        few = affordable(Ranks(min(count, ranks.inputs), min(r_y, most)), data, count, limit)
+        count = min(many if images == 1 else many // 2 * images, len(data) * images)
+        few = affordable(Ranks(min(many, count, ranks.inputs), min(r_y, most)), data, count, limit)
         iterations = int(STAGE_OPERATIONS / _operations(few, data, count))
         found.append(Stage(count, few, factors, trials, iterations, nugget))
     if found[0][:2] == found[1][:2]:

@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from loca.data import Free, Indexed, Normalization, Queries, Samples, Shared
+from loca.data import Free, Indexed, OutputNormalization, Queries, Samples, Shared
 from loca.encoders import Encoder
 from loca.gaussian.equation import RECENT, Accuracy, PreparedData, Ranks, precision, take
 from loca.gaussian.hyperparameters import Hyperparameters
 from loca.gaussian.operator import GaussianOperator
 from loca.metrics import relative_l2
 from loca.models import Operator, standardized_errors
+from loca.symmetries import Symmetries
 from loca.typing import Input
 
 ACCURACY = Accuracy(tolerance=3e-4, limit=100)
@@ -41,16 +42,25 @@ Path = tuple[Hyperparameters, ...]
 
 
 class Fold:
-    """Functions to solve with, and others to compare predictions with; prepared once for each choice of codes."""
+    """Functions to solve with, and others to compare predictions with; prepared once for each choice of codes.
 
-    def __init__(self, train: Samples, held: Samples):
-        self.train, self.held = train, held
-        self._whole = functools.cache(functools.partial(PreparedData.fit, train))
+    With symmetries, trials solve for all images of the first functions: as many as `functions` says.
+    """
+
+    def __init__(self, train: Samples, held: Samples, own: Symmetries | None = None, functions: int | None = None):
+        self.train, self.held, self.own = train, held, own or Symmetries()
+        images = self.own.augment(train if functions is None else take(train, slice(functions)))
+        self._standardized = self.own.standardize(held)
+        self._whole = functools.cache(functools.partial(PreparedData.fit, images))
         self.comparison = functools.cache(self._comparison)
 
     def _comparison(self, of_codes: tuple[Any, ...], encoder: Encoder | None, count: int) -> Comparison:
-        """A comparison with the first of the training functions."""
-        return Comparison(self._whole(*of_codes, encoder).first(count), self.held)
+        """A comparison with the first of the training functions, or of their images."""
+        transforms, structure, is_grouped = of_codes
+        whole = self._whole(transforms, float(structure > 0.0), is_grouped, encoder)
+        if structure and encoder is None:  # its components do not depend on their weight
+            whole = whole.reweighted(structure)
+        return Comparison(whole.first(count), self._standardized)
 
 
 class Values(NamedTuple):
@@ -89,9 +99,9 @@ class Comparison:
         while len(self._fitted) > RECENT:
             self._fitted.popitem(last=False)
         values = self._at_queries(new_f[:, strong] @ found.x @ new_h[:, used].T)
-        s = self.held.s
-        error = error_of_values(self.train.normalization, self.held.y, jnp.asarray(values, s.dtype), s)
-        return float(error), found.iterations
+        s = np.asarray(self.held.s)
+        predictions = self._outputs.restore(np.moveaxis(values, 0, 2).astype(s.dtype))
+        return float(np.mean(relative_l2(predictions, s), where=np.any(s != 0.0, axis=1))), found.iterations
 
     @np.errstate(all="ignore")
     def amplitudes(self, hyper: Hyperparameters, ranks: Ranks) -> tuple[float, ...]:
@@ -148,6 +158,11 @@ class Comparison:
         return np.take_along_axis(values, np.asarray(y.index)[None, : values.shape[1]], axis=2)
 
     @functools.cached_property
+    def _outputs(self) -> OutputNormalization:
+        """The normalization at the queries of the held-out functions, for arrays of NumPy."""
+        return jax.tree.map(np.asarray, self.train.normalization.at(self.held.y))
+
+    @functools.cached_property
     def _encoded(self) -> tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "S N P"]]:
         """Codes and standardized labels of the held-out functions."""
         return self.train.encoded(self.held)
@@ -156,19 +171,7 @@ class Comparison:
 @eqx.filter_jit
 def mean_error(operator: GaussianOperator, u: Input, queries: Queries, s: Float[Array, "N P d_s"]) -> Float[Array, ""]:
     """The mean relative L2 error over functions and channels, except those that are zero everywhere."""
-    return _mean_error(operator.predict(u, queries), s)
-
-
-@eqx.filter_jit
-def error_of_values(
-    normalization: Normalization, queries: Queries, values: Float[Array, "S N P"], s: Float[Array, "N P S"]
-) -> Float[Array, ""]:
-    """The same for predictions in standardized units."""
-    return _mean_error(normalization.at(queries).restore(jnp.moveaxis(values, 0, 2)), s)
-
-
-def _mean_error(predictions: Float[Array, "N P d_s"], s: Float[Array, "N P d_s"]) -> Float[Array, ""]:
-    return jnp.mean(relative_l2(predictions, s), where=jnp.any(s != 0.0, axis=1))
+    return jnp.mean(relative_l2(operator.predict(u, queries), s), where=jnp.any(s != 0.0, axis=1))
 
 
 def amplitudes(operator: Operator, held: Samples) -> tuple[float, ...]:
