@@ -62,7 +62,7 @@ def table(results):
     lines = []
     for row in results:
         grid = "" if row["task"] == "bundled" else f", solved on {row['fine']} × {row['fine']}"
-        names, corrected = ", ".join(row["symmetries"]) or "none", "yes" if row["correct"] else "no"
+        names, corrected = ", ".join(row["symmetries"]) or "none", "yes" if row.get("correct") else "no"
         error, minutes = f"{100 * row['error']:.3g} %", f"{row['core seconds'] / 60:.1f}"
         lines.append([row["task"] + grid, names, corrected, error, minutes])
     return markdown(["data", "symmetries", "corrected", "test error", "core minutes"], lines, words=3)

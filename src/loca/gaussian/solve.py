@@ -333,7 +333,7 @@ def stages(data: Samples, ranks: Ranks, functions: int, own: Symmetries) -> list
     P, images = data.y.count, max(1, len(own.group))
     nugget = P <= NUGGET_LABELS and (isinstance(data.y, Shared) or functions * P**2 <= NUGGET_MEMORY)
     found = []
-    sizes = (400, 256, (4.0, 2.0), 50), (MOST, 768, (1.5,), 8)
+    sizes = (400, 256, (4.0, 2.0), 50), (MOST, 768, (2.0, 1.5), 14)
     most = ranks.locations if isinstance(data.y, Free) else min(ranks.locations, len(data.y.points))
     limits = (ALL_OPERATIONS,) * 2 if isinstance(data.y, Shared) else TRIAL_OPERATIONS
     for (many, r_y, factors, trials), limit in zip(sizes, limits, strict=True):
