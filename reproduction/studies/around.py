@@ -45,7 +45,7 @@ FINER_RATE = 1e-3
 class Run(NamedTuple):
     """How a model is trained or solved for; `symmetries` says whether it has those of the case."""
 
-    model: str
+    model: str  # a second network, "fno 2", has other initial weights and another order of functions
     around: str = ""
     symmetries: bool | str = False  # all of the case, or those with this word
     steps: int = 0
@@ -101,7 +101,7 @@ CASES = {
         given(functools.partial(functions, "bundled"), 100), {}, ("transpose x y", "reflect x at 0.5"),
         (
             Run("gaussian", symmetries=True), Run("fno", symmetries=True, steps=3000),
-            Run("fno", symmetries=True, steps=3000, own=True),
+            *(Run(model, symmetries=True, steps=3000, own=True) for model in ("fno", "fno 2")),
         ),
     ),
     "darcy": Case(
@@ -190,12 +190,14 @@ def fitted(
     if run.around == "gaussian":
         known = loca.solve(data.train, validation=data.validation, progress=False)[1].hyperparameters
         options["around"] = lambda samples: loca.solve(samples, hyperparameters=known, progress=False)[0]
-    model = MODELS[run.model].create(data.train, key=jax.random.key(seed + 100), transforms=case.transforms)
+    kind, _, number = run.model.partition(" ")
+    seed += 1000 * int(number or 0)
+    model = MODELS[kind].create(data.train, key=jax.random.key(seed + 100), transforms=case.transforms)
     options |= {"symmetries": symmetries, "seed": seed, "progress": False, "callbacks": [spent]}
     curve = []
     if run.coarse:
         train, validation = every(2, data.train), every(2, data.validation)
-        coarse = MODELS[run.model].create(train, key=jax.random.key(seed + 100), transforms=case.transforms)
+        coarse = MODELS[kind].create(train, key=jax.random.key(seed + 100), transforms=case.transforms)
         before, history = loca.fit(
             coarse, train, steps=run.coarse, directory=directory / "coarse", **options | {"validate": validation}
         )
@@ -218,9 +220,10 @@ def tested(operator: loca.Operator, data: RunData) -> dict[str, object]:
     return {name: np.asarray(each).tolist() for name, each in found.items()}
 
 
-def combined(name: str, seed: int, data: RunData, rows: Rows) -> None:
+def combined(key: dict, data: RunData, rows: Rows) -> None:
     """The combination of the best runs of each model."""
-    own = [row for row in rows.done if (row["case"], row["seed"]) == (name, seed)]
+    name, seed = key["case"], key["seed"]
+    own = [row for row in rows.done if (row["case"], row["seed"]) == (name, seed) and "of" not in row]
     best = {row["run"].split(",")[0]: row["run"] for row in sorted(own, key=lambda row: -row["validation"])}
     if len(best) < 2:
         return
@@ -230,11 +233,7 @@ def combined(name: str, seed: int, data: RunData, rows: Rows) -> None:
     seconds = sum(row["core_seconds"] for row in own if row["run"] in best.values()) + time.process_time() - begun
     operator = found.operator
     members = {"of": [best[model] for model in operator.names], "weights": operator.weights}
-    rows.add(
-        {"case": name, "run": "combination", "seed": seed, "core_seconds": seconds, "validation": found.error}
-        | members
-        | tested(operator, data)
-    )
+    rows.add(key | {"core_seconds": seconds, "validation": found.error} | members | tested(operator, data))
 
 
 def main() -> None:
@@ -258,9 +257,11 @@ def main() -> None:
                 key |= {"steps": run.coarse + run.steps, "core_seconds": spent.total, "curve": curve}
                 loca.save(operator, directory.with_suffix(".safetensors"), data=data.train)
                 rows.add(key | {"validation": mean_error(operator, data.validation)} | tested(operator, data))
-            keys = [{"case": name, "run": each, "seed": seed} for each in (*map(str, case.runs), "combination")]
+            several = any(run.model == "fno 2" for run in case.runs)
+            names = [*map(str, case.runs), "combination with fno 2" if several else "combination"]
+            keys = [{"case": name, "run": each, "seed": seed} for each in names]
             if all(key in rows for key in keys[:-1]) and keys[-1] not in rows:
-                combined(name, seed, data or case.load(seed), rows)
+                combined(keys[-1], data or case.load(seed), rows)
 
 
 if __name__ == "__main__":
