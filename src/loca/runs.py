@@ -124,7 +124,7 @@ def execute(configuration: RunConfiguration, directory: Path, *, progress: bool 
         validation, given = rollout_error(model, data.validation), None
     else:
         validation, given = mean_error(model, data.validation), data.example
-    report = None if data.test is None else evaluate(model, data.test)  # pyright: ignore[reportArgumentType]
+    report = None if data.test is None else evaluate(model, data.test)  # pyright: ignore[reportCallIssue, reportArgumentType]
     errors = {"validation_relative_l2": validation}
     if report is not None:
         report.save(directory / "report.json")

@@ -11,7 +11,8 @@ import pytest
 import loca
 from loca.data import Normalization, Trajectories
 from loca.domains import Torus
-from loca.models import DivergedWarning, Noise, Operator, Stepper
+from loca.exporting import read_artifact
+from loca.models import DivergedWarning, Noise, Operator, Stepper, Unrolled
 
 TAU = 2.0 * np.pi
 Y = np.linspace(0.0, TAU, 16, endpoint=False)
@@ -141,3 +142,19 @@ def test_an_fno_of_two_frames(tmp_path):
         np.testing.assert_allclose(first[0, 0], data.s[0, 1] + increment[0], atol=1e-4)  # without interpolation
         loca.save(stepper, tmp_path / "stepper.safetensors", data=pairs)
         np.testing.assert_array_equal(loca.load(tmp_path / "stepper.safetensors").rollout(data.s[:, :2], 3), first)
+
+
+@pytest.mark.slow
+def test_a_step_and_a_loop_as_programs(tmp_path):
+    data = trajectories()
+    stepper = Stepper.of(loca.FNO.create(data.samples(), key=jax.random.key(0), modes=4, width=8, depth=2), data)
+    u = data.s[:3, 0]
+    for name, operator in (("step", stepper), ("loop", Unrolled.of(stepper, 3))):
+        loca.export(operator, tmp_path / f"{name}.stablehlo", y=data.y)
+    step = read_artifact(tmp_path / "step.stablehlo")(u=u)["mean"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergedWarning)
+        frames = stepper.rollout(u[:, None], 3)
+    np.testing.assert_allclose(step, frames[:, 0], atol=1e-5)
+    loop = read_artifact(tmp_path / "loop.stablehlo")(u=u)["mean"]
+    np.testing.assert_allclose(u + loop[..., 2:], frames[:, 2], atol=1e-5)

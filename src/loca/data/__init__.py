@@ -24,7 +24,7 @@ from loca.data.store import (
     versions,
     write_store,
 )
-from loca.data.trajectories import Moments, Steps, Trajectories, phases
+from loca.data.trajectories import Moments, Steps, Trajectories, at, phases
 from loca.data.transforms import Asinh, Chain, Identity, Log, PerLocation, Transform
 from loca.durable import CorruptDataError
 

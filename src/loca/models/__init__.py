@@ -73,6 +73,7 @@ __all__ = [
     "SeparableOperator",
     "Stepper",
     "Uncertain",
+    "Unrolled",
     "adapt",
     "combine",
     "combine_steppers",

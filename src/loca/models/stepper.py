@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from loca.data import Normalization, Queries, Shared, Trajectories, nearest, phases
+from loca.data import Normalization, Queries, Shared, Trajectories, Variable, at, nearest, phases
 from loca.domains import area_weights
 from loca.models.combination import Sum
 from loca.models.grid import Grid
@@ -468,7 +468,19 @@ class Unrolled(Wrapper):
             for each in (own.u_shift, own.u_scale)
         )
         s = jnp.zeros(len(own.s_shift) * ahead), jnp.tile(own.s_scale, ahead)
-        return cls(Normalization(shift, scale, *s), stepper, ahead)
+        known = stepper.signature
+        if known is not None:  # names as those of `Steps`
+            later = stepper.inputs[len(stepper.inputs) - acting :]
+            inputs = (*stepper.inputs, *(at(each, k) for k in range(1, ahead) for each in later))
+            changes = [Variable(f"{each.name}_increment", each.unit) for each in stepper.outputs]
+            names = [
+                *names_and_units(inputs),
+                *names_and_units([at(each, k) for k in range(ahead) for each in changes]),
+            ]
+            sides = zip(("input_names", "input_units", "output_names", "output_units"), names, strict=True)
+            field = dataclasses.replace(known.fields[0], channels=len(inputs))
+            known = dataclasses.replace(known, fields=(field,), **dict(sides))
+        return cls(Normalization(shift, scale, *s), stepper, ahead, signature=known)
 
     @property
     def is_pointwise(self) -> bool:
