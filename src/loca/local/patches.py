@@ -156,18 +156,15 @@ class Patch(Fixed):
             second = first + math.comb(counts[0] + 1, 2)
             square = jnp.zeros((outputs, counts[0], counts[0]), u.dtype)
             square = square.at[:, *self.tuples(2, torus)].set(weights[first:second].T)
-            found = found + jnp.sum(z[:, None] * jnp.einsum("oij,bjm->boim", square, z, precision=HIGHEST), axis=2)
+            found = found + _sum(square, z, [z[i] for i in range(counts[0])], u.shape[0])
             if len(counts) > 1 and counts[1]:
-                known = {tuple(point): i for i, point in enumerate(self.points(2, torus).tolist())}
-                z = z[:, np.array([known[tuple(point)] for point in self.points(3, torus).tolist()])]
-                i, j, k = self.tuples(3, torus)
-                pairs = np.stack(np.triu_indices(counts[1]))
+                z, (i, j, k) = self._values(torus, u, self.points(3, torus)), self.tuples(3, torus)
+                pairs = list(itertools.combinations_with_replacement(range(counts[1]), 2))
                 number = np.zeros((counts[1],) * 2, int)
-                number[*pairs] = np.arange(pairs.shape[1])
-                cube = jnp.zeros((outputs, pairs.shape[1], counts[1]), u.dtype)
+                number[*np.array(pairs).T] = np.arange(len(pairs))
+                cube = jnp.zeros((outputs, len(pairs), counts[1]), u.dtype)
                 cube = cube.at[:, number[i, j], k].set(weights[second:].T)
-                products = (z[:, pairs[0]] * z[:, pairs[1]])[:, None]
-                found = found + jnp.sum(products * jnp.einsum("opk,bkm->bopm", cube, z, precision=HIGHEST), axis=2)
+                found = found + _sum(cube, z, [z[i] * z[j] for i, j in pairs], u.shape[0])
         return found
 
     def _linear(
@@ -176,14 +173,15 @@ class Patch(Fixed):
         """Σ w u(y + r): a convolution."""
         points = self.points(1, torus)
         if len(points) <= DIRECT:
-            return jnp.einsum("no,bnm->bom", weights, self._values(torus, u, points), precision=HIGHEST)
+            z = jnp.matmul(weights.T, self._values(torus, u, points), precision=HIGHEST)
+            return jnp.moveaxis(z.reshape(len(z), u.shape[0], -1), 1, 0)
         channel, *offsets = points.T
         index = ((-r) % n for r, n in zip(offsets, torus.whole, strict=True))
         kernel = jnp.zeros((weights.shape[1], u.shape[1], *torus.whole), u.dtype).at[:, channel, *index].set(weights.T)
         kernel, h = (jnp.fft.rfftn(each, axes=torus.dims) for each in (kernel, u))
         return torus.field(jnp.sum(kernel * h[:, None], axis=2))
 
-    def _values(self, torus: Torus, u: Float[Array, "B c *torus"], points: np.ndarray) -> Float[Array, "B n m"]:
+    def _values(self, torus: Torus, u: Float[Array, "B c *torus"], points: np.ndarray) -> Float[Array, "n M"]:
         """The values at these distances from all points."""
         reach = int(np.abs(points[:, 1:]).max(initial=0))
         if reach:
@@ -193,15 +191,25 @@ class Patch(Fixed):
         parts = []
         for channel, *offset in points.tolist():
             window = (slice(reach + r, reach + r + n) for r, n in zip(offset, torus.shape, strict=True))
-            parts.append(u[(slice(None), channel, *window)].reshape(u.shape[0], -1))
-        return jnp.stack(parts, axis=1)
+            parts.append(u[(slice(None), channel, *window)].ravel())
+        return jnp.stack(parts)
+
+
+def _sum(
+    matrices: Float[Array, "o p n"], z: Float[Array, "n M"], factors: list[Float[Array, " M"]], count: int
+) -> Float[Array, "B o m"]:
+    """Σ_p f_p (A_o z)_p: one product of matrices, and one loop over all points."""
+    outputs, rows, _ = matrices.shape
+    lines = jnp.matmul(matrices.reshape(outputs * rows, -1), z, precision=HIGHEST).reshape(outputs, rows, -1)
+    found = functools.reduce(jnp.add, (factor * lines[:, p] for p, factor in enumerate(factors)))
+    return jnp.moveaxis(found.reshape(outputs, count, -1), 1, 0)
 
 
 @functools.lru_cache(maxsize=256)
 def _points(patch: Patch, degree: int, torus: Torus) -> Int[np.ndarray, "n k"]:
-    reach = patch.reaches[degree - 1]
-    ranges = (range(-min(int(max(reach, 0)), (n - 1) // 2), min(int(max(reach, 0)), n // 2) + 1) for n in torus.whole)
-    offsets = [r for r in itertools.product(*ranges) if math.hypot(*r) <= reach + 1e-6]
+    reach = patch.reaches[degree - 1] + 1e-6
+    ranges = (range(-min(int(reach), (n - 1) // 2), min(int(reach), n // 2) + 1) for n in torus.whole)
+    offsets = [r for r in itertools.product(*ranges) if math.hypot(*r) <= reach]
     every = [c for c in range(patch.channels) if c not in patch.uniform]
     rows = [(c, *r) for c in every for r in offsets]
     rows += [(c, *(0,) * len(torus.axes)) for c in patch.uniform if reach >= 0.0]

@@ -35,7 +35,7 @@ STRENGTHS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 NOISES = (0.0, 1e-4, 1e-3, 1e-2)
 """Of the frames from which a step begins, in standard deviations of each field."""
 
-SHARES = ((1.0, 1.0, 1.0), (1.0, 0.67, 0.75), (2.0, 0.5, 0.5), (1.0, 1.0, -1.0), (1.0, -1.0, -1.0))
+SHARES = ((1.0, 1.0, 1.0), (1.0, 0.67, 0.75), (1.0, 0.5, 0.5), (1.0, 1.0, -1.0), (1.0, -1.0, -1.0))
 """Reaches that are compared, as fractions of the largest; below 0 without products of so many values."""
 
 LABELS = 2.0**20
@@ -508,10 +508,14 @@ class Search:
         samples = held.load(np.linspace(0, len(held) - 1, min(len(held), 64)).astype(int))
         s = np.asarray(eqx.filter_jit(step.fields)(jax.vmap(step.encode)(samples.u))).reshape(samples.s.shape)
         left = (np.asarray(samples.s) / np.asarray(step.normalization.s_scale) - s)[:, self.inside]
-        factor = equations.factor(setting.strength, kept) * math.sqrt(used / kept.sum())
+        factor = equations.factor(setting.strength, kept)[kept] * math.sqrt(used / kept.sum())
+        own, patches = self.reaches(setting), step.patches[: 1 + setting.depends_on_place]
         stepper = self.with_weights(
-            np.asarray(step.weights), factor=jnp.asarray(factor, jnp.float32),
+            np.asarray(step.weights)[kept], factor=jnp.asarray(factor, jnp.float32),
             sigma=jnp.asarray(np.sqrt(np.mean(left**2, axis=(0, 1))), jnp.float32),
+            patches=tuple(
+                dataclasses.replace(each, reaches=tuple(map(min, each.reaches, own))) for each in patches
+            ),
         )  # fmt: skip
         persistence = self._mean(np.broadcast_to(self.start.window[:, -1:], self.truth.shape))
         report = StepReport(
