@@ -146,6 +146,7 @@ def forecast(
     from loca.models import Stepper
     from loca.prediction import forecast as forecast_fields
     from loca.prediction import forecast_to, write_dataset
+    from loca.training import show_progress
 
     check_suffix(out, ".zarr", ".nc")
     stepper = load_model(model, classes)
