@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import xarray
 
+import loca
 from commands import command, words
 from loca.data import Trajectories
 from loca.evaluation import LeadTimes
@@ -52,6 +53,17 @@ def test_train_calibrate_evaluate_forecast(place):
     assert "is complete" in said
     np.testing.assert_array_equal(xarray.open_zarr(place / "next.zarr", chunks=None).energy, found.energy)
     assert "already exists" in command("forecast", run, place / "start.nc", *options, place / "next.zarr")
+
+
+@pytest.mark.slow
+def test_a_step_is_solved_for(place):
+    run = place / "solved"
+    said = command("train", place / "moving.hdf5", "--time", "time", "--model", "gaussian", "--out", run)
+    assert "mean relative L2 error on validation data" in words(said)
+    report = loca.evaluate(load(run / "model.safetensors"), Trajectories.open(place / "moving.hdf5"))
+    vrmse = [report.window(*each).max() for each in ((1, 1), (6, 12), (13, 30))]
+    assert vrmse[0] < 0.01, vrmse
+    assert vrmse[2] < 0.1, vrmse
 
 
 def test_refusals(place):

@@ -323,7 +323,7 @@ class Search:
         )
         constant = np.ptp(u, axis=1).max(axis=0) <= 1e-6 * np.where(scale > 0.0, scale, 1.0)
         uniform = tuple(i for i in range(frames, u.shape[2]) if constant[i])
-        u, s = (u - shift) / normalization.u_scale, s / normalization.s_scale
+        u, s = (u - shift) / np.asarray(normalization.u_scale), s / np.asarray(normalization.s_scale)
         torus = self._torus(np.moveaxis(u, 2, 1), np.moveaxis(s, 2, 1), uniform)
         most = min(FEATURES, len(self.order) * int(self.inside.sum()) // PER_FEATURE)
         reaches, patches = np.array(REACHES[len(torus.axes)]), ()
