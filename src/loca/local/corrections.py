@@ -386,8 +386,8 @@ class Residuals:
         self.operators = [operator] * FOLDS
         if refit is not None:
             others = [np.setdiff1d(numbers, rows) for rows in self.parts]
-            is_stored = isinstance(whole, Records)
-            self.operators = [refit(whole.select(k) if is_stored else whole.take(jnp.asarray(k))) for k in others]
+            few = (whole.select(k) if isinstance(whole, Records) else whole.take(jnp.asarray(k)) for k in others)
+            self.operators = [refit(each) for each in few]
 
     def compare(self) -> tuple[NormalEquations, Float[np.ndarray, "L N"], Float[np.ndarray, "L n d_s"]]:
         """The equations, and as predicted and with every penalty: errors of all functions and residuals over σ."""
@@ -448,8 +448,9 @@ class Residuals:
         left = s - np.asarray(found, np.float64) / self.sizes
         sizes, lacks = (np.linalg.norm(each, axis=(1, 2))[:, None, None] for each in (s, left))
         numbers = left, 1.0 / np.maximum(lacks, EXACT * np.maximum(sizes, TINY * self.typical))
-        block = Block(self._inputs(data), on_grid, corners, weights, *(each.astype(data.s.dtype) for each in numbers))
-        return Held(part, rows, jax.tree.map(jnp.asarray, block), np.linalg.norm(s, axis=1)[: len(rows)], sigma)
+        numbers = corners, weights, *(each.astype(data.s.dtype) for each in numbers)
+        block = Block(self._inputs(data), on_grid, *map(jnp.asarray, numbers))
+        return Held(part, rows, block, np.linalg.norm(s, axis=1)[: len(rows)], sigma)
 
 
 def grid_of(data: Samples) -> Grid:

@@ -44,7 +44,7 @@ class NormalEquations:
             x, r = flat(regression, rule, block, count)
             found = x.T @ x, x.T @ r
         else:
-            valid = np.arange(len(jax.tree.leaves(block)[0])) < count
+            valid = jnp.arange(len(jax.tree.leaves(block)[0])) < count
             with jax.enable_x64(True):
                 found = local_copy(summed(regression, rule, block, valid, self.mesh))
         self.matrix[part] += np.asarray(found[0])

@@ -309,7 +309,7 @@ class Search:
     def _largest(self) -> LocalStep:
         """A step with as many features as possible, all of weight zero."""
         data, d = self.train, self.train.d
-        count = max(16, min(EXAMPLES, int(MEMORY) // data.s[0, 0].size))
+        count = max(16, min(EXAMPLES, MEMORY // math.prod(data.s.shape[2:])))
         example = data.steps(self.history).load(np.sort(self.order[:count]))
         u, s, moments = np.asarray(example.u, np.float64), np.asarray(example.s, np.float64), data.moments
         shift, scale = u.mean(axis=(0, 1)), u.std(axis=(0, 1))
@@ -317,13 +317,11 @@ class Search:
         shift[:frames], scale[:frames] = np.tile(moments.mean, self.history), np.tile(moments.std, self.history)
         sizes = np.hypot(moments.increment_mean, moments.increment_std)
         shift, scale, sizes = (np.asarray(each, np.float32) for each in (shift, scale, sizes))
-        normalization = Normalization(
-            *map(jnp.asarray, (shift, np.where(scale > 0.0, scale, 1.0), np.zeros(d, np.float32))),
-            jnp.asarray(np.where(sizes > 0.0, sizes, 1.0)),
-        )
-        constant = np.ptp(u, axis=1).max(axis=0) <= 1e-6 * np.where(scale > 0.0, scale, 1.0)
+        scale, sizes = (np.where(each > 0.0, each, np.float32(1.0)) for each in (scale, sizes))
+        normalization = Normalization(*map(jnp.asarray, (shift, scale, np.zeros(d, np.float32), sizes)), (), ())
+        constant = np.ptp(u, axis=1).max(axis=0) <= 1e-6 * scale
         uniform = tuple(i for i in range(frames, u.shape[2]) if constant[i])
-        u, s = (u - shift) / np.asarray(normalization.u_scale), s / np.asarray(normalization.s_scale)
+        u, s = (u - shift) / scale, s / sizes
         torus = self._torus(np.moveaxis(u, 2, 1), np.moveaxis(s, 2, 1), uniform)
         most = min(FEATURES, len(self.order) * int(self.inside.sum()) // PER_FEATURE)
         reaches, patches = np.array(REACHES[len(torus.axes)]), ()
@@ -342,7 +340,7 @@ class Search:
         limit = np.asarray(jnp.max(jnp.abs(torus.spectrum(frame, frames - d)), axis=0))
         self.spectrum = jnp.asarray(limit > QUIET * limit.max(axis=torus.dims, keepdims=True))
         ends = ["nearest", *("wrap" for _ in torus.axes[1:]), "nearest"]  # the last axis has positive frequencies only
-        limit = GROWTH * scipy.ndimage.maximum_filter(limit, (1, *(3 for _ in torus.axes)), mode=ends)
+        limit = GROWTH * scipy.ndimage.maximum_filter(limit, (1, *(3 for _ in torus.axes)), mode=ends)  # pyright: ignore
         limit = jnp.asarray(limit).at[(slice(None), *(0 for _ in torus.axes))].set(jnp.inf)
         K = self._count(torus, patches)
         return LocalStep(
@@ -418,7 +416,8 @@ class Search:
         fill = np.resize(np.arange(len(rows)), size)
         u, s = (np.asarray(each)[fill] for each in (samples.u, samples.s))
         places = np.arange(m) if m == P else np.random.default_rng(int(rows[0])).choice(m, P, replace=False)
-        return Frames(u, s, rows[fill].astype(np.uint32), np.broadcast_to(places, (size, P))), len(rows)
+        found = u, s, rows[fill].astype(np.uint32), np.broadcast_to(places, (size, P))
+        return Frames(*map(jnp.asarray, found)), len(rows)
 
     def kept(self, setting: Setting) -> Bool[np.ndarray, " K"]:
         """The features of a setting."""
@@ -487,16 +486,12 @@ class Search:
         options = {"noise": NOISES, "strength": STRENGTHS, "shares": SHARES, "depends_on_place": (bounded, False)}
         for name in ("noise", "strength", "shares", "depends_on_place", "noise", "strength"):
             best = min((best._replace(**{name: each}) for each in options[name]), key=self.error)
-        labels = self.labels
-        for setting in sorted(self.errors, key=self.error)[:3]:
-            equations, kept = self.equations(setting.noise, labels), self.kept(setting)
+        stable = False
+        for setting in (*sorted(self.errors, key=self.error)[:3], best):  # the best again if none is stable
+            equations, kept = self.equations(setting.noise, self.labels), self.kept(setting)
             stepper = self.with_weights(equations.solve([setting.strength], kept=kept)[0])
             if stable := self.is_stable(stepper):
                 break
-        else:
-            setting = best
-            equations, kept = self.equations(setting.noise, labels), self.kept(setting)
-            stepper = self.with_weights(equations.solve([setting.strength], kept=kept)[0])
         return self._finished(stepper, setting, stable, begun)
 
     def _finished(
