@@ -1,5 +1,6 @@
 """Trajectories: what is refused, pieces, the pairs of one step, and locations without values."""
 
+import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -164,6 +165,25 @@ def test_a_file_of_the_well(tmp_path):
     np.testing.assert_array_equal(some.u[:, 0, -2], 2.0)
     only = Trajectories.open(tmp_path / "moving.hdf5", "energy", static="wall")
     assert (only.d, [v.name for v in only.static_names]) == (1, ["wall"])
+
+
+def test_files_of_other_formats(tmp_path):
+    u = RANDOM.normal(size=(3, 6, 4, 8)).astype(np.float32)
+    fields = {"u": (("case", "time", "lat", "x"), u), "v": (("case", "time", "lat", "x"), 2.0 * u)}
+    still = {"oro": (("lat", "x"), u[0, 0]), "nu": ("case", np.arange(3.0))}
+    axes = {"time": np.arange(6), "lat": np.linspace(60, -60, 4), "x": np.arange(8) / 8}
+    xarray.Dataset({**fields, **still}, axes).to_netcdf(tmp_path / "some.nc", engine="h5netcdf")
+    roles = {"sample": "case", "static": ["oro", "nu"], "periods": {"x": 1.0}}
+    data = Trajectories.open(tmp_path / "some.nc", ["u", "v"], **roles)
+    assert data.static.shape == (3, 32, 2)
+    assert data.domain.periods == (None, 1.0)
+    np.testing.assert_array_equal(data.load().s[..., 1].reshape(u.shape), 2.0 * u)
+    with pytest.raises(ValueError, match="does not define fields; pass their names"):
+        Trajectories.open(tmp_path / "some.nc")
+    with h5py.File(tmp_path / "bench.h5", "w") as root:
+        root["tensor"], root["x-coordinate"], root["t-coordinate"] = u[:, :, 0], axes["x"], 0.1 * np.arange(7)
+    bench = Trajectories.open(tmp_path / "bench.h5", split="train", periods={"x": 1.0})
+    assert (len(bench), bench.frames, bench.domain.periods) == (3, 6, (1.0,))
 
 
 def test_from_xarray():

@@ -257,6 +257,7 @@ class Trajectories:
         static: str | Sequence[str] | None = None,
         forcing: str | Sequence[str] | None = None,
         cycles: Sequence[float] = (),
+        periods: Mapping[str, float] | None = None,
         domain: Domain | None = None,
         format: str | None = None,  # noqa: A002
         split: str | None = None,
@@ -269,7 +270,7 @@ class Trajectories:
         **Arguments:**
 
         - `path`, `format`, `split`: as for `loca.data.open`.
-        - `fields`, `time`, `sample`, `static`, `forcing`, `cycles`, `domain`: as for `from_xarray`.
+        - `fields`, `time`, `sample`, `static`, `forcing`, `cycles`, `periods`, `domain`: as for `from_xarray`.
         """
         from loca.data.files.opening import open_layout
 
@@ -291,7 +292,8 @@ class Trajectories:
         options: dict[str, Any] = {
             name: layout.named(known[name] if each is None else as_names(each)) for name, each in given.items()
         }
-        options |= {"time": along, "sample": layout.sample, "periods": layout.periods, "domain": domain}
+        options |= {"time": along, "sample": layout.sample, "domain": domain}
+        options["periods"] = {**layout.periods, **(periods or {})}
         found = cls(**arguments_of(layout.dataset, layout.outputs, **options, source=source), cycles=cycles)
         return found if rows is None else found.take(rows)
 
