@@ -318,7 +318,9 @@ class Search:
         sizes = np.hypot(moments.increment_mean, moments.increment_std)
         shift, scale, sizes = (np.asarray(each, np.float32) for each in (shift, scale, sizes))
         scale, sizes = (np.where(each > 0.0, each, np.float32(1.0)) for each in (scale, sizes))
-        normalization = Normalization(*map(jnp.asarray, (shift, scale, np.zeros(d, np.float32), sizes)), (), ())
+        normalization = Normalization(
+            jnp.asarray(shift), jnp.asarray(scale), jnp.zeros(d, jnp.float32), jnp.asarray(sizes), (), ()
+        )
         constant = np.ptp(u, axis=1).max(axis=0) <= 1e-6 * scale
         uniform = tuple(i for i in range(frames, u.shape[2]) if constant[i])
         u, s = (u - shift) / scale, s / sizes
@@ -486,7 +488,7 @@ class Search:
         options = {"noise": NOISES, "strength": STRENGTHS, "shares": SHARES, "depends_on_place": (bounded, False)}
         for name in ("noise", "strength", "shares", "depends_on_place", "noise", "strength"):
             best = min((best._replace(**{name: each}) for each in options[name]), key=self.error)
-        stable = False
+        setting, stepper, stable = best, self.stepper, False
         for setting in (*sorted(self.errors, key=self.error)[:3], best):  # the best again if none is stable
             equations, kept = self.equations(setting.noise, self.labels), self.kept(setting)
             stepper = self.with_weights(equations.solve([setting.strength], kept=kept)[0])
