@@ -1,7 +1,7 @@
 """Shallow water rolled out 100 steps: a solved stepper, a trained one, and both; errors at each lead time, and mass.
 
     python studies/waves.py            # all of it
-    python studies/waves.py --table    # print the table of docs/time.md
+    python studies/waves.py --table    # print a table
 
 Drops into a basin of 32 × 32 cells, `loca.problems.ShallowWater`, 101 frames 0.01 s apart: 30 trajectories to fit to, 5
 for validation, 10 for the test. The FNO (12 modes, 24 wide, 4 layers) is trained for 1500 steps with noise, the solved

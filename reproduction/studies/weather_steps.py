@@ -2,7 +2,7 @@
 
     python studies/weather_steps.py europe erainterim_daily_weurope.npz    # one data set, from its file
     python studies/weather_steps.py speedy speedy_daily.npz
-    python studies/weather_steps.py --table                                # print the table of docs/time.md
+    python studies/weather_steps.py --table                                # print a table
 
 `europe` are eleven years of daily ERA-Interim fields on 11 × 13 points, `speedy` ten years of the climate model SPEEDY
 (`speedy_daily.py`), at every second point. Years are trajectories: the last one is the test, the two before it are for

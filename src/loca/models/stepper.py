@@ -28,9 +28,6 @@ AT_ONCE = 2**24
 CONSERVED = 1e-4
 """The mean of a field is conserved if it changes by less than this fraction of the field's standard deviation."""
 
-RESIDUALS = 64
-"""Errors of one step that a stepper keeps, at most."""
-
 
 class DivergedWarning(UserWarning):
     """A rollout has left the range of the data that its stepper was made for."""
