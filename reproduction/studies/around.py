@@ -13,12 +13,14 @@ again. Models are kept in LOCA_CACHE or build/around.
 import argparse
 import dataclasses
 import functools
+import operator
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
 from compared import europe
@@ -203,10 +205,11 @@ def fitted(
         )
         curve += [(moment.step, moment.validation) for moment in history]
         before = getattr(before, "operator", before)  # of the symmetric one
-        model = dataclasses.replace(before, grid=model.grid, padding=model.padding, signature=model.signature)
+        parts = operator.attrgetter("lift", "layers", "project", "normalization")
+        model = eqx.tree_at(parts, model, parts(before))
         options["optimizer"] = loca.training.default_optimizer(run.steps, rate=FINER_RATE)
-    operator, history = loca.fit(model, data.train, steps=run.steps, directory=directory / "run", **options)
-    return operator, curve + [(run.coarse + moment.step, moment.validation) for moment in history]
+    fitted_model, history = loca.fit(model, data.train, steps=run.steps, directory=directory / "run", **options)
+    return fitted_model, curve + [(run.coarse + moment.step, moment.validation) for moment in history]
 
 
 def tested(operator: loca.Operator, data: RunData) -> dict[str, object]:
