@@ -193,7 +193,9 @@ def pairs(rule: Noisy, block: Frames) -> tuple[Float[Array, "B P K"], Float[Arra
 
     def one(u: Array, s: Array, seed: Array, places: Array) -> tuple[Array, Array]:
         u, s = step.encode(u).T, (s / step.normalization.s_scale).T
-        noise = jax.random.normal(jax.random.key(seed), (frames, d, u.shape[1]))
+        noise = jax.random.normal(
+            jax.random.key(seed), (frames, d, u.shape[1]), u.dtype
+        )  # sums may be in double precision
         noise = rule.size * step.torus.field(step.torus.spectrum(noise, step.first) * rule.spectrum).reshape(
             -1, u.shape[1]
         )
