@@ -68,7 +68,7 @@ def calibrate(
         calibrated = calibrate_model(operator, records)
     provenance = {**header.provenance, "calibration": {"data": data, "functions": len(records)}}
     save(calibrated, out or model_file(model), data=header, metrics=header.metrics, provenance=provenance)
-    typer.echo(f"{out or model_file(model)}: error bars from {len(records)} {counted(records)}")
+    typer.echo(f"{out or model_file(model)}: bands from {len(records)} {counted(records)}")
 
 
 def evaluate(
