@@ -20,7 +20,7 @@ from loca.gaussian import Hyperparameters, solve
 from loca.gaussian.equation import Accuracy, PreparedData, Ranks
 from loca.gaussian.progress import Lines
 from loca.gaussian.search import Descent, Stage, Trial, error_of_the_mean, search, table_row, trial
-from loca.gaussian.trials import Comparison, Fold
+from loca.gaussian.trials import Fold
 from loca.metrics import relative_l2
 from loca.models import Regression
 from loca.typing import Measurements, MultiInput
@@ -105,6 +105,18 @@ def test_further_trials_compile_nothing(caplog):
             assert [record.message for record in caplog.records if "Compiling" in record.message] == []
 
 
+def test_a_trial_starts_from_the_solution_for_other_codes():
+    data = functions().observe(jax.random.key(0), 6)
+    fold = Fold(data.take(jnp.arange(30)), data.take(jnp.arange(30, 40)))
+    other = dataclasses.replace(HYPER, relevances=(0.3,) * 12)
+    ranks = Ranks(30, 16)
+    (cold, many), (warm, few) = (
+        fold.comparison(other.of_codes, None, 30).error(other, ranks, path) for path in ((), (HYPER,))
+    )
+    assert few < many
+    assert warm == pytest.approx(cold, rel=0.01)
+
+
 @pytest.mark.slow
 def test_a_trial_is_not_run_again(tmp_path, monkeypatch, capsys):
     data = functions(20)
@@ -178,7 +190,7 @@ def test_the_error_of_the_mean_and_zero_functions():
     s, means = np.asarray(held.s[0]), [np.mean(np.asarray(data.s), axis) for axis in ((0, 1), 0)]
     errors = [np.linalg.norm(s - mean) / np.linalg.norm(s) for mean in means]
     assert error_of_the_mean(fold) == pytest.approx(min(errors), rel=1e-5)
-    found = trial([Comparison(PreparedData.fit(data, ()), held)], HYPER, Ranks(*FEW))
+    found = trial([fold.comparison(HYPER.of_codes, None, len(data))], HYPER, Ranks(*FEW))
     assert found.error < 0.5  # of the other function; relative to zero every error is infinite
 
 

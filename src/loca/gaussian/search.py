@@ -229,7 +229,6 @@ class Descent:
         """
         budget = self.trials_left, self.iterations_left
         self.trials_left, self.iterations_left = BRANCH_TRIALS, self.stage.iterations // 4
-        self.path = ()  # data may be prepared in another way
         other = min(others, key=self.error, default=best)
         if self.error(other) < gain * self.error(best):
             best = other if factor is None else self.walk(other, factor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -52,6 +53,7 @@ class Fold:
         images = self.own.augment(train if functions is None else take(train, slice(functions)))
         self._standardized = self.own.standardize(held)
         self._whole = functools.cache(functools.partial(PreparedData.fit, images))
+        self._fitted = OrderedDict[Any, np.ndarray]()
         self.comparison = functools.cache(self._comparison)
 
     def _comparison(self, of_codes: tuple[Any, ...], encoder: Encoder | None, count: int) -> Comparison:
@@ -60,7 +62,9 @@ class Fold:
         whole = self._whole(transforms, float(structure > 0.0), is_grouped, encoder)
         if structure and encoder is None:  # its components do not depend on their weight
             whole = whole.reweighted(structure)
-        return Comparison(whole.first(count), self._standardized)
+        return Comparison(
+            whole.first(count), self._standardized, lambda codes: self.comparison(codes, encoder, count), self._fitted
+        )
 
 
 class Values(NamedTuple):
@@ -71,11 +75,16 @@ class Values(NamedTuple):
 
 
 class Comparison:
-    """Solve for the training functions, and compare predictions for held-out functions."""
+    """Solve for the training functions, and compare predictions for held-out functions.
 
-    def __init__(self, train: PreparedData, held: Samples):
-        self.train, self.held = train, held
-        self._fitted: OrderedDict[tuple[Path, Ranks], np.ndarray] = OrderedDict()
+    `other` is the comparison with other codes of the same functions, and `fitted` are values that they share.
+    """
+
+    def __init__(
+        self, train: PreparedData, held: Samples, other: Callable[[tuple[Any, ...]], Comparison],
+        fitted: OrderedDict[Any, np.ndarray],
+    ):  # fmt: skip
+        self.train, self.held, self._other, self._fitted = train, held, other, fitted
         self._of_inputs = functools.lru_cache(RECENT)(self._new_of_inputs)
         self._of_locations = functools.lru_cache(RECENT)(self._new_of_locations)
 
@@ -92,10 +101,10 @@ class Comparison:
         (f, new_f), (h, new_h) = self._features(hyper, ranks)
         of_f, of_h, share = np.sum(f**2, axis=0), np.sum(h**2, axis=0), self.train.data.y.count / len(h)
         strong, used = (each * other.max() * share > WEAK * hyper.noise for each, other in ((of_f, of_h), (of_h, of_f)))
-        path = tuple(each for each in path if each.of_codes == hyper.of_codes)
+        path = tuple(each for each in path if each.transforms == hyper.transforms)
         start = self._start(path, ranks)
         found = self.train.solve_densely(f[:, strong], h, hyper, ranks, NEIGHBOR, used=used, start=start)
-        self._fitted[(*path, hyper), ranks] = found.fitted
+        self._fitted[(*path, hyper), len(f), ranks] = found.fitted
         while len(self._fitted) > RECENT:
             self._fitted.popitem(last=False)
         values = self._at_queries(new_f[:, strong] @ found.x @ new_h[:, used].T)
@@ -132,10 +141,11 @@ class Comparison:
         """The values of the training functions with the last hyperparameters of a path."""
         if not path or isinstance(self.train.data.y, Shared):
             return None
-        if (path, ranks) not in self._fitted:
-            self.error(path[-1], ranks, path[:-1])
-        self._fitted.move_to_end((path, ranks))
-        return self._fitted[path, ranks]
+        key = path, len(self.train.data), ranks
+        if key not in self._fitted:
+            self._other(path[-1].of_codes).error(path[-1], ranks, path[:-1])
+        self._fitted.move_to_end(key)
+        return self._fitted[key]
 
     def _features(self, hyper: Hyperparameters, ranks: Ranks) -> tuple[Values, Values]:
         return self._of_inputs(hyper.of_inputs, ranks.inputs), self._of_locations(
